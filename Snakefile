@@ -5,7 +5,6 @@ min_version("9.0")
 
 include: "workflow/rules/common.smk"
 include: "workflow/rules/data.smk"
-include: "workflow/rules/frameworks.smk"
 include: "workflow/rules/command.smk"
 include: "workflow/rules/bundle.smk"
 include: "workflow/rules/study.smk"

@@ -5,14 +5,16 @@
 
 One process, one thread: `campbell_cnn` with plain SGD on images of random bytes as large as MNIST's
 and `tiny_transformer` with Adam on NumPy's docstrings. By hand is what one would write with
-TensorFlow: a `tf.function` for an update and a Python loop that calls it. PyTorch is the loop of
-`batchscope.frameworks`, where it is installed and has the network. A block is the same number of
-steps of every contender. Printed: examples per second, ours over theirs.
+TensorFlow: a `tf.function` for an update and a Python loop that calls it. PyTorch, where it is
+installed, has the same two networks and loop. A block is the same number of steps of every
+contender. Printed: examples per second, ours over theirs.
 """
 
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from side_by_side import (
@@ -34,6 +36,7 @@ from batchscope.datasets import Examples, looks
 from batchscope.host import tensorflow_start
 
 BLOCK_SECONDS = 1.0
+TORCH = importlib.util.find_spec("torch") is not None
 # Network -> its optimizer and its learning rate.
 OPTIMIZERS = {"campbell_cnn": ("SGD", 0.01), "tiny_transformer": ("Adam", 0.001)}
 
@@ -113,20 +116,67 @@ def by_hand(network: str, look: looks.Look, examples: Examples, batch_size: int)
 
 
 def pytorch(network: str, look: looks.Look, examples: Examples, batch_size: int) -> Contender:
-    from batchscope.frameworks import pytorch as torch_loop
+    import torch
+    from torch.nn import functional
 
-    torch_loop.start(threads=1, device="cpu")
+    model, logits = in_pytorch(network, look)
     name, rate = OPTIMIZERS[network]
-    given = network, look.classes, name.lower(), examples, "cpu", rate
-    runner = torch_loop.Runner(*given)
-    return lambda: runner.run(batch_size, runner.per_epoch(batch_size))
+    optimizer = getattr(torch.optim, name)(model.parameters(), rate)
+    inputs, labels = map(torch.tensor, as_floats(examples))
+    inputs, labels = inputs.movedim(-1, 1) if inputs.ndim == 4 else inputs, labels.long()
+
+    def block() -> None:
+        total, hits = torch.zeros(()), torch.zeros((), dtype=torch.int64)
+        for batch in torch.randperm(len(labels)).split(batch_size):
+            outputs, wanted = logits(inputs[batch]).flatten(0, -2), labels[batch].flatten()
+            loss = functional.cross_entropy(outputs, wanted)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            total += loss.detach() * len(batch)
+            hits += (outputs.argmax(-1) == wanted).sum()
+        float(total), int(hits)
+
+    return block
+
+
+def in_pytorch(network: str, look: looks.Look) -> tuple[Any, Callable[[Any], Any]]:
+    """Returns the network in PyTorch: what has its weights, and what computes its logits."""
+    import torch
+    from torch import nn
+
+    if network == "campbell_cnn":
+        model = nn.Sequential(
+            *(nn.Conv2d(1, 16, 4), nn.ReLU(), nn.MaxPool2d(2)),
+            *(nn.Conv2d(16, 32, 4), nn.ReLU(), nn.MaxPool2d(2)),
+            *(nn.Flatten(), nn.Dropout(0.25), nn.Linear(512, 500), nn.ReLU()),
+            *(nn.Dropout(0.5), nn.Linear(500, look.classes)),
+        )
+        return model, model
+    (length,), width = look.input_shape, 96
+    block = nn.TransformerEncoderLayer(
+        width, 4, 4 * width, 0.0, "gelu", batch_first=True, norm_first=True
+    )
+    parts = {
+        "embedding": nn.Embedding(look.classes, width),
+        "blocks": nn.TransformerEncoder(block, 2, nn.LayerNorm(width), enable_nested_tensor=False),
+        "output": nn.Linear(width, look.classes),
+    }
+    model, positions = nn.ModuleDict(parts), nn.Parameter(0.05 * torch.randn(length, width))
+    model.register_parameter("positions", positions)
+    mask = nn.Transformer.generate_square_subsequent_mask(length)
+
+    def logits(tokens: torch.Tensor) -> torch.Tensor:
+        values = parts["embedding"](tokens) + positions
+        return parts["output"](parts["blocks"](values, mask, is_causal=True))
+
+    return model, logits
 
 
 def compare(network: str, batch_sizes: list[int], blocks: int) -> None:
     """Prints the table of a network."""
     examples, look = examples_of(network)
-    there = importlib.util.find_spec("torch") and network == "campbell_cnn"
-    peers = {"Keras fit": keras_fit, "by hand": by_hand} | ({"PyTorch": pytorch} if there else {})
+    peers = {"Keras fit": keras_fit, "by hand": by_hand} | ({"PyTorch": pytorch} if TORCH else {})
     print(f"\n{network}, {OPTIMIZERS[network][0]}:\n")
     header("batch size", "examples/s, ours", *peers, "ours to itself")
     for batch_size in batch_sizes:
@@ -151,6 +201,11 @@ def main() -> None:
     given.add_argument("--batch-sizes", type=int, nargs="+", default=[4, 32, 256])
     given = given.parse_args()
     tensorflow_start.start(threads=1)
+    if TORCH:
+        import torch
+
+        torch.set_num_threads(1)
+        torch.set_num_interop_threads(1)  # raises when it is called again
     for network in given.networks:
         compare(network, given.batch_sizes, given.blocks)
 

@@ -36,9 +36,9 @@ def problems(raw, scale="full"):
 
 
 def timed(**experiment):
-    """A study of times of MNIST, with frameworks varied."""
+    """A study of times of MNIST, with two loops."""
     experiment = {
-        "vary": {"batch_size": [32], "framework": ["tensorflow", "pytorch"]},
+        "vary": {"batch_size": [32], "loop": ["graph", "eager"]},
         "timing": ["throughput", "utilisation"],
         **experiment,
     }

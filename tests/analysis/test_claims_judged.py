@@ -159,10 +159,16 @@ def test_what_a_document_states_is_one_family_with_one_level():
     assert own["seeds_to_resolve"].notna().sum() == (~told.any(axis=0)).sum() > 0
 
 
-def not_here(status, framework="mxnet"):
-    frame = runs(falling)[lambda every: every["optimizer"] == "sgd"].assign(framework=framework)
+def not_here(status):
+    frame = runs(falling)[lambda every: every["optimizer"] == "sgd"]
     frame.loc[frame["batch_size"] == 16, "status"] = status
     return frame
+
+
+def not_installed():
+    every = [runs(falling).assign(own_framework=name) for name in ("jax", "mxnet")]
+    every[1]["status"] = "not_installed"
+    return joined(*every)
 
 
 LOW = {"low": 0.5}
@@ -178,7 +184,7 @@ OTHER = {"sides": ({"machine": ("local",)}, {"machine": ("cluster",)}), "low": 0
         (FRAME, "comparison", {**REPLICAS, "requires": "gpu"}, Reason.FEW_GPUS, {}),
         (FRAME, "comparison", {**OTHER, "requires": "machine"}, Reason.NO_MACHINE, {}),
         (not_here("no_cores"), "value", LOW, Reason.NO_CORES, {}),
-        (not_here("not_installed"), "value", LOW, Reason.NOT_INSTALLED, {"framework": ["mxnet"]}),
+        (not_installed(), "value", LOW, Reason.NOT_INSTALLED, {"own_framework": ["mxnet"]}),
         (FRAME.iloc[:0], "value", LOW, Reason.NO_RESULTS, {}),
         (FRAME, "value", {**LOW, "cells": sizes(16, 512)}, Reason.NOT_IN_GRID, {"batch_size": 512}),
         (FRAME, "trend", {"direction": "falls", "cells": sizes(16)}, Reason.NOT_IN_GRID, {}),

@@ -49,7 +49,6 @@ def test_a_factor_that_follows_from_the_batch_size_splits_nothing():
 @pytest.mark.parametrize(
     ("factor", "value", "words"),
     [
-        ("framework", "mxnet", "MXNet"),
         ("beta_scaling", "half_life", "half-life"),
         ("model", "small_cnn", "small_cnn"),
         ("micro_batch_size", "0", "none (whole batches)"),

@@ -1,16 +1,12 @@
 """Incompatible factors, and where a study reports them."""
 
-import ast
-import pkgutil
-from pathlib import Path
-
 import pytest
 
-from batchscope.catalogue import framework_names, incompatible_factors, run_factors
+from batchscope.catalogue import incompatible_factors, run_factors
 from batchscope.catalogue.dataset_definitions import BUILT_IN, DatasetInfo, Patches
 from batchscope.errors import UserError
 from batchscope.study import planner
-from small_study import MODEL_FILE, config, problems, timed
+from small_study import config
 
 IDS = {"dataset": "mine-1f0a93c2", "model": "campbell_cnn", "optimizer": "sgd"}
 RMSPROP = {"optimizer": "rmsprop", "momentum": 0.5}
@@ -132,17 +128,6 @@ def test_of_a_training(changes, factor):
         ({"delay_seconds": 0.1}, "delay_seconds", "with loop graph"),
         ({"loop": "fit", "replicas": 2}, "replicas", "2 with loop fit"),
         ({"loop": "eager", "method": "sam"}, "method", "sam with loop eager"),
-        ({"framework": "jax", "momentum": 0.9}, "framework", "'jax' with momentum 0.9"),
-        (
-            {"framework": "jax", "optimizer": "adam", "weight_decay": 0.1},
-            "framework",
-            "'jax' with weight_decay 0.1",
-        ),
-        (
-            {"framework": "jax", "method": "sam", "timings": ("throughput", "profile")},
-            "framework",
-            "'jax' with method sam and profile",
-        ),
     ],
 )
 def test_of_a_timing(changes, factor, received):
@@ -156,32 +141,6 @@ def test_what_goes_together():
     assert of_training(**crops) == of_timing(**crops) == []
     assert of_timing(loop="eager", input_pipeline="prefetch", delay_seconds=0.1) == []
     assert of_training(optimizer="rmsprop", momentum=0.9) == []
-
-
-def test_what_another_framework_does_not_have_is_reported_where_it_is_varied():
-    (line,) = problems(timed(set={"loop": "eager", "delay_seconds": 0.1}))
-    received = "received 'pytorch' with loop eager and delay_seconds 0.1; "
-    assert line.startswith(f"experiments.a.vary.framework[1]: {received}")
-
-
-def test_a_users_model_is_for_tensorflow_alone():
-    raw = timed(set={"model": "mine"})
-    raw["models"] = {"mine": str(MODEL_FILE)}
-    (line,) = problems(raw)
-    assert "with model mine-fb964a77; " in line
-
-
-def test_what_the_plan_says_of_frameworks_is_what_there_is():
-    from batchscope import frameworks
-
-    modules = {module.name for module in pkgutil.iter_modules(frameworks.__path__)}
-    assert modules == {*framework_names.FRAMEWORKS}
-    # Their own environments alone can import them.
-    for path in Path(frameworks.__file__).parent.glob("[!_]*.py"):
-        functions = {
-            each.name for each in ast.parse(path.read_text()).body if hasattr(each, "name")
-        }
-        assert {*incompatible_factors.FRAMEWORK_MODELS} <= functions
 
 
 def test_of_examples():
@@ -203,7 +162,6 @@ def test_of_examples():
         ("classification", {"loss_function": "mae"}, ["loss_function"]),
         ("regression", {"loss_function": "huber"}, []),
         ("multi_label", {"loss_function": "mse"}, ["loss_function"]),
-        ("regression", {"framework": "pytorch"}, ["framework"]),
         (None, {"loss_function": "mae"}, []),
     ],
 )

@@ -48,9 +48,6 @@ GOLDEN = {
         8, optimizer="sgd", device="gpu", momentum=0.9, loop="fit", input_pipeline="jpeg"
     ),
     "mnist-1f0a93c2+campbell_cnn+opt=adam+dev=cpu+th=1": sweep(),
-    "mnist-1f0a93c2+campbell_cnn+bs=4+opt=adam+dev=cpu+th=1+fw=pytorch": sweep(
-        4, framework="pytorch"
-    ),
 }
 
 

@@ -56,7 +56,7 @@ def test_what_is_a_result(tried, mode, status, rows):
     assert [float(row["examples"]) for row in evaluated[:2]] == [160, 320]
     assert "seconds" not in evaluated[0]  # others may have run beside it
     assert found["contended_seconds"] > 0 and found["train_seconds"] is None
-    assert 5 < found["memory_peak_mb"] < 200 and 0 < found["process_cores"] < 2
+    assert 5 < found["memory_peak_mb"] < 200 and found["examples_per_second"] is None
     assert (folder / paths.COMMAND_OUTPUT).read_text().startswith(f"mode {mode}\n")
 
 

@@ -3,7 +3,6 @@
 import math
 
 import numpy as np
-import pandas
 import pytest
 from test_machine_figures import busy
 
@@ -173,29 +172,6 @@ def test_utilisation_has_a_panel_for_what_is_known():
     assert "CPU at zero" not in titles(drawn("utilisation", tables_of(utilisation=never))[0])
 
 
-def test_frameworks_have_utilisation_memory_and_throughput():
-    fast = [row for part in ("tensorflow", "jax") for row in speeds(part)]
-    made = [row for part in ("tensorflow", "jax") for row in busy(framework=part)]
-    absent = [{**row, "status": "not_installed"} for row in busy(framework="mxnet")]
-    drawing, frame = drawn("frameworks", tables_of(utilisation=made + absent, throughput=fast))
-    assert titles(drawing) == ["CPU utilisation", "Resident memory", "Throughput"]
-    assert legend(drawing) == ["TensorFlow", "JAX"]
-    assert [*points(drawing.axes[2])[1][1]] == [50, 400, 3200, 12800]
-    assert set(frame["framework"]) == {"tensorflow", "jax"}
-    assert figures.FIGURES["frameworks"].select(tables_of(utilisation=absent)).empty
-
-
-def speeds(framework):
-    """Returns rows of throughput.csv beside those of `busy`."""
-    keys = ["status", "batch_size"]
-    rows = busy(framework=framework)
-    kept = [{name: row[name] for name in row if name in {*keys, *FIRST}} for row in rows]
-    return [{**row, "blocks": 7, "examples_per_second": 50 * row["batch_size"]} for row in kept]
-
-
-FIRST = tuple(busy()[0])[: list(busy()[0]).index("batch_size")]
-
-
 @pytest.mark.parametrize(
     ("peaks", "dense", "scale"),
     [((10, 100), True, "linear"), ((10, 130), True, "log"), ((10, 100), False, "log")],
@@ -206,22 +182,3 @@ def test_highest_values_decide_the_scale_of_a_dense_range(peaks, dense, scale):
     assert axes.get_yscale() == scale
     if scale == "linear":
         assert axes.get_ylim() == pytest.approx((0, 1.08 * max(peaks)))
-
-
-def test_the_numbers_of_a_document_stand_in_the_panel_of_this_device():
-    figure = figures.FIGURES["frameworks"]
-    rows = [*busy(framework="tensorflow"), *busy(framework="jax")]
-    tables = figures.Tables(utilisation=pandas.DataFrame(rows))
-    numbers = pandas.DataFrame(
-        {"figure": "frameworks", "document": "Figure 7", "series": "jax", "framework": "jax"}
-        | {"batch_size": [4, 4096], "column": "utilisation_percent", "value": [20.0, 30.0]}
-    )
-    drawing = figure.draw(figure.select(tables), numbers)
-    shown = {
-        axes.get_title(): found
-        for axes in drawing.axes
-        if (found := [line for line in axes.lines if line.get_marker() == "*"])
-    }
-    ((star,),) = shown.values()
-    assert star.get_xdata().tolist() == [2, 12] and star.get_ydata().tolist() == [20, 30]
-    assert legend(drawing)[-1] == "document, Figure 7"

@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 import yaml
 
+import commanded
 from batchscope import disk, snakefile
 from batchscope.catalogue import run_names
 from batchscope.cli import entry
 from batchscope.host import absence
 from batchscope.store import paths, status
 from batchscope.study import config
-from batchscope.tables import run_table, timing_tables
+from batchscope.tables import command_runs, run_table, timing_tables
 
 TRAINED = {
     "vary": {"batch_size": [16, 32], "device": ["cpu", "gpu"]},
@@ -121,6 +122,28 @@ def test_more_threads_than_cores_wait_where_jobs_run_here(monkeypatch):
     assert absence.of(factors) is None
 
 
+def test_runs_wait_for_a_path_that_their_command_requires():
+    words = {"vary": {"batch_size": [8, 32], "env": ["here", "there"]}, "seeds": 1}
+    raw = commanded.study(Path("mine"), "env={env}", requires=["envs/{env}"], **words)
+    Path("mine/study.yaml").write_text(yaml.safe_dump(raw))
+    Path("mine/envs/here").mkdir(parents=True)
+    study = config.study("mine/study.yaml")
+    records = snakefile.Jobs(study, "mine/study.yaml", "full", False).run_records()
+    assert len(records) == 2 and all("+env=here+" in path for path in records)
+    found = status.overview(study, "results")
+    assert found.total.statuses["not_installed"] == found.total.statuses["missing"] == 2
+    ((lacking, waiting),) = found.absent.items()
+    assert lacking.title == "Not installed: mine/envs/there" and len(waiting) == 2
+    runs = command_runs.read("results", study, "a").rows
+    assert set(runs.loc[runs["own_env"] == "there", "status"]) == {"not_installed"}
+    Path("mine/envs/there").mkdir()
+    assert not status.overview(study, "results").absent
+    # What a run requires changes none of its numbers, and so not its name.
+    del raw["experiments"]["a"]["requires"]
+    Path("mine/study.yaml").write_text(yaml.safe_dump(raw))
+    assert config.study("mine/study.yaml").commands.keys() == study.commands.keys()
+
+
 SWEEP = "digits+small_cnn+bs=8+opt=sgd+dev=cpu+th=3"
 
 
@@ -129,7 +152,13 @@ SWEEP = "digits+small_cnn+bs=8+opt=sgd+dev=cpu+th=3"
     [
         ["train", "--run", "digits+small_cnn+bs=8+lr=1+opt=sgd+ep=1+seed=0+th=3"],
         ["time_epoch", "--timing", SWEEP, "--output", "x"],
-        ["throughput", "--sweep", SWEEP.replace("small", "campbell") + "+fw=jax", "--output", "x"],
+        [
+            "throughput",
+            "--sweep",
+            SWEEP + "+loop=eager",
+            "--output",
+            "x",
+        ],
     ],
 )
 def test_a_job_refuses_more_threads_than_there_are_cores(words, monkeypatch):

@@ -109,10 +109,10 @@ def test_every_reason_of_claims_has_words():
     reasons = [Reason.NO_BUDGET, Reason.NOT_POSITIVE, Reason.NO_VALUE, Reason.NOT_IN_GRID]
     reasons += [Reason.NO_GPU, Reason.FEW_GPUS, Reason.NO_MACHINE, Reason.NO_CORES]
     for reason in (*reasons, Reason.NO_RESULTS, Reason.NOT_INSTALLED):
-        of = {"updates": 40} if reason != Reason.NOT_INSTALLED else {"framework": ["jax"]}
+        of = {"updates": 40} if reason != Reason.NOT_INSTALLED else {"own_framework": ["jax"]}
         given = {"reason": reason, "reason_of": json.dumps(of), "n": "", "estimate": ""}
         text = shown([written(verdict=Verdict.NOT_TESTABLE, **given)]).text
-        assert ("updates 40" if "updates" in of else "jax") in text
+        assert ("updates 40" if "updates" in of else "an installation: framework jax") in text
 
 
 def test_what_would_settle_it_is_counted():

@@ -22,13 +22,13 @@ RUNS = pandas.DataFrame(
     ],
     columns=["learning_rate", "batch_size", "seed", "status", "test_accuracy"],
 ).assign(machine="local", device="cpu")
-TIMED = pandas.DataFrame(
-    [{"machine": "local", "device": "cpu", "batch_size": 16, "status": "finished"}]
-).assign(process_percent=95.0, process_percent_q1=90.0, process_percent_q3=104.0)
+TIMED = RUNS[RUNS["learning_rate"] == 0.1].assign(
+    seconds_per_epoch=2.0, seconds_per_epoch_q1=1.5, seconds_per_epoch_q3=2.5
+)
 
 
 def of(column="test_accuracy", size=16, tables=None, **factors):
-    tables = {"runs": RUNS, "utilisation": TIMED} if tables is None else tables
+    tables = {"runs": RUNS} if tables is None else tables
     return published.beside(column, size, factors, tables)
 
 
@@ -42,8 +42,16 @@ def test_ours_is_the_mean_of_the_finished_runs_with_its_interval():
 
 
 def test_a_median_has_its_quartiles_and_no_seeds():
-    found = of("utilisation_percent", framework="tensorflow")
-    assert found == {"here": 95.0, "here_low": 90.0, "here_high": 100.0}
+    found = of("seconds_per_epoch", tables={"runs": TIMED})
+    assert found == {"here": 2.0, "here_low": 1.5, "here_high": 2.5}
+
+
+@pytest.mark.parametrize("gpu", [math.nan, 30.0])
+def test_utilisation_is_that_of_the_gpu_where_there_is_one(gpu):
+    used = RUNS.assign(own_framework="jax", process_percent=95.0, gpu_percent=gpu)
+    used = pandas.concat([used, used.assign(own_framework="mxnet", process_percent=1.0)])
+    found = of("utilisation_percent", 64, {"runs": used}, own_framework="jax")
+    assert found == {"here": 95.0 if math.isnan(gpu) else 30.0, "here_n": 1}
 
 
 @pytest.mark.parametrize(

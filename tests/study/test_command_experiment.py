@@ -46,6 +46,13 @@ def test_every_factor_is_in_the_words_and_in_the_name(tmp_path):
     assert found.own.trainings == 4 and found.trainings.seeds == (3,)
 
 
+def test_a_data_set_or_a_model_may_be_a_factor(tmp_path):
+    words = {"vary": {"batch_size": [8], "model": ["cnn"], "dataset": ["mnist"]}}
+    (name,) = names(tmp_path, "{model}", "{dataset}", **words)
+    assert command_names.is_command(name)
+    assert name.partition("+")[2] == "bs=8+data=mnist+model=cnn+seed=0"
+
+
 def test_a_text_is_split_without_a_shell_and_variables_have_placeholders(tmp_path):
     text = """bash -c 'echo "$HOME; {batch_size}" > x' --seed {seed} --out {run_dir}"""
     env = {"WIDTH": "{width}", "FIXED": 3}

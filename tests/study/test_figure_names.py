@@ -29,10 +29,11 @@ def test_figures_follow_from_measures():
     # Where nothing is trained there is no loss to draw.
     assert available(Given(["throughput"])) == ["throughput", "step_time"]
     assert "training_time" in available(Given(["throughput"], needs=[Need.AT_EPOCHS]))
-    asked = ["utilisation", "throughput"]
-    assert "frameworks" in available(Given(asked, ["framework"]))
-    assert "frameworks" not in available(Given(asked, ["threads"]))
-    assert "frameworks" not in available(Given(asked[:1], ["framework"]))
+    # Use of the machine is measured of a command that runs alone.
+    of_command = {"needs": [Need.COMMAND]}
+    assert "usage" in available(Given(own=["seconds"], **of_command))
+    assert "usage" not in available(Given(own=["validation_loss"], **of_command))
+    assert "usage" not in available(Given(own=["seconds"])) + available(Given(["evaluate"]))
 
 
 def test_a_figure_by_number_of_epochs_needs_them():

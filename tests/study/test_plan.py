@@ -306,14 +306,14 @@ def test_budgets_change_tables_and_no_run():
     assert plans[0].runs == plans[1].runs == plans[2].runs
 
 
-def test_a_framework_is_a_sweep_of_its_own():
+def test_a_loop_is_a_sweep_of_its_own():
     own, other = planner.make(timed()).experiments["a"].times.sweeps
-    assert other.name == f"{own.name}+fw=pytorch"
+    assert other.name == f"{own.name}+loop=eager"
     assert planner.make(timed(vary={"batch_size": [32]})).experiments["a"].times.sweeps == (own,)
-    frameworks = list(run_factors.TIMING_ONLY_FACTORS["framework"].choices)
-    every = {"batch_size": [32], "framework": frameworks, "threads": ["all"], "device": ["cpu"]}
+    loops = list(run_factors.TIMING_ONLY_FACTORS["loop"].choices)
+    every = {"batch_size": [32], "loop": loops, "threads": ["all"], "device": ["cpu"]}
     every |= {"model": ["campbell_cnn", "lheureux_cnn"], "optimizer": ["sgd", "adam"]}
-    assert len(planner.make(timed(vary=every)).experiments["a"].times.sweeps) == 4 * 2 * 2
+    assert len(planner.make(timed(vary=every)).experiments["a"].times.sweeps) == 5 * 2 * 2
 
 
 def test_no_other_machine_has_this_ones_results(tmp_path, monkeypatch):

@@ -2,6 +2,7 @@
 
 import json
 
+import commanded
 import small_study
 import synthetic
 from batchscope import figures, snakefile
@@ -44,21 +45,28 @@ def test_numbers_may_be_spelled_as_text():
     assert found == published_numbers.Series({}, (10,), {"test_accuracy": (0.5,)})
 
 
-def test_an_experiment_of_times_takes_its_own_factors_and_columns():
+def test_an_experiment_of_a_command_takes_its_own_factors_and_columns(tmp_path):
     numbers = [
         {"framework": name, "batch_size": [4, 8], "memory_mb": [500.5, 510], column: [5, 6]}
         for name, column in (("mxnet", "utilisation_percent"), ("jax", "examples_per_second"))
     ]
-    raw = study()
-    raw["experiments"]["gap"] = {
-        "set": {"dataset": "mnist", "model": "campbell_cnn"},
-        "vary": {"batch_size": [16], "framework": ["tensorflow", "pytorch"]},
-        "timing": ["utilisation", "throughput"],
-        "published": {"frameworks": {**DOCUMENT, "numbers": numbers}},
-    }
-    found = planner.make(raw).experiments["gap"].numbers["frameworks"]
-    assert [item.factors for item in found] == [{"framework": "mxnet"}, {"framework": "jax"}]
-    assert found[0].columns == {"memory_mb": (500.5, 510.0), "utilisation_percent": (5.0, 6.0)}
+    raw = commanded.study(
+        tmp_path,
+        "framework={framework}",
+        vary={"batch_size": [4, 8, 16], "framework": ["jax", "mxnet"]},
+        alone=True,
+        published={"usage": {**DOCUMENT, "numbers": numbers}},
+    )
+    raw["reduced"] = {"experiments": {"a": {"published": raw["experiments"]["a"]["published"]}}}
+    for scale in ("full", "reduced"):
+        planned = planner.make(raw, scale, folder=tmp_path)
+        found = planned.experiments["a"].numbers["usage"]
+        assert [item.factors for item in found] == [{"framework": "mxnet"}, {"framework": "jax"}]
+        assert found[0].columns == {"memory_mb": (500.5, 510.0), "utilisation_percent": (5.0, 6.0)}
+    experiment_tables.write(tmp_path, planned, "a", tmp_path)
+    frame = csv_tables.read(tmp_path / "published.csv")
+    assert frame["own_framework"].tolist() == ["mxnet"] * 4 + ["jax"] * 4
+    assert set(frame["series"]) == {"framework mxnet", "framework jax"}
 
 
 def test_every_figure_with_panels_for_numbers_is_drawn_and_has_columns():

@@ -19,8 +19,9 @@ import keras
 import tensorflow as tf
 
 from batchscope.datasets import Examples, looks
-from batchscope.frameworks import LEAD_IN_STEPS, NotFinite
 from batchscope.timing import loops, pipelines
+from batchscope.timing.blocks import LEAD_IN_STEPS
+from batchscope.timing.fates import NotFinite
 from batchscope.training import models, step_loop
 
 SCALE = 1 / 16

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 import re
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 SHARED = "side_by_side"
+TORCH = importlib.util.find_spec("torch") is not None
 STUDY = """\
 study: small
 defaults: {dataset: digits, model: small_cnn, optimizer: sgd, learning_rate: 0.1, epochs: 1}
@@ -31,7 +33,7 @@ SMALLEST = {
     "grid": ("--config study.yaml --blocks 1", 1),
     "large": ("--runs 10", 0),
     "speedups": ("--cases imports adam_mini_batches2025 --blocks 1", 2),
-    "training": ("--networks campbell_cnn --batch-sizes 256 --blocks 1", 3),
+    "training": ("--networks campbell_cnn --batch-sizes 128 256 --blocks 1", 2 * (3 + TORCH)),
 }
 RATIO = re.compile(r"\d+\.\d\d; CPU \d+\.\d\d")
 SHARE = re.compile(r"\d+\.\d+% ± \d+\.\d+%")

@@ -21,7 +21,8 @@ PAGES = [
 IDS = [path.relative_to(ROOT).as_posix() for path in PAGES]
 PROGRAMS = {
     *("python", "python3", "pip", "pytest", "snakemake", "ruff", "snakefmt", "scancel", "awk"),
-    *("rsync", ".", ".ci/run", "podman", "apptainer"),
+    *("rsync", ".", ".ci/run", "podman", "apptainer", "mkdir", "ln"),
+    *(f".frameworks/{name}/bin/pip" for name in ("pytorch", "jax", "mxnet")),
 }
 FILES = (".yaml", ".py", ".lock", ".toml", ".smk", ".md", ".json")
 

@@ -223,15 +223,6 @@ def test_format(command):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_each_framework_imports_itself_alone():
-    """Its environment holds no other; what times the steps of any imports none of them."""
-    own = {"pytorch": "torch", "mxnet": "mxnet", "jax": "jax"}
-    shared = ("throughput", "utilisation", "blocks")
-    for path in (*modules("frameworks"), *(LIBRARY / "timing" / f"{name}.py" for name in shared)):
-        used = {name.split(".")[0] for name in imported(path)} & HEAVY
-        assert used <= {"numpy", own.get(path.stem, "numpy")}, path.name
-
-
 def scripts() -> list[tuple[str, str]]:
     """Returns the programs that benchmarks hold as text, by file and name."""
     found = []

@@ -18,7 +18,6 @@ PACKAGES = {
     "store": ("numpy",),
     "datasets": ("numpy", "pandas", "sklearn", "tensorflow"),
     "training": ("numpy", "tensorflow", "keras"),
-    "frameworks": ("numpy", "torch", "mxnet", "jax"),
     "measures": ("numpy", "scipy", "tensorflow", "keras"),
     "timing": ("numpy", "tensorflow", "keras"),
     "commands": ("numpy", "pandas"),

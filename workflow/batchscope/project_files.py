@@ -10,7 +10,6 @@ LIBRARY = WORKFLOW / "batchscope"
 CLI = WORKFLOW / "run.py"
 TEMPLATES = WORKFLOW / "templates"
 STYLE = WORKFLOW / "report" / "batchscope.mplstyle"
-LOCKS = WORKFLOW.parent / "envs"
 DEFAULT_CONFIG = "config.yaml"  # of the study that runs where none is named
 
 # Package -> the packages whose code decides what it writes, beside the library's own modules.

@@ -155,11 +155,6 @@ def command(step: str) -> str:
     return " ".join(["python workflow/run.py", entry.name, *words, made])
 
 
-def installing(rule: str) -> str:
-    words = f"install_framework --framework {rule.removeprefix('install_')}"
-    return f"python workflow/run.py {words} --output {{output:q}} > {{log:q}} 2>&1"
-
-
 def of_study(step: str, words: str = "--output {output:q}") -> str:
     given = "--config {params.config:q} --scale {params.scale:q}"
     return f"python workflow/run.py {step} {given} {words} > {{log:q}} 2>&1"

@@ -119,7 +119,7 @@ class Jobs:
             made = cls(study, path, *given, look, 1 if remote else options["runs_per_job"], cluster)
             owners.check(made.folder, study.name, path)
             # A job of a cluster, which reads this too, looks at no file of the others.
-            every = [run.command.needs for run in study.commands.values()]
+            every = [run.needs for run in study.commands.values()]
             every += chain.from_iterable(one.factors() for one in study.experiments.values())
             absent = made.table.absent() if any(map(absence.of, every)) else {}
         except UserError as error:
@@ -215,7 +215,7 @@ class Jobs:
         if self.bundles:
             return self.bundles.trained
         runs = self.study.runs.items()
-        needs = [*runs, *((name, run.command.needs) for name, run in self.study.commands.items())]
+        needs = [*runs, *((name, run.needs) for name, run in self.study.commands.items())]
         return [rule_parts.run_file(run) for run, needed in needs if not absence.of(needed)]
 
     def table_inputs(self, experiment: str) -> list[str]:

@@ -6,9 +6,8 @@ import time
 sys.path.insert(0, f"{workflow.basedir}/workflow")
 
 from batchscope import once_more, project_files, rule_parts as parts, snakefile as jobs
-from batchscope.host import framework_environments as environments, warm_process
+from batchscope.host import warm_process
 from batchscope.catalogue.command_names import PATTERN as COMMAND
-from batchscope.catalogue.framework_names import FRAMEWORKS
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.timings import TIMINGS
 from batchscope.catalogue.run_names import VERSIONS

@@ -122,8 +122,7 @@ def _missing(
     if absence.NO_CORES in statuses:
         return Reason.NO_CORES, {}
     if absence.NOT_INSTALLED in statuses:
-        names = rows.loc[rows["status"] == absence.NOT_INSTALLED, "framework"].unique()
-        return Reason.NOT_INSTALLED, {"framework": [*names]}
+        return Reason.NOT_INSTALLED, _only_among(frame, frame["status"] == absence.NOT_INSTALLED)
     if frame.empty:
         return Reason.NO_RESULTS, {}
     if absent or not statement.contrasts:
@@ -131,6 +130,15 @@ def _missing(
     if lacking:
         return of_budget
     return Reason.NO_VALUE, next(dict(each.cells) for each in statement.contrasts if not each.n)
+
+
+def _only_among(frame: pandas.DataFrame, chosen: pandas.Series) -> dict[str, list[Any]]:
+    """Return factor -> values that no other row than the chosen ones has."""
+    found = {}
+    for name in run_series.varying(frame):
+        others = {*frame.loc[~chosen, name]}
+        found[name] = [value for value in frame.loc[chosen, name].unique() if value not in others]
+    return {name: values for name, values in found.items() if values}
 
 
 def _absent(frame: pandas.DataFrame, test: Test) -> dict[str, Any]:

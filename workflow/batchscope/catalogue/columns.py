@@ -69,9 +69,20 @@ OF_RECORD = {
 }
 # Keys of the record of a run that a command makes, measured from outside, that are columns too.
 OF_COMMANDS = {
-    "memory_peak_mb": Positive("Peak resident memory of all processes of the run's command.", "MB"),
-    "process_cores": Positive("Cores that the command kept busy: mean over its time."),
-    "gpu_percent": Percent("GPU utilisation meanwhile, % of the time in which a kernel ran: mean."),
+    "memory_peak_mb": Positive(
+        "Peak resident memory of all processes of the run's command.", "MB", label="Peak memory"
+    ),
+    "process_percent": Percent(
+        "CPU utilisation of the command, % of its threads: mean over the seconds that its log "
+        "counts, or over the whole run if the log has none; empty if it is too short for a sample.",
+        "%",
+        label="CPU utilisation",
+    ),
+    "gpu_percent": Percent(
+        "GPU utilisation over the same time, % of the time in which a kernel ran: mean.",
+        "%",
+        label="GPU utilisation",
+    ),
     "gpu_memory_peak_mb": Positive("Peak memory in use on the GPU, by all processes.", "MB"),
     "gpu_energy_joules": Positive("Energy of the GPU over the run.", "J"),
 }
@@ -135,8 +146,9 @@ COLUMNS: dict[str, Column] = {
     **_factor_columns(),
     "status": Text(
         "finished, diverged, out_of_memory, off_target where the training loss missed "
-        "target_train_loss, missing; or no_gpu where no GPU is within reach, or no_cores where it "
-        "asks for more threads than there are cores."
+        "target_train_loss, missing; or not_installed where a command requires a path that is "
+        "missing, no_gpu where no GPU is within reach, or no_cores where it asks for more threads "
+        "than there are cores."
     ),
     **dict(chain.from_iterable(entry.columns.items() for entry in ENTRIES.values())),
     **OF_RECORD,

@@ -70,10 +70,11 @@ def factor(name: str) -> Factor:
 
 
 def factors(names: Iterable[str]) -> dict[str, Factor]:
-    """Returns some factors in the order of names: ours, then the others, the seed last."""
-    names = {*names}
-    ours = [name for name in FACTORS if name in names and name != "seed"]
-    return {name: factor(name) for name in (*ours, *sorted(names - {*FACTORS}), "seed")}
+    """Return factors in the order of names: the batch size, ours, the others, the seed."""
+    names = {*names} - {"batch_size", "seed"}
+    ours = [name for name in FACTORS if name in names]
+    ordered = ("batch_size", *ours, *sorted(names - {*FACTORS}), "seed")
+    return {name: factor(name) for name in ordered}
 
 
 def name(token: str, values: Mapping[str, Any]) -> str:

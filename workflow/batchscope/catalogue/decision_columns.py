@@ -394,7 +394,7 @@ CLAIMS: dict[str, Column] = {
         "provisional (2 to 5 replicates), one_seed or not_testable."
     ),
     "reason": Text("Why, where the interval alone does not say; empty for nothing."),
-    "reason_of": Text("What is missing, as JSON: the cell, budget or frameworks; may be empty."),
+    "reason_of": Text("What is missing, as JSON: the cell, budget or factors; may be empty."),
     "seeds_to_resolve": Integer(
         "Seeds or timing jobs in all that would settle it with power .8, were all as found; empty "
         "where it is settled or none would."

@@ -89,6 +89,7 @@ class Need(enum.Enum):
     EVALUATIONS = "evaluations"  # all runs have `evaluate_every`
     SECONDS = "seconds"  # the time of its steps is known
     BATCH_SIZES = "batch_sizes"  # it trains at three batch sizes
+    COMMAND = "command"  # a command makes its runs
 
 
 class Scale(enum.StrEnum):
@@ -252,7 +253,6 @@ class Timing(Entry):
     # Whether its examples per second give the seconds of trajectories: of its own experiment if it
     # `trains`, else of those that it is beside.
     seconds: bool = False
-    frameworks: bool = False  # whether it takes frameworks beside TensorFlow
     # Whether a copy of the process that local jobs fork from may take it, since neither an import
     # nor the memory that it leaves behind is part of its numbers.
     forked: bool = False

@@ -212,17 +212,14 @@ _OF_SEVERAL = (
         needs=(Need.AT_EPOCHS,),
     ),
     Figure(
-        "frameworks",
-        "Usage by framework",
+        "usage",
+        "Utilisation, memory and throughput",
         "Machine",
-        "How busy the machine was, the most memory held and examples trained on per second, "
-        "framework by framework. The quantities of a CPU and of a GPU differ.",
-        kind="sweep",
-        table="utilisation",
+        "CPU and GPU utilisation while a command trained, the peak memory of its processes, and "
+        "the examples that it trained on per second. 100 % of the CPU are the threads of a run.",
         panels=(*UTILISATION, *MEMORY, Panel("examples_per_second", "Throughput", "examples/s")),
-        columns=("disturbed", "blocks", "disturbed_blocks"),
-        measures=("utilisation", "throughput"),
-        varied=("framework",),
+        needs=(Need.COMMAND,),
+        own=("seconds",),
     ),
 )
 # In the order of a report.

@@ -11,7 +11,6 @@ from typing import Any
 from batchscope import wording
 from batchscope.catalogue import (
     batch_phases,
-    framework_names,
     optimizer_constants,
     run_names,
     tasks,
@@ -25,26 +24,12 @@ from batchscope.catalogue.run_factors import (
     FACTORS,
     FALLING,
     OF_RISES,
-    SWEEP_FACTORS,
     by_horizon,
     training_copies,
 )
 from batchscope.catalogue.timings import OF_SWEEPS
 from batchscope.errors import UserError
 
-# What the frameworks beside TensorFlow do; batchscope.frameworks, which does it, is above this.
-FRAMEWORK_MODELS = tuple(name for name, network in NETWORKS.items() if network.frameworks)
-_FRAMEWORK_TIMINGS = tuple(name for name, entry in OF_SWEEPS.items() if entry.frameworks)
-_AS_FROZEN = (
-    *("loop", "input_pipeline", "method", "augmentation", "delay_seconds", "replicas", "momentum"),
-    *("micro_batch_size", "precision", "compilation"),
-)
-_OF_FRAMEWORKS: dict[str, tuple[Any, ...]] = {
-    "model": FRAMEWORK_MODELS,
-    "optimizer": ("sgd", "adam"),
-    **{name: (SWEEP_FACTORS[name].default,) for name in _AS_FROZEN},
-    "weight_decay": (0, DEFAULT),
-}
 # All that a batch which is divided among replicas, and a loop with Python in it, can do.
 _SIMPLE = {
     name: FACTORS[name].default
@@ -90,10 +75,6 @@ def of_task(factors: Factors, name: str, task: str | None) -> Found:
     if task not in tasks.LOSSES[factors.get("loss_function", "default")]:
         had = [each for each, having in tasks.LOSSES.items() if task in having]
         yield _wrong(factors, "loss_function", what, f"{wording.listed(had, 'or')} is expected")
-    others = factors.get("framework", framework_names.OWN) != framework_names.OWN
-    if others and task != tasks.CLASSIFICATION:
-        wanted = f"{framework_names.OWN}, or a classification, is expected"
-        yield _wrong(factors, "framework", what, wanted)
 
 
 def of_training(factors: Factors, info: DatasetInfo) -> Found:
@@ -133,7 +114,6 @@ def of_timing(factors: Factors, info: DatasetInfo, timings: Iterable[str]) -> Fo
         factors: Every factor, each sound by itself; data set and model are ids.
     """
     # The search for the largest batch repeats the images where a batch has more.
-    timings = tuple(timings)
     searched = all(OF_SWEEPS[timing].batch_sizes == "searched" for timing in timings)
     yield from _step(factors, None if searched else info.training_examples)
     if factors["loop"] != "graph":
@@ -145,8 +125,6 @@ def of_timing(factors: Factors, info: DatasetInfo, timings: Iterable[str]) -> Fo
     if factors["loop"] == "graph" and factors["delay_seconds"]:
         beside = "with loop graph, which cannot wait between steps"
         yield "delay_seconds", f"received {beside}; another loop is expected."
-    if factors["framework"] != framework_names.OWN:
-        yield from _framework(factors, timings)
 
 
 def check_batch_size(factors: Factors, batch_size: int, examples: int) -> None:
@@ -304,20 +282,3 @@ def _batch_schedule(factors: Factors, training_size: int | None) -> Found:
     if schedule == batch_phases.STEPS and factors["batch_rises_from"] < rise:
         wanted = f"at least {rise:.3g}, the warm-up's share of the epochs, is expected"
         yield _wrong(factors, "batch_rises_from", beside, wanted)
-
-
-def _framework(factors: Factors, timings: tuple[str, ...]) -> Found:
-    """What the frameworks beside TensorFlow have: two networks, and one loop of their own."""
-    wrong = []
-    for name, values in _OF_FRAMEWORKS.items():
-        if factors[name] not in values:
-            words = wording.listed((SWEEP_FACTORS[name].spelled(one) for one in values), "or")
-            wrong.append((f"{name} {factors[name]}", f"{name} {words}"))
-    if others := [name for name in timings if name not in _FRAMEWORK_TIMINGS]:
-        allowed = f"{wording.listed(_FRAMEWORK_TIMINGS, 'or')} in timing alone"
-        wrong.append((wording.listed(others), allowed))
-    if wrong:
-        found, expected = (wording.listed(words) for words in zip(*wrong, strict=True))
-        verb = "is" if len(wrong) == 1 else "are"
-        text = f"received '{factors['framework']}' with {found}; {expected} {verb} expected."
-        yield "framework", text

@@ -1,7 +1,6 @@
 """The built-in networks, one entry each: what each takes.
 
-The builder of the same name stands in batchscope.training.networks, and where `frameworks` says so
-in each module of batchscope.frameworks too.
+The builder of the same name stands in batchscope.training.networks.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ class Network:
 
     kinds: tuple[str, ...] = (IMAGES,)  # what it takes, of `dataset_sources.KINDS`
     least_side: int = 1  # the least height and width of images, in pixels
-    frameworks: bool = False  # whether batchscope.frameworks has it too
 
 
 # Whoever needs another network is told the first that takes the data.
@@ -26,9 +24,9 @@ NETWORKS: dict[str, Network] = {
     "keskar_f1": Network((IMAGES, ROWS)),
     "keskar_f1_plain": Network((IMAGES, ROWS)),
     "small_cnn": Network(),
-    "campbell_cnn": Network(least_side=13, frameworks=True),
+    "campbell_cnn": Network(least_side=13),
     "chang_vgg": Network(least_side=32),
-    "lheureux_cnn": Network(least_side=2, frameworks=True),
+    "lheureux_cnn": Network(least_side=2),
     "benchmark_cnn": Network(least_side=16),
     "tutorial_cnn": Network(least_side=4),
     "tiny_transformer": Network((TOKENS,)),

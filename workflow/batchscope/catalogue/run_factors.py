@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from batchscope.catalogue import batch_phases, framework_names, optimizer_constants, tasks
+from batchscope.catalogue import batch_phases, optimizer_constants, tasks
 from batchscope.catalogue.fields import Section
 from batchscope.catalogue.optimizer_constants import DEFAULT
 from batchscope.catalogue.parameters import Parameter
@@ -282,10 +282,6 @@ class TimingOnlyFactors(Section):
         "delay", 0.0, unit="s", minimum=0, maximum=3600, phrases={0: "no delay"}
     )
     """Wait before every step; its throughput is timed in turns with and without it."""
-    framework: str = _choice(
-        "fw", tuple(framework_names.TITLES), titles=framework_names.TITLES, phrase="{}"
-    )
-    """What computes the training steps; any but tensorflow has an environment of its own."""
 
 
 def _declared(model: type[Section]) -> dict[str, Factor]:

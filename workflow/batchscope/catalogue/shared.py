@@ -11,9 +11,8 @@ WEIGHTS = Parameter(
 REPEAT = "repeat"  # the column that numbers the timing jobs of a configuration
 WHICH = Integer("Which of the timing jobs of its configuration, from 1 on.")
 STATUS = Text(
-    "finished, diverged, out_of_memory; or not_installed where the framework has no environment "
-    "here, no_gpu where no GPU is within reach, or no_cores where it asks for more threads than "
-    "there are cores, and the rest of the row is empty."
+    "finished, diverged, out_of_memory; or no_gpu where no GPU is within reach, or no_cores where "
+    "it asks for more threads than there are cores, and the rest of the row is empty."
 )
 DISTURBED_BLOCKS = Integer(
     "Those during which other processes took more than 0.2 cores.", adds_up=True

@@ -12,7 +12,6 @@ from typing import Any
 from batchscope import logs, project_files
 from batchscope.catalogue import (
     command_names,
-    framework_names,
     kept_epochs,
     parameters,
     run_names,
@@ -112,7 +111,6 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     },
     "--dataset": _name("--dataset", run_names.split_token, "a data set"),
     "--definition": _word("--definition", _map, "its definition as JSON"),
-    "--framework": {"required": True, "choices": tuple(framework_names.FRAMEWORKS)},
     "--run": _name("--run", run_names.parse_run, "a run"),
     "--command": _name("--command", command_names.checked, "a command's run"),
     "--of-study": {"required": True, "help": "the name of a study in paths"},

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from argparse import Namespace
 from typing import Any
 
-from batchscope.catalogue import framework_names, run_names, sweep_names
+from batchscope.catalogue import run_names, sweep_names
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.timings import TIMINGS
 from batchscope.cli import options
-from batchscope.errors import UserError
-from batchscope.host import absence, framework_environments
+from batchscope.host import absence
 
 
 def prepare_data(arguments: Namespace) -> None:
@@ -28,17 +25,6 @@ def check(arguments: Namespace) -> None:
     from batchscope.cli import study_check
 
     study_check.check(options.study(arguments), arguments.results)
-
-
-def install_framework(arguments: Namespace) -> None:
-    """Install a framework beside TensorFlow."""
-    record = framework_environments.record(arguments.framework)
-    if arguments.output.resolve() != record.resolve():
-        raise UserError(
-            f"--output: received {arguments.output}; {record} is expected, as "
-            f"{framework_environments.VARIABLE} has it."
-        )
-    framework_environments.install(arguments.framework, absence.gpu_present())
 
 
 def train(arguments: Namespace) -> None:
@@ -95,9 +81,7 @@ def timing(arguments: Namespace) -> None:
     subject = parse(arguments.timing if entry.trains else arguments.sweep)
     factors = subject.factors
     absence.check_threads(factors["threads"])
-    if factors.get("framework", framework_names.OWN) != framework_names.OWN:
-        _hand_over(factors["framework"])
-    elif entry.batch_sizes != "searched":  # the tries of a search start TensorFlow themselves
+    if entry.batch_sizes != "searched":  # the tries of a search start TensorFlow themselves
         start(factors)
     from batchscope import timing as timings
 
@@ -171,7 +155,6 @@ _STUDY = ("--results", "--scale", "--config")
 OPTIONS = {
     prepare_data: ("--results", "--dataset", "--definition"),
     check: _STUDY,
-    install_framework: ("--framework", "--output"),
     train: ("--results", "--run", "--model-file", "--checkpoint-seconds", "--killed-at-mb")
     + ("--chunk-seconds", "--chunk-steps"),
     run_command: ("--results", "--command"),
@@ -192,17 +175,3 @@ def start(factors: dict[str, Any]) -> None:
 
     absence.check_threads(factors["threads"])
     tensorflow_start.start(factors["threads"], factors["device"], factors.get("replicas", 1))
-
-
-def _hand_over(framework: str) -> None:
-    """Goes on with this command in a framework's own environment, unless it runs there."""
-    python = framework_environments.python(framework)
-    if os.path.realpath(sys.prefix) == os.path.realpath(python.parents[1]):
-        return
-    if not framework_environments.installed(framework):
-        raise UserError(
-            f"framework: received {framework!r}, which is not installed; "
-            f"{framework_environments.command(framework)} is expected to be run first."
-        )
-    sys.stdout.flush()
-    os.execv(python, [str(python), *sys.argv])

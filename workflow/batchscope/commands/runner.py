@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import select
 import shutil
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas
 
 from batchscope import disk, wording
@@ -42,7 +44,7 @@ _THREADS = (
     *("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"),
 )
 _UNSUCCESSFUL = ("failed", "killed")  # by what a log says, though the command ended
-_MEASURED = ("foreign_cores", "gpu_percent_mean", "gpu_memory_peak_mb", "gpu_energy_joules")
+_MEASURED = ("foreign_cores", "gpu_memory_peak_mb", "gpu_energy_joules")
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,7 @@ class Ended:
     limit_mb: float | None = None  # at which the kernel killed for memory meanwhile
     seconds: float | None = None
     used: dict[str, Any] | None = None  # what the record says of it
+    series: samples.Series | None = None  # samples of CPU, GPU and memory
 
     @property
     def lines(self) -> list[str]:
@@ -129,11 +132,11 @@ def _run(folder: Path, run: commands.Run) -> Ended:
             said = _said(here, folder, output)
         guard.kill_all()  # where the guard was killed
         process.wait()
-    found = samples.summary(sampler.series())
+    series = sampler.series()
+    found = samples.summary(series)
     seconds, peaks = said.get("seconds"), (found["memory_peak_mb"], said.get("largest_mb"))
-    used = {name.removesuffix("_mean"): found[name] for name in _MEASURED}
+    used = {name: found[name] for name in _MEASURED}
     used |= {"memory_peak_mb": max(filter(None, peaks), default=None), "resumed": resumed}
-    used |= {"process_cores": said["cpu_seconds"] / seconds if seconds else None}
     return Ended(
         said.get("status", -signal.SIGKILL),
         _tail(output),
@@ -141,7 +144,33 @@ def _run(folder: Path, run: commands.Run) -> Ended:
         control_groups.limit_met(before),
         None if resumed else seconds,
         {**used, "gpu_device": sampler.gpu_device},
+        series,
     )
+
+
+def utilisation(series: samples.Series, rows: pandas.DataFrame) -> dict[str, float | None]:
+    """Return the mean use of CPU and GPU, in percent, while a command trained.
+
+    The log's `seconds` begin when the training does. So the use counts over that many seconds
+    before the command's end: imports and compilation are left out. Without `seconds` in the log
+    it counts over the whole run.
+    """
+    trained = rows["seconds"].max() if "seconds" in rows else math.nan
+    start = series["seconds"][-1] - trained if math.isfinite(trained) else 0.0
+    weights = np.clip(series["seconds"] - start, 0.0, samples.intervals(series))
+    return {
+        name: samples.spread(series[name], weights)["mean"]
+        for name in ("process_percent", "gpu_percent")
+    }
+
+
+def throughput(rows: pandas.DataFrame) -> float | None:
+    """Return the examples per second between the first and the last row with seconds."""
+    timed = rows.reindex(columns=["examples", "seconds"]).dropna()
+    if len(timed) < 2:
+        return None
+    examples, seconds = timed.iloc[-1] - timed.iloc[0]
+    return float(examples / seconds) if seconds > 0 else None
 
 
 def _environment(command: commands.Command) -> dict[str, str]:
@@ -276,7 +305,9 @@ def _write(
         "contended_seconds": seconds,
         "train_seconds": alone,
         "alone": command.alone,
+        "examples_per_second": throughput(rows) if alone else None,
         **(ended.used if ended else {"memory_peak_mb": control_groups.limit_mb()}),
+        **(utilisation(ended.series, rows) if ended else {}),
         **command.needs,
         "versions": {},  # whatever the command runs in
         "machine": description.describe(),

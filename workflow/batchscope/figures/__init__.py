@@ -128,6 +128,7 @@ def drawn(experiment: Experiment) -> list[str]:
         else all(run["evaluate_every"] for run in runs),
         Need.SECONDS: trainings.timed,
         Need.BATCH_SIZES: len(batch_sizes) >= own_columns.LEAST_SIZES,
+        Need.COMMAND: experiment.commands,
     }
     given = figure_names.Given(
         measures={**trainings.measures, **experiment.times.timings},

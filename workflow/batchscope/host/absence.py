@@ -1,4 +1,4 @@
-"""What this machine lacks for a training or a timing: a framework's environment, a GPU, or cores.
+"""What this machine lacks for a training, a timing or a command: a required file, a GPU, or cores.
 
 It is found when planning and shown with its remedy. What waits for it is left out in place of
 failing, and no record is stored, so that the same command makes it once it is there.
@@ -12,9 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from batchscope.catalogue import framework_names
 from batchscope.errors import UserError
-from batchscope.host import framework_environments
 
 # `true` where Snakemake was given GPUs, as by a cluster's profile: jobs go to other machines.
 VARIABLE = "BATCHSCOPE_GPUS"
@@ -43,7 +41,6 @@ class Absence:
     status: str  # of what needs it
     title: str  # what is wrong, for people
     mend: str  # what to do about it, for people
-    command: str = ""  # that does it, where there is one
 
 
 GPU = Absence(
@@ -55,12 +52,16 @@ GPU = Absence(
 
 
 def of(factors: dict[str, Any]) -> Absence | None:
-    """Returns what a training or a timing lacks here, by its factors; None if nothing."""
-    framework, threads = factors.get("framework", framework_names.OWN), factors["threads"]
-    if not framework_environments.installed(framework):
-        command = framework_environments.command(framework)
-        title = f"Not installed: {framework_names.TITLES[framework]}"
-        return Absence(NOT_INSTALLED, title, f"{command} installs it", command)
+    """Returns what a training, a timing or a command lacks here; None if nothing.
+
+    Args:
+        factors: Factors of a training or a timing, or the `needs` of a command's run.
+    """
+    threads = factors["threads"]
+    for path in factors.get("requires", ()):
+        if not os.path.exists(path):
+            title = f"Not installed: {os.path.relpath(path)}"
+            return Absence(NOT_INSTALLED, title, "install or create it")
     if os.environ.get(VARIABLE) == "true":  # a node decides
         return None
     if factors["device"] == "gpu" and not gpu_present():

@@ -13,10 +13,7 @@ import psutil
 
 from batchscope.host import absence
 
-PACKAGES = (
-    *("tensorflow", "keras", "numpy", "scipy", "snakemake"),
-    *("torch", "mxnet", "jax", "jaxlib"),
-)
+PACKAGES = ("tensorflow", "keras", "numpy", "scipy", "snakemake")
 
 
 def versions() -> dict[str, str]:

@@ -83,13 +83,12 @@ def main(words: list[str]) -> None:
     _, status, _ = os.wait4(pid, 0)
     seconds = time.monotonic() - begun
     kill_all()
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    largest = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
     said = {
         "status": os.waitstatus_to_exitcode(status),  # -n where signal n ended it
         "signals": signals,
         "seconds": seconds,
-        "cpu_seconds": used.ru_utime + used.ru_stime,
-        "largest_mb": used.ru_maxrss * 1024 / 10**6,  # of any one of its processes
+        "largest_mb": largest * 1024 / 10**6,  # of any one of its processes
     }
     with contextlib.suppress(OSError):  # the job has ended
         job.sendall(json.dumps(said).encode() + b"\n")

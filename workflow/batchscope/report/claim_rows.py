@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from batchscope import wording
-from batchscope.catalogue import factor_words
+from batchscope.catalogue import factor_words, own_columns
 from batchscope.catalogue import tables as table_entries
 from batchscope.catalogue.outcomes import Verdict
 from batchscope.catalogue.tables import clipped, possible
@@ -22,7 +22,7 @@ Cells = list[tuple[str, list[str]]]  # name of a factor and its values, in words
 Link = tuple[str, str] | None  # label and address of a figure, where there is one
 
 _LEAST_WIDTH = 1e-12  # an interval has no width if all replicates agree
-_NAMED = ("optimizer", "device", "framework")  # factors that their values name
+_NAMED = ("optimizer", "device")  # factors that their values name
 
 
 def ledger(shown: Iterable[dict[str, Any]]) -> dict[str, Any]:
@@ -96,14 +96,14 @@ def shown(row: Row, link: Link) -> dict[str, Any]:
         "timed": row["table"] in table_entries.OF_TIMINGS,
         "lost": bool(row["n"]) and int(row["n"]) < int(row["replicates"]),
         "wanted": int(row["seeds_to_resolve"] or 0),
-        "lacking": cells({name: each for name, each in reason_of.items() if name != "framework"}),
-        "frameworks": reason_of.get("framework", []),
+        "lacking": cells(reason_of),
         "figure_link": link if row["figure"] else None,
     }
 
 
 def _name(factor: str) -> str:
-    return "number of epochs" if factor == "at_epoch" else factor.replace("_", " ")
+    name = factor.removeprefix(own_columns.OWN).replace("_", " ")
+    return "number of epochs" if factor == "at_epoch" else name
 
 
 def cells(found: dict[str, Any]) -> Cells:

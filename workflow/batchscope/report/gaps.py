@@ -51,10 +51,9 @@ def find(study: Study, inputs: Inputs) -> list[Gap]:
     for (step, version), entries in versions.items():
         gaps.append(_gap("version", step, entries, "", "record") | {"title": version})
     for lacking, jobs in inputs.states.absent().items():
-        mend = f"{lacking.command} && {command}" if lacking.command else command
         entries, nouns = [(job.subject, job.measure) for job in jobs], {job.noun for job in jobs}
         gap = _gap(
-            "absent", lacking.status, entries, mend, nouns.pop() if len(nouns) < 2 else "job"
+            "absent", lacking.status, entries, command, nouns.pop() if len(nouns) < 2 else "job"
         )
         gaps.append(gap | {"title": lacking.title})
     return gaps

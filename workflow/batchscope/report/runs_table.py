@@ -76,7 +76,7 @@ def _unrecorded(study: Study, experiment: str, run: str) -> Row:
     row = {"run": run, "study": study.name, "experiment": experiment, "machine": study.machine}
     if made_by := study.commands.get(run):
         row |= {own_columns.named(key): plain(each) for key, each in made_by.factors.items()}
-        return {**row, "status": states.unrecorded(made_by.command.needs)}
+        return {**row, "status": states.unrecorded(made_by.needs)}
     row |= {key: plain(value) for key, value in study.runs[run].items()}
     for key in ("dataset", "model"):  # as in the tables: the plain name, and its digest
         row[key], digest = run_names.split_token(row[key])

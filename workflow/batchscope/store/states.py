@@ -1,7 +1,7 @@
 """How every job of a study stands: one table, from which all who ask are answered.
 
 A job is made where its record and each file beside it are there, of a measure no older than that of
-its run. One that is not made is missing, or waits for what is not here: a GPU, cores, a framework.
+its run. One that is not made is missing, or waits for what is not here: a GPU, cores, a file.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Table:
         job = job_files.command_job(self.results, name, run)
         there = _names(job.path.parent)
         made = there.issuperset(paths.COMMAND_FILES)
-        return State(job, made, paths.RECORD in there, absence.of(run.command.needs))
+        return State(job, made, paths.RECORD in there, absence.of(run.needs))
 
     def here(self) -> Iterator[Job]:
         for state in self.every.values():
@@ -148,7 +148,7 @@ def statuses(table: Table) -> dict[str, str]:
     """Returns run -> status; raises `UserError` where a record is damaged."""
     found = {}
     study = table.study
-    needs = study.runs | {name: run.command.needs for name, run in study.commands.items()}
+    needs = study.runs | {name: run.needs for name, run in study.commands.items()}
     for run, factors in needs.items():
         path = paths.run_record(paths.run_folder(table.results, run))
         recorded = path.exists() and not table.every[path].missing

@@ -36,7 +36,8 @@ def grid(
     used = placeholders((*keys.command, *keys.env.values()))
     own = {name: value for name, value in defaults.items() if name in used - given}
     named = command_names.factors({*given, *own, "batch_size"})
-    kind = grids.Kind({name: one for name, one in named.items() if name != "seed"}, "")
+    factors = {name: one for name, one in named.items() if name != "seed"}
+    kind = grids.Kind(factors, f"unknown factor; one of {', '.join(factors)} is expected.")
     return grids.read(_AsGiven(findings), place, keys, kind, own, own, stage)
 
 
@@ -69,6 +70,7 @@ def command(findings: Findings, place: Place, keys: CommandKeys, folder: Path) -
         keys.resources.mem_mb,
         keys.alone,
         keys.resume,
+        keys.requires,
     )
 
 
@@ -84,6 +86,10 @@ def problems(
             got = f"{{{name}}}" if name else "{"
             expected = "a factor of the experiment, run_dir, threads or gpus in braces, or {{,"
             yield received((*place, *at), got, expected, [f"{{{one}}}" for one in known])
+    for index, path in enumerate(keys.requires):
+        for name in sorted(placeholders([path]) - (known - {RUN_DIR})):
+            expected = "a factor of the experiment in braces"
+            yield received((*place, "requires", index), f"{{{name}}}", expected)
     if findings.broken((*place, "command"), (*place, "env")):
         return
     used = placeholders(texts.values())

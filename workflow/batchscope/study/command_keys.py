@@ -24,21 +24,21 @@ _RESERVED = {
 }
 
 
-def _own_factor(key: str) -> Factor | None:
+def own_factor(key: str) -> Factor | None:
     """Returns the factor of a name that none of ours has; None for what may be no name."""
     named = re.fullmatch("[a-z][a-z0-9_]{0,59}", key) and key not in command_names.ALIASES
     return command_names.factor(key) if named else None
 
 
 def _own_list(key: str) -> ListOf | None:
-    return ListOf(one) if (one := _own_factor(key)) else None
+    return ListOf(one) if (one := own_factor(key)) else None
 
 
 _OURS = {name: command_names.factor(name) for name in FACTORS}
 _LISTS = {name: ListOf(one) for name, one in _OURS.items()}
 FreeFactors = Annotated[
     dict[str, Any],
-    Keyed(_OURS | _RESERVED, "factor", "a map from factors to values", others=_own_factor),
+    Keyed(_OURS | _RESERVED, "factor", "a map from factors to values", others=own_factor),
 ]
 FreeLists = Annotated[
     dict[str, Any],
@@ -116,6 +116,10 @@ class Commanded(Section):
     inputs: Annotated[tuple[str, ...], _INPUTS] = ()
     """Files and folders that its runs depend on, such as the script: where one changes, all runs
     are new ones.
+    """
+    requires: Annotated[tuple[str, ...], _INPUTS] = ()
+    """Files and folders that a run cannot do without, such as the interpreter of another
+    environment, with placeholders as in `command`. While one is missing, its runs are left out.
     """
     log: Log = Log()
     """Where a run's evaluations are."""

@@ -32,6 +32,7 @@ class Command:
     Attributes:
         inputs: File or folder that its runs depend on -> SHA-256.
         log: Keys of the log that are stated.
+        requires: Paths without which its runs are left out, with placeholders.
         folder: Where it runs: that of the study's file.
     """
 
@@ -45,6 +46,7 @@ class Command:
     memory_mb: int = 2000
     alone: bool = False
     resume: bool = False
+    requires: tuple[str, ...] = ()
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -83,12 +85,23 @@ class Run(NamedTuple):
 
         A word of placeholders alone that gets empty is left out, as a flag may be.
         """
-        own = {name: getattr(self.command, name) for name in RESOURCES}
-        values = {name: command_names.word(each) for name, each in (self.factors | own).items()}
-        values[RUN_DIR] = run_dir
+        values = self._values | {RUN_DIR: run_dir}
         words = [(word, _filled(word, values)) for word in self.command.words]
         kept = [filled for word, filled in words if filled or not _BRACES.search(word)]
         return kept, {name: _filled(text, values) for name, text in self.command.env.items()}
+
+    @property
+    def needs(self) -> dict[str, Any]:
+        """What it needs of a machine: that of its command, and the paths that it requires."""
+        paths = (os.path.expanduser(_filled(path, self._values)) for path in self.command.requires)
+        return self.command.needs | {
+            "requires": [os.path.join(self.command.folder, path) for path in paths]
+        }
+
+    @property
+    def _values(self) -> dict[str, str]:
+        values = self.factors | {name: getattr(self.command, name) for name in RESOURCES}
+        return {name: command_names.word(value) for name, value in values.items()}
 
     def note(self) -> dict[str, Any]:
         """Returns it as JSON-like values."""

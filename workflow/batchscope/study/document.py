@@ -37,7 +37,7 @@ from batchscope.study.asked import Asked, AskedOf
 from batchscope.study.claim_models import ClaimKeys
 from batchscope.study.command_keys import Commanded, FreeFactors, FreeLists, Words
 from batchscope.study.log_keys import OwnMetrics, Runs
-from batchscope.study.published_numbers import PublishedSeries
+from batchscope.study.published_numbers import CommandSeries, PublishedSeries
 
 # Outcomes that may have a margin, all of which `evaluate` measures.
 MARGIN_OUTCOMES = tuple(
@@ -191,6 +191,12 @@ class PublishedFigure(Section):
     """
 
 
+class PublishedOfCommand(PublishedFigure):
+    """What a document shows and found, beside runs of a command."""
+
+    numbers: Annotated[list[CommandSeries], Field(min_length=1)] = []
+
+
 class PublishedExamples(Section):
     """How many examples of a data set a document used."""
 
@@ -290,6 +296,7 @@ class EveryKey(Commanded, ExperimentKeys):
     set: dict[str, Any] = {}
     vary: dict[str, Any] = {}
     cases: list[dict[str, Any]] = [{}]
+    published: dict[str, PublishedOfCommand] = {}
 
 
 _BESIDE_A_COMMAND = Annotated[

@@ -289,7 +289,7 @@ class _Planner:
         command = command_experiment.command(self.findings, place, keys, self.folder)
         self.findings.report(*command_experiment.problems(self.findings, place, keys, grid))
         self.findings.report(*experiments.planned_twice(place, keys))
-        numbers = self._asked_of_logs(place, keys)
+        numbers = self._asked_of_logs(place, keys, grid.kind)
         if command is None or not self._sound(grid) or self._too_many(grid):
             return None
         runs = command_experiment.runs(self.findings, place, command, grid)
@@ -307,13 +307,15 @@ class _Planner:
         parts = {"trainings": trainings, "own": own, "commands": runs}
         return experiments.made(name, keys, vary, numbers, **parts) if runs else None
 
-    def _asked_of_logs(self, place: Place, keys: ExperimentKeys) -> dict[str, tuple[Series, ...]]:
+    def _asked_of_logs(
+        self, place: Place, keys: ExperimentKeys, kind: grids.Kind = grids.TRAINING
+    ) -> dict[str, tuple[Series, ...]]:
         """Reports what no log gives, whatever it holds; returns a document's numbers by figure."""
         written = self.findings.names_at(place)
         self.findings.report(*experiments.primary_problems(place, keys))
         asked = figure_checks.problems(place, keys, written, run_names.ENTRIES, timed=True)
         self.findings.report(*asked)
-        return self._numbers(place, keys, grids.TRAINING)
+        return self._numbers(place, keys, kind)
 
     def _numbers(
         self, place: Place, keys: ExperimentKeys, kind: grids.Kind

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
@@ -15,6 +15,7 @@ from batchscope.catalogue.parameters import Parameter, by_name
 from batchscope.catalogue.readers import FieldReader, absent, below, problem
 from batchscope.catalogue.tasks import METRICS, NATS, Metric
 from batchscope.problems import Place, Problem
+from batchscope.study.command_keys import own_factor
 
 _WEIGHTS = "units of the weights"
 
@@ -57,10 +58,10 @@ COLUMNS: dict[str, Parameter] = by_name(
     ),
 )
 # The figures that show them. All stand in one table of the report beside ours; `accuracy` and
-# `frameworks` have panels for them too.
+# `usage` have panels for them too.
 FIGURES: dict[str, tuple[str, ...]] = {
     "accuracy": tuple(f"{split}_{name}" for name in METRICS for split in ("test", "train")),
-    "frameworks": ("utilisation_percent", "memory_mb", "examples_per_second"),
+    "usage": ("utilisation_percent", "memory_mb", "examples_per_second"),
     "best_losses": ("best_train_loss", "best_validation_loss"),
     "time": ("seconds_per_epoch", "epochs_run", "train_seconds"),
     "weight_distance": ("weight_distance",),
@@ -80,17 +81,18 @@ def _numbers(column: Parameter) -> ListOf:
 class _SeriesKeys(FieldReader):
     """One series: factors, batch sizes, and a number of each column for each of them."""
 
+    others: Callable[[str], FieldReader | None] | None = None  # the reader of any other factor
     expected = "a map with batch_size and a column of numbers"
-    _keys = Keyed(
-        {
+
+    @property
+    def _keys(self) -> Keyed:
+        known = {
             **run_factors.EVERY_FACTOR,
             "seed": Refused("a seed given by the experiment's own key 'seeds'"),
             "batch_size": _SIZES,
             **{name: _numbers(column) for name, column in COLUMNS.items()},
-        },
-        "key",
-        expected,
-    )
+        }
+        return Keyed(known, "key", self.expected, others=self.others)
 
     def read(self, raw: Any) -> dict[str, Any]:
         """Returns the values of its keys; lists have one number per batch size."""
@@ -106,7 +108,8 @@ class _SeriesKeys(FieldReader):
 
     def json_schema(self) -> dict[str, Any]:
         """Returns the schema of a map that has batch sizes."""
-        return {**self._keys.json_schema(), "required": ["batch_size"]}
+        schema = {"type": "object"} if self.others else self._keys.json_schema()
+        return {**schema, "required": ["batch_size"]}
 
 
 def _incomplete(raw: dict[str, Any]) -> Iterator[InitErrorDetails]:
@@ -124,6 +127,8 @@ def _incomplete(raw: dict[str, Any]) -> Iterator[InitErrorDetails]:
 
 
 PublishedSeries = Annotated[dict[str, Any], _SeriesKeys()]
+# Of a command's experiment, whose factors may have any name.
+CommandSeries = Annotated[dict[str, Any], _SeriesKeys(others=own_factor)]
 
 
 @dataclass(frozen=True)

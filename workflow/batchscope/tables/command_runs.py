@@ -15,7 +15,10 @@ from batchscope.store import job_files, paths, records, states
 from batchscope.study.external_runs import ExternalRuns
 from batchscope.tables import long_tables
 
-_OF_RECORD = (*columns.OF_COMMANDS, "message", "contended_seconds", "train_seconds")
+_OF_RECORD = (
+    *columns.OF_COMMANDS,
+    *("message", "contended_seconds", "train_seconds", "examples_per_second"),
+)
 if TYPE_CHECKING:
     from batchscope.study.commands import Run
     from batchscope.study.plan import Study
@@ -43,7 +46,7 @@ def read(results: Path | str, study: Study, experiment: str) -> CommandRuns:
             first: dict[str, Any] = {"run": name, "machine": place.machine}
             first |= {each: run.factors[each] for each in ("batch_size", "seed")}
             first |= {column: values[at] for column, values in factors.items()}
-            first["status"] = record["status"] if record else states.unrecorded(run.command.needs)
+            first["status"] = record["status"] if record else states.unrecorded(run.needs)
             rows = _evaluations(folder) if record else pandas.DataFrame()
             named = dict.fromkeys([*own_columns.AXES[:2], *rows])
             rows = rows.reindex(range(max(1, len(rows))), columns=named)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pandas
 
-from batchscope.analysis import intervals, run_series, timing_repeats
-from batchscope.catalogue import factor_words, run_factors
+from batchscope.analysis import intervals, run_series
+from batchscope.catalogue import factor_words, own_columns, run_factors
 from batchscope.catalogue.outcomes import Reason
 from batchscope.catalogue.tables import clipped
 from batchscope.tables import long_tables
@@ -17,11 +17,10 @@ from batchscope.tables import long_tables
 if TYPE_CHECKING:
     from batchscope.study.plan import Experiment
 
-# Column of a document -> table and, by device, column there, where it is none of runs.csv.
-_TIMED = {
-    "utilisation_percent": ("utilisation", {"cpu": "process_percent", "gpu": "gpu_percent"}),
-    "memory_mb": ("utilisation", {"cpu": "memory_peak_mb", "gpu": "gpu_memory_peak_mb"}),
-    "examples_per_second": ("throughput", {}),
+# Column of a document -> columns of runs.csv. The first one that has values is compared.
+_OF_MACHINE = {
+    "utilisation_percent": ("gpu_percent", "process_percent"),
+    "memory_mb": ("gpu_memory_peak_mb", "memory_peak_mb"),
 }
 # What may name a document's series.
 _SERIES_FACTORS = [name for name in run_factors.EVERY_FACTOR if name not in ("batch_size", "seed")]
@@ -33,30 +32,30 @@ COLUMNS = [
 
 def table(experiment: Experiment, tables: Mapping[str, pandas.DataFrame]) -> pandas.DataFrame:
     """Returns one row per number of a document, with ours of the tables of the experiment."""
-    rows = []
-    tables = {name: timing_repeats.over_jobs(name, tables.__getitem__) for name in tables}
+    rows, user_columns = [], []
     for figure, found in experiment.numbers.items():
         document = " ".join(experiment.published[figure]["figure"].split())
         for series in found:
             named = long_tables.named(series.factors)
             known = {name: named[name] for name in _SERIES_FACTORS if named.get(name) is not None}
+            if experiment.commands:
+                known = {own_columns.named(name): value for name, value in series.factors.items()}
+            user_columns += filter(own_columns.is_own, known)
             first = {"figure": figure, "document": document, "series": factor_words.describe(known)}
             for column, numbers in series.columns.items():
                 for size, value in zip(series.batch_sizes, numbers, strict=True):
                     row = {**first, **known, "batch_size": size, "column": column, "value": value}
                     rows.append({**row, **beside(column, size, known, tables)})
     # Values as they are: a column with gaps would turn whole numbers into fractions.
-    return pandas.DataFrame(rows, columns=COLUMNS, dtype=object)
+    columns = [*COLUMNS, *dict.fromkeys(user_columns)]
+    return pandas.DataFrame(rows, columns=columns, dtype=object)
 
 
 def beside(
     column: str, size: int, factors: Mapping[str, Any], tables: Mapping[str, pandas.DataFrame]
 ) -> dict[str, Any]:
     """Returns our number of the same cell of a series, or why there is none."""
-    name, by_device = _TIMED.get(column, ("runs", {}))
-    frame = tables.get(name, pandas.DataFrame())
-    if frame.empty:
-        frame, by_device = tables.get("runs", frame), {}
+    frame = tables.get("runs", pandas.DataFrame())
     for factor in factors.keys() & {*frame}:  # what a table does not have is the same in all
         frame = frame[frame[factor] == factors[factor]]
     frame = run_series.own(frame)
@@ -65,18 +64,20 @@ def beside(
     frame = frame[frame["batch_size"] == size]
     if frame.empty:
         return {"here_reason": Reason.NOT_IN_GRID}
-    column = by_device.get(frame["device"].iloc[0], column)
     finished = run_series.finished(frame)
-    rows = finished[finished[column].notna()] if column in finished else finished.iloc[:0]
-    return _here(rows, column) if len(rows) else {"here_reason": Reason.NO_VALUE}
+    for name in _OF_MACHINE.get(column, (column,)):
+        if name in finished and finished[name].notna().any():
+            return _here(finished[finished[name].notna()], name)
+    return {"here_reason": Reason.NO_VALUE}
 
 
 def drawn_as(column: str) -> set[str]:
-    return {*_TIMED.get(column, ("runs", {}))[1].values()} or {column}
+    return {*_OF_MACHINE.get(column, (column,))}
 
 
 def factors_of(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: row[name] for name in _SERIES_FACTORS if pandas.notna(row.get(name))}
+    names = [*_SERIES_FACTORS, *filter(own_columns.is_own, row)]
+    return {name: row[name] for name in names if pandas.notna(row.get(name))}
 
 
 def _here(rows: pandas.DataFrame, column: str) -> dict[str, Any]:

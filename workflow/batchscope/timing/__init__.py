@@ -15,16 +15,19 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from batchscope import disk, frameworks
-from batchscope.catalogue import framework_names, incompatible_factors, run_names
+from batchscope import disk
+from batchscope.catalogue import incompatible_factors, run_names
 from batchscope.catalogue.run_names import Configuration
 from batchscope.catalogue.sweep_names import Sweep
 from batchscope.catalogue.timings import TIMINGS
 from batchscope.host import description, tensorflow_start
 from batchscope.store import records
 from batchscope.training.runs import Setup
+
+if TYPE_CHECKING:
+    from batchscope.timing.loops import Runner
 
 
 @dataclass(frozen=True)
@@ -47,33 +50,23 @@ class TimingJob(Setup):
         return 0 if self.factors["device"] == "gpu" else None
 
     @contextlib.contextmanager
-    def runner(self) -> Iterator[frameworks.Runner]:
-        """Opens what runs a sweep's steps; TensorFlow, where it is that, must be started.
+    def runner(self) -> Iterator[Runner]:
+        """Open the loop that runs a sweep's steps; TensorFlow must have been started.
 
         Raises:
-            UserError: If the data are missing or fewer than the largest batch, or the framework
-                finds no GPU that is asked for.
+            UserError: If the data are missing or fewer than the largest batch.
         """
-        factors, train = self.factors, self.data.examples("train")
-        # Before a framework is started, which may leave this process fewer cores.
-        threads = tensorflow_start.threads_of(factors["threads"])
-        of_tensorflow = factors["framework"] == framework_names.OWN
-        if of_tensorflow:
-            from batchscope.timing import loops
-            from batchscope.training import augmentations
+        from batchscope.timing import loops
+        from batchscope.training import augmentations
 
-            train = augmentations.extended(factors["augmentation"], train)
+        factors = self.factors
+        train = augmentations.extended(factors["augmentation"], self.data.examples("train"))
         largest = max(self.subject.batch_sizes)
         incompatible_factors.check_batch_size(factors, largest, len(train.labels))
         with tempfile.TemporaryDirectory(prefix="batchscope-") as folder:
-            if of_tensorflow:
-                opened = loops.of_factors(factors, self.network(), train, Path(folder) / "jpeg")
-            else:
-                module = frameworks.start(factors["framework"], threads, factors["device"])
-                given = self.data.look.classes, factors["optimizer"], train, factors["device"]
-                opened = module.Runner(factors["model"], *given)
-            opened.threads = threads
-            yield opened
+            runner = loops.of_factors(factors, self.network(), train, Path(folder) / "jpeg")
+            runner.threads = tensorflow_start.threads_of(factors["threads"])
+            yield runner
 
 
 @dataclass(frozen=True)
@@ -89,7 +82,6 @@ class Timed:
 def write(timing: str, job: TimingJob, machine_name: str, settings: str) -> None:
     """Times a job and writes the record; raises `UserError` if that cannot be done here."""
     parsed = run_names.parse_settings(timing, settings)
-    # Before a framework may leave this process fewer of the machine's cores.
     before, described = description.load(), description.describe()
     # Imported here: a search leaves TensorFlow to its children.
     found: Timed = importlib.import_module(f"{__name__}.{timing}").measure(job, parsed)

@@ -24,6 +24,8 @@ from batchscope.timing.instruments.sampler import Sampler
 
 # Long enough for memory pools, caches and the processor's frequency to settle.
 WARM_UP_SECONDS = 0.5
+# Steps after a change of batch size that are not timed: more than a pipeline keeps ready.
+LEAD_IN_STEPS = 3
 MOST_REPEATS = 2
 
 RunSteps = Callable[[int], float]  # number of steps -> the seconds that they took

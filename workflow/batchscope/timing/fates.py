@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 
-from batchscope.frameworks import NotFinite
 from batchscope.store import records
 
 SHOWN = 300  # characters of a message that are kept
-# What allocators say where memory runs out, in TensorFlow and the other frameworks.
+# What allocators say where memory runs out, in TensorFlow and other frameworks.
 _REFUSAL = re.compile(
     r"std::bad_alloc|MemoryError|ResourceExhausted|RESOURCE_EXHAUSTED|OOM when allocating"
     r"|CUDA_ERROR_OUT_OF_MEMORY|CUDNN_STATUS_ALLOC_FAILED|CUBLAS_STATUS_ALLOC_FAILED"
@@ -16,6 +15,10 @@ _REFUSAL = re.compile(
     r"|out of memory|Memory allocation failed"
 )
 _LOG_PREFIX = re.compile(r"^[IWEF]\d{4} [\d:.]+ +\d+ \S+\] |\{\{.*?\}\} ?")
+
+
+class NotFinite(ArithmeticError):
+    """The loss is not finite, so the steps cannot be timed."""
 
 
 def status(error: Exception) -> str:

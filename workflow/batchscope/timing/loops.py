@@ -19,8 +19,10 @@ examples 1 and 2 are `eager` over the pipeline `dataset`, without and with a del
 from __future__ import annotations
 
 import abc
+import functools
 import math
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,8 +33,9 @@ import tensorflow as tf
 from batchscope import private_interfaces
 from batchscope.catalogue import run_factors
 from batchscope.datasets import Learned
-from batchscope.frameworks import LEARNING_RATE, Runner
 from batchscope.timing import pipelines
+from batchscope.timing.blocks import LEAD_IN_STEPS
+from batchscope.timing.fates import NotFinite
 from batchscope.timing.instruments.processes import MEGABYTE
 from batchscope.training import augmentations, losses, optimizers, replicas, scoring
 from batchscope.training.step_loop import Batches, Examples, StepLoop, Totals
@@ -41,6 +44,10 @@ LOOPS = ("graph", "eager", "function", "fit", "fit_steps")
 # Steps per call of `fit_steps`; large enough that a call's own cost hardly counts.
 STEPS_PER_EXECUTION = 32
 PLAIN = "plain"  # the input pipeline that a loop has by itself
+# No model diverges within a timing at this rate, and a step's time does not depend on it.
+LEARNING_RATE = 1e-6
+# A longer step has filled its memory and found its functions by itself.
+LEAD_IN_SECONDS = 0.25
 
 
 def make_optimizer(factors: dict[str, Any]) -> keras.optimizers.Optimizer:
@@ -68,14 +75,65 @@ def make_loop(
     return replicas.make_loop(factors, model, make_optimizer(factors), data, batches)
 
 
-class TensorFlowRunner(Runner):
-    """Updates in TensorFlow; model and optimizer belong to one runner."""
+class Runner(abc.ABC):
+    """Runs and times consecutive updates on whole batches, at any batch size of a sweep.
+
+    Model and optimizer belong to one runner. All batch sizes share weights and images, and each
+    keeps its own place in its epoch. The last, smaller batch of an epoch is left out, so that a
+    time belongs to its batch size.
+    """
 
     device = "cpu"
+    threads = 1
+    unit = 1  # updates of one call: only multiples of it are to be timed
+    lead_in_seconds = LEAD_IN_SECONDS  # a lead-in ends after this time
 
     def __init__(self, model: keras.Model, examples: int) -> None:
-        super().__init__(examples)
-        self.model = model
+        self.model, self.examples = model, examples
+        self._positions: dict[int, int] = {}
+        self._current: tuple[int, bool] | None = None
+
+    def per_epoch(self, batch_size: int) -> int:
+        """Returns the updates of an epoch; a batch above all examples is one update."""
+        return max(1, self.examples // batch_size)
+
+    def at(self, batch_size: int, delayed: bool = True) -> Callable[[int], float]:
+        """Returns `run` at a batch size, as a function of the number of steps."""
+        return functools.partial(self.run, batch_size, delayed=delayed)
+
+    def run(self, batch_size: int, steps: int, delayed: bool = True) -> float:
+        """Runs the next updates, waits for the device, and returns the seconds that they took.
+
+        After a change of batch size, or of whether the sweep's delay comes before every step, a
+        lead-in runs untimed. Raises `NotFinite` if the loss is not finite.
+        """
+        if (batch_size, delayed) != self._current:
+            self._current = (batch_size, delayed)
+            self._switch(batch_size, delayed)
+            done, spent = 0, 0.0
+            while done < LEAD_IN_STEPS and spent < self.lead_in_seconds:
+                spent += self._next(batch_size, self.unit)
+                done += self.unit
+        return self._next(batch_size, steps)
+
+    def _next(self, batch_size: int, steps: int) -> float:
+        start = self._positions.get(batch_size, 0)
+        seconds, loss = self._run(batch_size, start, steps)
+        if not math.isfinite(loss):
+            raise NotFinite(f"The loss is not finite within {steps} steps.")
+        self._positions[batch_size] = (start + steps) % self.per_epoch(batch_size)
+        return seconds
+
+    @abc.abstractmethod
+    def _run(self, batch_size: int, start: int, steps: int) -> tuple[float, float]:
+        """Returns the seconds of updates from a place in the epoch, and a loss.
+
+        It is finite only if all losses were.
+        """
+
+    @abc.abstractmethod
+    def _switch(self, batch_size: int, delayed: bool) -> None:
+        """Prepares the updates of another batch size or delay."""
 
     def reset_peak(self) -> bool:
         """Lets `peak_mb` count from now on; returns whether TensorFlow keeps count."""
@@ -97,7 +155,7 @@ class TensorFlowRunner(Runner):
         return peak / MEGABYTE or None
 
 
-class GraphRunner(TensorFlowRunner):
+class GraphRunner(Runner):
     """The loop in the graph: a call runs all its steps, whatever epochs they belong to.
 
     The batch size is a variable of the graph, so that one trace and one copy of the images serve
@@ -121,7 +179,7 @@ class GraphRunner(TensorFlowRunner):
         return seconds, totals.loss
 
 
-class PipelineRunner(TensorFlowRunner):
+class PipelineRunner(Runner):
     """A loop over a `tf.data` pipeline, whose examples are shared by all batch sizes."""
 
     def __init__(
@@ -268,13 +326,11 @@ OVER_PIPELINES = {
 }
 
 
-def of_factors(
-    factors: dict[str, Any], model: keras.Model, data: Examples, folder: Path
-) -> TensorFlowRunner:
+def of_factors(factors: dict[str, Any], model: keras.Model, data: Examples, folder: Path) -> Runner:
     """Returns the runner of a sweep; raises as `pipelines.examples` does, which gets the folder."""
     loop, pipeline = factors["loop"], factors["input_pipeline"]
     if loop == "graph":
-        runner: TensorFlowRunner = GraphRunner(factors, model, data)
+        runner: Runner = GraphRunner(factors, model, data)
     else:
         # One copy for every batch size; on a GPU it is in the GPU's memory.
         placed = replace(data, images=tf.constant(data.images))

@@ -25,10 +25,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from batchscope.errors import UserError
-from batchscope.frameworks import LEAD_IN_STEPS
 from batchscope.store import records
 from batchscope.timing import Timed, TimingJob, fates
-from batchscope.timing.blocks import RunSteps, whole
+from batchscope.timing.blocks import LEAD_IN_STEPS, RunSteps, whole
 from batchscope.timing.instruments.sampler import Sampler
 
 if TYPE_CHECKING:

@@ -11,7 +11,6 @@ import numpy as np
 
 from batchscope.catalogue import incompatible_factors
 from batchscope.catalogue.tables import QUARTILES
-from batchscope.frameworks import NotFinite
 from batchscope.store import records
 from batchscope.timing import Timed, TimingJob, fates
 from batchscope.timing.blocks import Block, Turn, calibrate, time_blocks
@@ -135,7 +134,7 @@ def _runner(factors: dict[str, Any], model: keras.Model, data: Examples, epoch: 
     def run_steps(start: int, stop: int) -> float:
         done, totals, seconds, _ = loop.run(order, start, stop, step_loop.Totals())
         if not math.isfinite(totals.loss):
-            raise NotFinite(f"The loss is not finite after step {done}.")
+            raise fates.NotFinite(f"The loss is not finite after step {done}.")
         return seconds
 
     return run_steps

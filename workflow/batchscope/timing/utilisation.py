@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from batchscope.catalogue.tables import DISTURBED_CORES
-from batchscope.frameworks import Runner
 from batchscope.store import records
 from batchscope.timing import Timed, TimingJob, fates
 from batchscope.timing.blocks import MOST_REPEATS, calibrate
 from batchscope.timing.instruments import processes
 from batchscope.timing.instruments.sampler import Sampler
+
+if TYPE_CHECKING:
+    from batchscope.timing.loops import Runner
 
 # What the samples of a training that counts are called, and those of what surrounds it.
 TRAINING, LEAD_IN, REPEATED = "batch_size", "lead_in", "repeated"

@@ -121,7 +121,6 @@ ENTRY = Timing(
         ),
     ),
     seconds=True,
-    frameworks=True,
     at_epochs=True,
     tables={
         "throughput": Table(_THROUGHPUT, keys=()),

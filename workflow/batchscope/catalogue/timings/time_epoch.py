@@ -23,7 +23,9 @@ ENTRY = Timing(
         "seconds_per_epoch_q1": Positive("Lower quartile of the timing job's blocks.", unit="s"),
         "seconds_per_epoch_q3": Positive("Upper quartile of the timing job's blocks.", unit="s"),
         "examples_per_second": Column(
-            "Training examples per second in the timing job.", unit="examples/s"
+            "Training examples per second in the timing job; of a command that runs alone, "
+            "between the first and the last evaluation whose seconds its log has.",
+            unit="examples/s",
         ),
     },
     trains=True,

@@ -38,8 +38,8 @@ _UTILISATION = {
     ),
     "memory_peak_mb": Column("Peak resident memory of the process.", "MB", label="Peak memory"),
     "tensorflow_peak_mb": Column(
-        "Peak of what the allocator of TensorFlow, or of PyTorch on a GPU, gave out on the device, "
-        "MB; on a CPU without tensors below 256 KiB, and empty where all are."
+        "Peak of what TensorFlow's allocator gave out on the device, MB; on a CPU without tensors "
+        "below 256 KiB, and empty where all are."
     ),
     "gpu_percent": Percent(
         "GPU utilisation, % of the time in which a kernel ran: median over time.",
@@ -88,7 +88,7 @@ _SAMPLES = {
 }
 
 UTILISATION = (
-    Panel("process_percent", "CPU utilisation", "of the process's cores (%)", Scale.ZERO),
+    Panel("process_percent", "CPU utilisation", "of its cores (%)", Scale.ZERO),
     Panel("gpu_percent", "GPU utilisation", "time with a kernel (%)", Scale.ZERO),
 )
 MEMORY = (
@@ -103,12 +103,10 @@ ENTRY = Timing(
         Parameter.seconds("pause_seconds", "pau", 1.0, "Rest before each.", minimum=0),
         Parameter.seconds("interval", "int", 0.1, "Between two samples.", above=0),
     ),
-    frameworks=True,
     tables={
         "utilisation": Table(
             _UTILISATION,
             keys=(),
-            figures=("utilisation", "frameworks"),
         ),
         "samples": Table(_SAMPLES),
     },

@@ -20,7 +20,7 @@ from batchscope.host import absence
 
 
 def here(rows: pandas.DataFrame) -> pandas.DataFrame:
-    """Returns the rows of a table but those that wait for a framework or a device.
+    """Returns the rows of a table but those that wait for a device.
 
     No utilisation in them is above 100 %, which short samples can show.
     """

@@ -21,7 +21,7 @@ from batchscope.catalogue import entries
 from batchscope.catalogue.entries import Panel, Scale
 from batchscope.catalogue.tables import QUARTILES, TABLES, clipped
 from batchscope.figures import Tables
-from batchscope.figures.drawing import canvas, document_points, timings
+from batchscope.figures.drawing import canvas, timings
 from batchscope.store import records
 
 Lines = Sequence[tuple[run_series.Series, dict[str, Any]]]  # each with its look
@@ -50,7 +50,7 @@ _LABEL_WIDTH = 26  # letters of a row's label before it is broken
 def select(tables: Tables, spec: entries.Figure) -> pandas.DataFrame:
     """Returns one row per series and batch size, with what its sweep says on each of its rows.
 
-    What the figure's table has not is a column of throughput.csv or of sweeps.csv.
+    What the figure's table has not is a column of sweeps.csv.
     """
     rows = timings.here(getattr(tables, spec.table))
     if rows.empty:
@@ -59,11 +59,10 @@ def select(tables: Tables, spec: entries.Figure) -> pandas.DataFrame:
     named = [f"{panel.column}{end}" for panel in spec.panels for end in (*QUARTILES, *ENDS[1:])]
     wanted = list(dict.fromkeys([*first, *named, *spec.columns]))
     rows = rows.astype(_KEYS)
-    for table, keys in ((tables.throughput, [*_KEYS]), (tables.sweeps, [*_KEYS][:2])):
-        more = [name for name in wanted if name in table and name not in rows]
-        if more and len(table):
-            beside = table[[*keys, *more]].astype({key: _KEYS[key] for key in keys})
-            rows = rows.merge(beside, "left", on=keys)
+    more = [name for name in wanted if name in tables.sweeps and name not in rows]
+    if more and len(tables.sweeps):
+        sweeps = tables.sweeps[["machine", "sweep", *more]].astype({"machine": str, "sweep": str})
+        rows = rows.merge(sweeps, "left", on=["machine", "sweep"])
     frame = rows[[name for name in wanted if name in rows]]
     return frame if _known(frame, spec.panels) else frame.iloc[:0]
 
@@ -85,9 +84,7 @@ def _timed(rows: pandas.DataFrame, column: str) -> pandas.DataFrame:
     return rows[np.isfinite(rows[column].to_numpy(float))]
 
 
-def draw(
-    frame: pandas.DataFrame, spec: entries.Figure, numbers: pandas.DataFrame | None = None
-) -> Figure:
+def draw(frame: pandas.DataFrame, spec: entries.Figure) -> Figure:
     """Returns the figure: the panels that show something."""
     groups, panels = timings.series(frame), _known(frame, spec.panels)
     lines = [*zip(groups, canvas.series_styles(len(groups)), strict=True)]
@@ -104,8 +101,7 @@ def draw(
             beside = previous is not None and previous.column in _BY_SWEEP
             axes.set_yticks(range(len(groups)), [""] * len(groups) if beside else labels)
             continue
-        document = () if numbers is None else document_points.lines(numbers, panel.column, groups)
-        at = _draw_lines(axes, frame, panel, lines, [*document])
+        at = _draw_lines(axes, frame, panel, lines)
         if panel.column == _EXAMPLES and len(groups) <= _LIMITED:
             limits |= _draw_limits(axes, at, lines)
         if panel.column == _STEP and _FIXED in frame:  # the fit is the line
@@ -117,7 +113,7 @@ def draw(
     found += [(_DISTURBED, "disturbed")] if disturbed.any(axis=None) else []
     lost = frame["status"].eq(records.OUT_OF_MEMORY).any()
     found += [(_LOST, "out of memory")] if lost else []
-    canvas.legend(figure, [*found, *document_points.entries(numbers)])
+    canvas.legend(figure, found)
     return figure
 
 
@@ -144,17 +140,9 @@ def batch_axis(axes: Axes, sizes: Any) -> Transform:
     return lambda values: np.asarray(values, float)
 
 
-def _draw_lines(
-    axes: Axes,
-    frame: pandas.DataFrame,
-    panel: Panel,
-    lines: Lines,
-    document: Sequence[document_points.Line],
-) -> Transform:
+def _draw_lines(axes: Axes, frame: pandas.DataFrame, panel: Panel, lines: Lines) -> Transform:
     """Draws medians with their quartiles, rings where disturbed, crosses where memory ran out."""
-    at = batch_axis(
-        axes, [*frame["batch_size"], *(size for line in document for size in line.sizes)]
-    )
+    at = batch_axis(axes, frame["batch_size"])
     fitted = {"linestyle": "none"} if panel.column == _STEP and _FIXED in frame else {}
     if panel.scale == Scale.LOG:
         axes.set_yscale("log")
@@ -171,9 +159,6 @@ def _draw_lines(
         if flag in rows and (disturbed := rows[flag].to_numpy(float, na_value=0.0) > 0).any():
             axes.plot(place[disturbed], values[0][disturbed], zorder=4, **_DISTURBED)
         drawn.append(values.ravel())
-    for place, sizes, values in document:
-        document_points.draw(axes, at(sizes), values, None if place is None else lines[place][1])
-        drawn.append(values.to_numpy())
     dense = panel.column == _EXAMPLES and is_dense(frame["batch_size"])
     linear = panel.scale in (Scale.ZERO, Scale.PERCENT)
     timings.value_axis(axes, drawn, linear, dense)
