@@ -156,6 +156,7 @@ class Study:
         machines: Other machine -> the folder of its results, and what it calls itself there.
         claims: What documents state, in the order of the file.
         published: Data set's token -> how many examples a document used, and its place there.
+        guess: First guess before the study, a `document.Guess`; None if there is none.
     """
 
     name: str
@@ -169,6 +170,7 @@ class Study:
     machines: dict[str, tuple[str, str]] = field(default_factory=dict)
     claims: tuple[Claim, ...] = ()
     published: dict[str, tuple[int, str]] = field(default_factory=dict)
+    guess: Any = None
 
     @property
     def folder_name(self) -> str:

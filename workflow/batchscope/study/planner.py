@@ -141,6 +141,7 @@ class _Planner:
             claims=stated,
             published=dict(self._published()),
             machines=other_machines.read(document),
+            guess=document.guess,
         )
 
     def _read_datasets(self) -> Iterator[tuple[str, DatasetInfo | None]]:
