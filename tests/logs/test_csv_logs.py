@@ -3,7 +3,7 @@
 import pytest
 
 from batchscope.errors import UserError
-from batchscope.logs import Source, cells, numbers, reading
+from batchscope.logs import Source, cells, names, numbers, reading
 
 LIGHTNING = """epoch,step,train_loss_epoch,train_loss_step,val_loss
 0,49,,0.9,
@@ -179,3 +179,19 @@ def test_a_stated_format_is_not_guessed(log):
     assert found.format == "csv" and found.rows["epoch"].tolist() == ["0", "1"]
     with pytest.raises(UserError, match="format: received 'keros'"):
         log("epoch,loss\n0,1.0\n", kind="keros")
+
+
+@pytest.mark.parametrize(
+    ("paths", "pattern"),
+    [
+        (
+            ["bs8_lr0.1_seed3/metrics.csv", "bs16_lr1e-3_seed0/metrics.csv", "notes.csv"],
+            "bs{batch_size}_lr{learning_rate}_seed{seed}/metrics.csv",
+        ),
+        (["try2/batch-size=8,s=1.csv"], "try*/batch-size={batch_size},s=*.csv"),
+        (["mine_global_batch_size_64"], "mine_global_batch_size_{batch_size}"),
+        (["plain/metrics.csv"], "plain/metrics.csv"),
+    ],
+)
+def test_numbers_that_a_word_names_become_factors(paths, pattern):
+    assert names.pattern(paths) == pattern

@@ -14,6 +14,7 @@ from batchscope.catalogue import (
     command_names,
     framework_names,
     kept_epochs,
+    optimizer_constants,
     parameters,
     run_names,
     sweep_names,
@@ -70,6 +71,10 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "--task": {
         "choices": tuple(tasks.TASKS),
         "help": "what is learned, where labels leave it open",
+    },
+    "--optimizer": {
+        "choices": tuple(optimizer_constants.CONSTANTS),
+        "help": "that of the model's compile, or adam, if left out",
     },
     "folder": {"type": Path, "help": "a copy of another machine's folder results"},
     "name": {"nargs": "?", "help": "such as batch_size; all if left out"},
