@@ -3,7 +3,7 @@
 import pytest
 
 from batchscope.errors import UserError
-from batchscope.logs import Source, cells, numbers, reading
+from batchscope.logs import Source, cells, names, numbers, reading
 
 LIGHTNING = """epoch,step,train_loss_epoch,train_loss_step,val_loss
 0,49,,0.9,
@@ -193,3 +193,19 @@ def test_an_epoch_ends_with_a_smaller_batch(tmp_path):
     assert evaluated(path, 256, examples_per_epoch=1087).rows["examples"].tolist() == [1280, 2560]
     path.write_text("examples,val_loss\n1280,2\n2560,1\n")
     assert evaluated(path, 256).rows["updates"].tolist() == [5, 10]
+
+
+@pytest.mark.parametrize(
+    ("paths", "pattern"),
+    [
+        (
+            ["bs8_lr0.1_seed3/metrics.csv", "bs16_lr1e-3_seed0/metrics.csv", "notes.csv"],
+            "bs{batch_size}_lr{learning_rate}_seed{seed}/metrics.csv",
+        ),
+        (["try2/batch-size=8,s=1.csv"], "try*/batch-size={batch_size},s=*.csv"),
+        (["mine_global_batch_size_64"], "mine_global_batch_size_{batch_size}"),
+        (["plain/metrics.csv"], "plain/metrics.csv"),
+    ],
+)
+def test_numbers_that_a_word_names_become_factors(paths, pattern):
+    assert names.pattern(paths) == pattern

@@ -153,13 +153,21 @@ def test_the_digest_covers_local_modules_and_no_others(tmp_path):
         *(
             (
                 text,
-                "received 'net.py'; a file that defines build(input_shape, classes) is expected.",
+                "received 'net.py'; a file that defines build(input_shape, classes) or `model`, a "
+                "Keras model, is expected.",
             )
             for text in (
                 *("builder = make()", "def main():\n    return build", "x.build = 3"),
                 *("def build(): ...", "def build(input_shape): ..."),
                 *("def build(a, b, c): ...", "def build(a, b, *, c): ..."),
+                *("def make():\n    model = 1", "def model(a, b): ..."),
             )
+        ),
+        (
+            "model = make()\nmodel.compile()\nhistory = model.fit(x, y)",
+            "received 'net.py' with a training when it is imported (line 3); a file that only "
+            "builds the model, with the training in a function or below "
+            "`if __name__ == '__main__':` is expected.",
         ),
     ],
 )
@@ -197,6 +205,24 @@ def test_files_in_the_working_directory_and_texts_that_name_none(tmp_path, monke
     assert model_files.named_files("net.py") == {}
     (tmp_path / "w.h5").touch()
     assert {*model_files.named_files("net.py")} == {"w.h5", "/w.h5"}
+
+
+@pytest.mark.parametrize(
+    "training",
+    ["", "if __name__ == '__main__':\n    model.fit(x)", "def train():\n    model.fit(x)"],
+)
+def test_a_script_may_make_its_model_at_the_top_level(training, tmp_path):
+    (tmp_path / "net.py").write_text(f"model = make()\n{training}\n")
+    assert model_files.problem(("models", "net"), str(tmp_path / "net.py")) is None
+
+
+@pytest.mark.parametrize("suffix", [".h5", ".hdf5"])
+def test_an_older_saved_model_is_one_by_its_first_bytes(suffix, tmp_path):
+    place, path = ("models", "net"), tmp_path / f"net{suffix}"
+    path.write_bytes(b"\x89HDF")
+    assert model_files.problem(place, str(path)) and model_files.is_saved(path)
+    path.write_bytes(b"\x89HDF\r\n\x1a\n...")
+    assert model_files.problem(place, str(path)) is None
 
 
 def test_a_saved_model_is_one_by_its_bytes(tmp_path):

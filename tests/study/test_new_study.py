@@ -1,19 +1,26 @@
-"""The grid of a new study, by hand."""
+"""The grid and the first guess of a new study, by hand."""
 
 import math
 
 import pytest
 
 from batchscope.study import new_study
+from batchscope.study.new_study import Curve
 
-FALLS = new_study.Falls((0, 100, 200, 300, 400), (2.0, 1.0, 0.6, 0.5, 0.55))
+USED = (0, 100, 200, 300, 400)
+CONSTANT = 2.0
 
 
-def test_the_target_is_nine_tenths_of_the_fall_and_what_it_took_lies_between_evaluations():
-    assert FALLS.best == 3 and FALLS.target() == pytest.approx(0.65)
-    assert FALLS.until(0.65) == pytest.approx(100 + 100 * 0.35 / 0.4)
-    assert FALLS.until(2.5) == 0 and FALLS.until(0.4) == math.inf
-    assert new_study.Falls((0, 1), (3.0, 1.2344)).target() == 1.42  # 1.411 rounded up
+def curve(*losses: float) -> Curve:
+    return Curve(USED[: len(losses)], losses)
+
+
+def test_a_loss_is_reached_between_two_evaluations():
+    fallen = curve(2.0, 1.0, 0.6, 0.5, 0.55)
+    assert (fallen.lowest, fallen.lowest_at) == (0.5, 300)
+    assert fallen.examples_to(0.65) == pytest.approx(100 + 100 * 0.35 / 0.4)
+    assert fallen.examples_to(2.5) == 0 and fallen.examples_to(0.4) == math.inf
+    assert curve(math.inf, 1.0).examples_to(1.5) == 100
 
 
 @pytest.mark.parametrize(
@@ -31,24 +38,63 @@ def test_sizes_follow_from_examples_and_memory(examples, most, sizes):
     assert new_study.batch_sizes(examples, most) == sizes
 
 
-def test_rates_grow_as_the_root_of_the_size_and_stay_on_their_list():
-    assert new_study.rates(0.003, 16, 16) == [0.001, 0.003, 0.01]
-    assert new_study.rates(0.003, 16, 256) == [0.003, 0.01, 0.03]  # a factor of 4
-    assert new_study.rates(0.003, 16, 4) == [0.0003, 0.001, 0.003]
-    assert new_study.rates(1e-5, 64, 4)[0] == new_study.RATES[0]
-    assert len(new_study.rates(new_study.RATES[-1], 16, 1024)) == 3
+def test_the_best_rate_is_soonest_at_a_common_loss():
+    """Neither a slow rate that ends lower, nor a dead network, wins against a fast one."""
+    curves = {
+        0.0001: curve(2.1, 1.9, 1.7, 1.5, 1.3),
+        0.001: curve(2.1, 1.5, 1.0, 0.6, 0.5),
+        0.01: curve(2.1, 0.7, 0.58, 1.5, 3.0),  # soon, and overfits later
+        0.1: curve(2.1, 2.0, 1.9999, 2.0, 2.0),  # learned nothing
+        1.0: curve(2.1, math.inf),
+    }
+    assert new_study.best_rate(curves, CONSTANT) == 0.01
 
 
-def test_of_rates_that_fall_alike_the_largest_is_best():
-    after = {0.001: 0.52, 0.003: 0.5, 0.01: 0.504, 0.03: 0.9, 0.1: math.inf}
-    assert new_study.best_rate(1.5, after) == 0.01
-    assert new_study.best_rate(0.4, after) is None
+def test_no_rate_is_best_if_none_beats_the_constant():
+    dead = {rate: curve(2.1, 2.0, CONSTANT) for rate in (0.01, 0.1)}
+    assert new_study.best_rate(dead, CONSTANT) is None
+    assert new_study.next_rates(dead, CONSTANT) == []
 
 
-def test_a_size_has_epochs_for_its_updates_and_evaluations_on_the_way():
-    small, base, large = new_study.cases([4, 16, 256], 0.003, 16, FALLS, 100, 30)
-    # 187.5 examples to the target: twice of it at the base, four times that at 16 times the size.
-    assert [each["epochs"] for each in (small, base, large)] == [4, 4, 15]
-    # An evaluation of 30 examples costs as much as training on ten: half of 20 between two.
-    assert [each["evaluate_every"] for each in (small, base, large)] == [20, 20, 256]
-    assert base["rates"] == [0.001, 0.003, 0.01]
+def test_the_range_test_goes_on_until_the_best_rate_lies_inside():
+    tried = new_study.next_rates({}, CONSTANT)
+    assert tried[0] == 0.0001 and tried[-1] == 1
+    rising = {rate: curve(2.1, 2 - 0.1 * index) for index, rate in enumerate(tried, 1)}
+    assert new_study.next_rates(rising, CONSTANT) == [3]
+    assert new_study.next_rates(rising | {3.0: curve(2.1, 1.9)}, CONSTANT) == []
+    falling = {rate: curve(2.1, 1 + 0.1 * index) for index, rate in enumerate(tried)}
+    assert new_study.next_rates(falling, CONSTANT) == [3e-5]
+    ends = {rate: curve(2.1, 1.5) for rate in new_study.RATES[:-1]}
+    assert new_study.next_rates(ends | {10.0: curve(1.0, 0.5)}, CONSTANT) == []
+
+
+@pytest.mark.parametrize(
+    ("best", "base", "sizes", "expected"),
+    [
+        (0.01, 64, [16, 32, 64, 128], [0.001, 0.003, 0.01, 0.03, 0.1]),
+        (0.01, 1024, [16, 32, 64, 128], [0.0003, 0.001, 0.003, 0.01, 0.03]),  # root of 1 / 23
+        (10.0, 64, [64], [0.1, 0.3, 1, 3, 10]),
+        (1e-6, 64, [64], [1e-6, 3e-6, 1e-5, 3e-5, 1e-4]),
+    ],
+)
+def test_five_rates_lie_around_the_best_one_of_the_middle_size(best, base, sizes, expected):
+    assert new_study.rates(best, base, sizes) == expected
+
+
+def test_epochs_are_enough_for_the_largest_size():
+    fallen = curve(2.0, 1.0, 0.6, 0.5, 0.55)
+    # 95 % of the fall, 0.575, after 225 examples; twice as many at four times the size.
+    epochs, every = new_study.length(fallen, CONSTANT, 4, 100, 30)
+    assert epochs == math.ceil(1.5 * 225 * 2 / 100)
+    # 90 % of it, 0.65, after 187.5 examples: 20 evaluations until then cost less than 30 / 3.
+    assert every == 10
+    assert new_study.length(fallen, CONSTANT, 4, 100, 3)[1] == 9
+
+
+def test_a_guess_lies_between_noise_scale_and_throughput():
+    seconds = {1: 1.0, 2: 1.1, 4: 1.2, 8: 1.6, 16: 3.0, 32: 6.5}
+    assert new_study.size_of_throughput(new_study.HALF, seconds) == 4  # 3.3 of at most 5.3 a second
+    assert new_study.size_of_throughput(new_study.LEVEL, seconds) == 8  # 5 a second
+    assert new_study.guessed_batch_size(100, 4, 1000) == 16  # the root of 400 is 20
+    assert new_study.guessed_batch_size(100, 4, 12) == 8
+    assert new_study.guessed_batch_size(0.1, 1, 1000) == 1

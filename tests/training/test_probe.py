@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
-
 from batchscope.host import tensorflow_start
 
 tensorflow_start.start(1, "cpu")
 
 import math
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from batchscope import datasets
@@ -17,35 +17,90 @@ from batchscope.catalogue import dataset_definitions
 from batchscope.datasets.looks import Look
 from batchscope.training import models, probe
 
-FACTORS = {"model": "mlp", "optimizer": "adam", "batch_size": 32}
+
+def prepared(name, folder):
+    definition = dataset_definitions.BUILT_IN[name]
+    token = definition.token(name)
+    datasets.prepare(token, definition.resolved(), folder)
+    return datasets.load(folder, token)
+
+
+def made(data, model="mlp"):
+    return probe.Probe(models.build(model, data.look, 0), data, {"optimizer": "adam"})
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    results, definition = tmp_path_factory.mktemp("probe"), dataset_definitions.BUILT_IN["diabetes"]
-    token = definition.token("diabetes")
-    datasets.prepare(token, definition.resolved(), results)
-    return datasets.load(results, token)
+def diabetes(tmp_path_factory):
+    return made(prepared("diabetes", tmp_path_factory.mktemp("diabetes")))
 
 
-def losses(data, rate, count, seconds=60.0):
-    given = {**FACTORS, "learning_rate": rate}
-    return list(itertools.islice(probe.validation_losses(data, given, None, seconds), count))
+@pytest.fixture(scope="module")
+def wine(tmp_path_factory):
+    return prepared("wine", tmp_path_factory.mktemp("wine"))
 
 
-def test_a_loss_is_given_before_and_after_each_epoch(data):
-    found = losses(data, 0.003, 6)
-    assert [used for used, _ in found] == [266 * epoch for epoch in range(6)]
-    assert found[-1][1] < 0.7 < found[0][1]
-    assert found == losses(data, 0.003, 6)
+def test_each_training_begins_anew(diabetes):
+    first = list(diabetes.training(0.003, 32, [0, 1, 9, 54]))
+    assert [used for used, _ in first] == [0, 32, 288, 1728]
+    assert first[-1][1] < 0.7 < first[0][1]
+    list(diabetes.training(0.1, 8, [20]))
+    assert list(diabetes.training(0.003, 32, [0, 1, 9, 54])) == first
 
 
-def test_it_ends_where_the_loss_is_not_finite_or_the_time_is_over(data):
-    found = losses(data, 1e30, 100)
-    assert len(found) < 100 and found[-1][1] == math.inf
-    assert len(losses(data, 0.003, 100, seconds=0.0)) == 1
+def test_a_training_ends_where_the_loss_is_not_finite(diabetes):
+    curve = list(diabetes.training(1e30, 32, range(100)))
+    assert len(curve) < 100 and curve[-1][1] == math.inf
+
+
+def test_updates_are_timed_without_a_change_of_weights(diabetes):
+    list(diabetes.training(0.003, 32, [0]))
+    before = [variable.numpy() for variable in diabetes.model.weights]
+    assert diabetes.step_seconds(4) > 0 and diabetes.step_seconds(64) > 0
+    after = [variable.numpy() for variable in diabetes.model.weights]
+    assert all(map(np.array_equal, before, after))
+
+
+def test_a_training_may_leave_examples_out(diabetes):
+    kept = np.arange(5)
+    orders = [probe._order(epoch, 12, kept) for epoch in range(3)]
+    assert all({*order} == {*range(5)} and len(order) == 12 for order in orders)
+    assert list(diabetes.training(0.003, 4, [9], kept)) != list(diabetes.training(0.003, 4, [9]))
+
+
+def test_what_is_learned_is_told_from_what_is_not(wine):
+    """Labels that are drawn at random are not learned, however low the training loss is."""
+    assert made(wine).learns(0.003, 16, [20, 40])
+    train = wine.examples("train")
+    random = np.random.default_rng(0).permutation(train.labels)
+
+    class Random(type(wine)):
+        def examples(self, split):
+            found = super().examples(split)
+            return replace(found, labels=random) if split == "train" else found
+
+    assert not made(Random(wine.folder, wine.record)).learns(0.003, 16, [20, 40])
+
+
+def test_a_network_with_constant_outputs_learned_nothing(wine):
+    network = made(wine)
+    network.model.layers[-1].kernel.assign(np.zeros((128, 3)))
+    network = probe.Probe(network.model, wine, {"optimizer": "sgd"})
+    assert not network.learns(0.01, 16, [0])
+
+
+def test_few_validation_examples_are_joined_by_held_out_ones(wine):
+    held_out = made(wine)._held_out(0.003, 16, [40])
+    loss, hits = held_out
+    assert len(loss) == len(hits) == wine.record["counts"]["train"]
+    assert loss.mean() > 0.5 and hits.mean() > 0.4
 
 
 def test_numbers_of_an_example_are_the_outputs_of_its_layers():
     model = models.build("mlp", Look((10,), 2, "rows"), 0)
     assert probe.numbers_of_example(model) == 10 + 10 + 128 + 128 + 2
+
+
+def test_single_examples_are_chunks_of_one(diabetes):
+    assert diabetes.single_examples(0.0).examples == 16
+    objective = diabetes.single_examples(1e9)
+    assert objective.examples == 256 and len(objective.chunk_gradient(255)) == objective.size

@@ -123,3 +123,35 @@ def test_a_step_follows_the_gradient_of_the_mean_squared_error():
 def test_several_graphs_give_what_one_gives():
     objective = losses.Objective(model(), numbers(), chunk=16, whole=True)
     assert losses.together([objective, objective])() == [objective.evaluate()] * 2
+
+
+CLASSES = (ROWS[:, 0] > 0.5).astype(np.int32) + (ROWS[:, 1] > 0).astype(np.int32)
+
+
+def entropy(shares):
+    return -np.sum(shares * np.log(shares))
+
+
+@pytest.mark.parametrize(
+    ("examples", "units", "expected"),
+    [
+        (Examples(ROWS, CLASSES, 1.0), 3, entropy(np.bincount(CLASSES) / 50)),
+        (Examples(ROWS, NAMED[:, 0], 1.0), 1, entropy(np.bincount(NAMED[:, 0]) / 50)),
+        (numbers(), 2, NUMBERS.var(axis=0).mean()),
+        (labels(), 2, np.mean([entropy(np.bincount(of) / 50) for of in NAMED.T])),
+    ],
+    ids=("classes", "one unit", "numbers", "labels"),
+)
+def test_the_best_constant_has_the_loss_of_the_frequencies(examples, units, expected):
+    objective = losses.Objective(model(units), examples, chunk=16)
+    loss, scores = objective.constant_losses()
+    assert loss.shape == (50,) and loss.mean() == pytest.approx(expected, rel=1e-5)
+    assert scores.shape[0] == 50
+    own, _ = objective.example_losses()
+    assert own.mean() == pytest.approx(objective.evaluate()[0], rel=1e-5)
+
+
+def test_a_class_that_no_example_has_is_no_trouble():
+    objective = losses.Objective(model(3), Examples(ROWS, NAMED[:, 0], 1.0))
+    loss, hits = objective.constant_losses()
+    assert np.isfinite(loss).all() and hits.mean() == max(np.bincount(NAMED[:, 0])) / 50

@@ -230,24 +230,29 @@ def test_a_precision_or_a_seed_that_the_file_sets(tmp_path, capsys):
     assert "seed" in note(tmp_path, seed, IMAGES, capsys)
 
 
-def saved(folder, *parts, loss=None):
+SUFFIXES = pytest.mark.parametrize("suffix", [".keras", ".h5"])
+
+
+def saved(folder, *parts, loss=None, suffix=".keras", optimizer="adam"):
+    keras.utils.set_random_seed(7)
     model = keras.Sequential([keras.Input((8, 8, 3)), *parts])
     model.add(keras.layers.Flatten(name="flat"))
     model.add(keras.layers.Dense(3, activation="softmax", name="out"))
     if loss:
-        model.compile("adam", loss, metrics=["accuracy"])
-    model.save(folder / "mine.keras")
-    return folder / "mine.keras"
+        model.compile(optimizer, loss, metrics=["accuracy"])
+    model.save(folder / f"mine{suffix}")
+    return folder / f"mine{suffix}"
 
 
-def test_a_saved_model_is_an_architecture(tmp_path, capsys):
+@SUFFIXES
+def test_a_saved_model_is_an_architecture(suffix, tmp_path, capsys):
     parts = keras.layers.Conv2D(2, 3), keras.layers.BatchNormalization(), keras.layers.Dropout(0.5)
-    path = saved(tmp_path, *parts, loss="sparse_categorical_crossentropy")
+    path = saved(tmp_path, *parts, loss="sparse_categorical_crossentropy", suffix=suffix)
     made = [models.build(token(path), IMAGES, seed, path) for seed in (0, 0, 1)]
     first, again, other = (models.weights(each)[0]["out/kernel"] for each in made)
     kept = keras.saving.load_model(path, compile=False).get_layer("out").kernel.numpy()
     assert (first == again).all() and (first != other).any() and (first != kept).any()
-    assert "mine.keras" in capsys.readouterr().err
+    assert f"mine{suffix}" in capsys.readouterr().err
     low = models.build(token(path), IMAGES, 0, path, precision="mixed_float16")
     assert low.get_layer("out").compute_dtype == "float16"
 
@@ -261,23 +266,59 @@ def unknown_loss(labels, outputs):
     return outputs
 
 
+@SUFFIXES
 @pytest.mark.parametrize(
     ("part", "loss", "received"),
     [
         (lambda: keras.layers.Lambda(lambda x: x), None, "Lambda"),
         (Unknown, None, "'Unknown'"),
-        (keras.layers.Flatten, unknown_loss, "'unknown_loss'"),
+        (keras.layers.Flatten, unknown_loss, "unknown_loss"),
         (keras.layers.Flatten, "mse", "mean_squared_error"),
         (lambda: keras.layers.Dense(2, trainable=False, name="still"), None, "'still'"),
         (lambda: keras.layers.Normalization(name="norm"), None, "'norm'"),
         (lambda: keras.layers.Rescaling(1 / 255), None, "Rescaling"),
     ],
 )
-def test_saved_models_that_are_refused(part, loss, received, tmp_path):
-    path = saved(tmp_path, part(), loss=loss)
-    with pytest.raises(UserError, match=r"mine\.keras: ") as caught:
+def test_saved_models_that_are_refused(part, loss, received, suffix, tmp_path):
+    path = saved(tmp_path, part(), loss=loss, suffix=suffix)
+    with pytest.raises(UserError, match=rf"mine\{suffix}: ") as caught:
         models.build(token(path), IMAGES, 0, path)
     assert received in str(caught.value) and "\n" not in str(caught.value)
+
+
+class OwnOptimizer(keras.optimizers.SGD):
+    pass
+
+
+@SUFFIXES
+def test_the_optimizer_of_a_saved_model_is_known(suffix, tmp_path):
+    usual, sgd = "sparse_categorical_crossentropy", keras.optimizers.SGD(0.5, momentum=0.8)
+    path = saved(tmp_path, keras.layers.Flatten(), loss=usual, suffix=suffix, optimizer=sgd)
+    optimizer = models.build(token(path), IMAGES, 0, path).optimizer
+    assert type(optimizer) is keras.optimizers.SGD and optimizer.momentum == 0.8
+    path = saved(tmp_path, keras.layers.Flatten(), suffix=suffix)
+    assert models.build(token(path), IMAGES, 0, path).optimizer is None
+    own = OwnOptimizer(0.5)
+    path = saved(tmp_path, keras.layers.Flatten(), loss=usual, suffix=suffix, optimizer=own)
+    assert models.build(token(path), IMAGES, 0, path).optimizer is None
+
+
+SCRIPT = """
+import keras
+model = keras.Sequential([keras.Input((8, 8, 3)), keras.layers.Flatten(), keras.layers.Dense(3)])
+model.compile("sgd")
+"""
+
+
+def test_a_script_with_a_model_at_the_top_level(tmp_path):
+    path, name = own(tmp_path, SCRIPT)
+    made = [models.build(name, IMAGES, seed, path) for seed in (0, 0, 1)]
+    first, again, other = (model.weights[0].numpy() for model in made)
+    assert (first == again).all() and (first != other).any()
+    assert type(made[0].optimizer) is keras.optimizers.SGD
+    path, name = own(tmp_path, "model = 'small_cnn'")
+    with pytest.raises(UserError, match=r"own\.py: build\(input_shape, classes\) or `model`"):
+        models.build(name, IMAGES, 0, path)
 
 
 def test_an_archive_that_is_no_model(tmp_path):

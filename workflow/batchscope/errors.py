@@ -44,6 +44,10 @@ class ScaledTwice(UserError):
     """A model scales its input, which arrives scaled already."""
 
 
+class TrainsItself(UserError):
+    """A model's class makes its own updates, so that only its own script can train it."""
+
+
 class Interrupted(Exception):
     """A signal asked the training to stop; its checkpoint is written."""
 

@@ -146,7 +146,7 @@ def schema(arguments: Namespace) -> None:
 
 # Command -> its options, in the order of the help.
 OPTIONS = {
-    init: ("data", "model", "--label", "--task", "--output", "--results"),
+    init: ("data", "model", "--label", "--task", "--optimizer", "--output", "--results"),
     plan: ("--results", "--scale", "config", "--gpus", "--verify"),
     watch: ("--results", "--once", "--seconds"),
     log: ("names", "--results"),

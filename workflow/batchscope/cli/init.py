@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import concurrent.futures
 import csv
+import functools
+import math
+import mimetypes
 import multiprocessing
 import os
 import re
@@ -16,13 +19,20 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from batchscope import disk, project_files, wording
-from batchscope.catalogue import dataset_definitions, dataset_sources, folder_parts, own_columns
+from batchscope.catalogue import (
+    dataset_definitions,
+    dataset_sources,
+    folder_parts,
+    optimizer_constants,
+    own_columns,
+)
 from batchscope.catalogue.dataset_sources import IMAGES, ROWS, TOKENS
 from batchscope.catalogue.networks import NETWORKS
 from batchscope.cli import step_times, steps
 from batchscope.datasets.raw import Request
-from batchscope.errors import ScaledTwice, UserError
+from batchscope.errors import ScaledTwice, TrainsItself, UserError
 from batchscope.host import absence, control_groups
+from batchscope.logs import folders, names
 from batchscope.store import paths
 from batchscope.study import model_files, new_study
 
@@ -32,6 +42,7 @@ if TYPE_CHECKING:
 _SPLIT = {"train": 0.7, "validation": 0.15, "test": 0.15}
 _NETWORKS = {IMAGES: "small_cnn", ROWS: "mlp", TOKENS: "tiny_transformer"}
 _OPTIMIZER = "adam"
+_LOGS = (".csv", ".tsv", ".json", ".jsonl", ".log", ".txt")
 # Of a core's part of the memory, what a training may take.
 _SHARE = 0.25
 
@@ -47,11 +58,10 @@ def write(arguments: Namespace) -> str:
     if output.exists():
         raise UserError(f"--output: received {output}, which exists; a new file is expected.")
     schema = project_files.WORKFLOW.parent / "docs" / "study.schema.json"
-    given = {"data": arguments.data, "name": name, "path": output, "runs": None}
+    given = {"data": arguments.data, "name": name, "path": output}
     given["schema"] = os.path.relpath(schema, output.parent)
-    if _is_log(arguments.data):
-        given["runs"] = os.path.relpath(dataset_sources.expanded(arguments.data), output.parent)
-    else:
+    given["runs"] = _runs(dataset_sources.expanded(arguments.data), output.parent)
+    if not given["runs"]:
         fork = multiprocessing.get_context("fork")
         with concurrent.futures.ProcessPoolExecutor(1, mp_context=fork) as copy:
             try:
@@ -72,20 +82,31 @@ def write(arguments: Namespace) -> str:
         if seconds < new_study.LONG_SECONDS:
             break
     took = {"duration": wording.duration(seconds), "runs_made": len(study.runs), "seeds": seeds}
-    elsewhere = study.experiments["batch_size"].own.trainings
-    return page.render("init.txt.j2", **given, **took, elsewhere=elsewhere)
+    own = study.experiments["batch_size"].own
+    return page.render("init.txt.j2", **given, **took, own=own)
 
 
-def _is_log(data: str) -> bool:
-    """Whether a table is of trainings: it has their batch sizes, and a loss or what they took."""
-    path = dataset_sources.expanded(data)
+def _runs(path: Path, folder: Path) -> str | dict[str, str] | None:
+    """Return the key `runs` of a study in a folder; None if a path holds no logs of trainings."""
+    shown = Path(os.path.relpath(path, folder)).as_posix()
+    if path.is_dir():
+        files = [file for file in sorted(path.rglob("*")) if file.is_file()]
+        if folders.recognised(path):
+            parts = [file.parent.relative_to(path).parts for file in files]
+            runs = ["/".join(part for part in run if not names.is_split(part)) for run in parts]
+            pattern = names.pattern(runs)
+            return {"files": shown, **({"pattern": pattern} if "{" in pattern else {})}
+        logs = [file for file in files if file.suffix.lower() in _LOGS]
+        kinds = (mimetypes.guess_type(file)[0] or "" for file in files)
+        if logs and not any(kind.startswith("image/") for kind in kinds):
+            pattern = names.pattern([file.relative_to(path).as_posix() for file in logs])
+            return {"files": f"{shown}/{pattern}"}
     if path.suffix != ".csv" or not path.is_file():
-        return False
+        return None
     with open(path, encoding="utf-8-sig", errors="replace", newline="") as file:
-        names = {cell.strip() for cell in next(csv.reader(file), [])}
-    return "batch_size" in names and not names.isdisjoint(
-        (*own_columns.OUTCOMES, *own_columns.AXES)
-    )
+        columns = {cell.strip() for cell in next(csv.reader(file), [])}
+    evaluated = columns & {*own_columns.OUTCOMES, *own_columns.AXES}
+    return shown if "batch_size" in columns and evaluated else None
 
 
 def _slug(path: Path | str) -> str:
@@ -96,32 +117,62 @@ def _slug(path: Path | str) -> str:
 def _found(name: str, arguments: Namespace) -> dict[str, Any]:
     """Prepares the data and trains a few times; TensorFlow is started."""
     steps.start({"threads": 1, "device": "cpu"})
-    from batchscope.training import models, probe
+    from batchscope.cli import range_test
+    from batchscope.report import page
+    from batchscope.training import models
 
     results, own = arguments.results, arguments.data not in dataset_definitions.BUILT_IN
     definition = _definition(arguments.data, arguments.label, arguments.task)
     data = _prepared(name, definition, results)
     model = _model(arguments.model, data.look.kind)
+    build = functools.partial(models.build, model["token"], seed=0, model_file=model["model_file"])
     try:
-        models.build(model["token"], data.look, 0, model["model_file"])
+        network = build(data.look)
     except ScaledTwice as error:
         if not data.look.scaling or not data.look.scaling.key:
             raise
         print(f"{error} It is written.")
         definition, own = {**definition, "scale": 1}, True
         data = _prepared(name, definition, results)
+        network = build(data.look)
+    except TrainsItself as error:
+        text = page.render(
+            "command_study.txt.j2",
+            name=name,
+            file=arguments.model,
+            module=Path(arguments.model).stem,
+            sizes=new_study.batch_sizes(data.record["counts"]["train"], math.inf),
+            record=data.record,
+            task=data.task,
+            folder=data.folder.as_posix(),
+        )
+        raise UserError(f"{error}\n{text}") from None
     memory = _SHARE * 1e6 * control_groups.limit_mb() / absence.cores()
-    tried = probe.explored(data, model["token"], model["model_file"], _OPTIMIZER, memory)
+    optimizer = _optimizer(arguments.optimizer, getattr(network, "optimizer", None))
     return {
         "dataset": name if own else arguments.data,
         "definition": _yaml({name: definition}) if own else "",
         "record": data.record,
         "task": data.task,
-        "kind": data.look.kind,
-        "optimizer": _OPTIMIZER,
+        "optimizer": optimizer,
         **model,
-        **tried,
+        **range_test.explore(data, network, optimizer, memory),
     }
+
+
+def _optimizer(name: str | None, compiled: Any) -> dict[str, Any]:
+    """Return the factors of the optimizer: the one that is asked for, the model's own, or Adam."""
+    if name or compiled is None:
+        return {"optimizer": name or _OPTIMIZER}
+    kind, config = type(compiled).__name__.lower(), compiled.get_config()
+    constants = optimizer_constants.CONSTANTS.get(kind)
+    if constants is None:
+        print(f"compile(optimizer={type(compiled).__name__}(...)): {_OPTIMIZER} takes its place.")
+        return {"optimizer": _OPTIMIZER}
+    usual = type(compiled)().get_config()
+    keys = ("momentum", "nesterov", "weight_decay", *constants)
+    changed = {key: config[key] for key in keys if config.get(key) not in (None, usual.get(key))}
+    return {"optimizer": kind, **changed}
 
 
 def _prepared(name: str, definition: dict[str, Any], results: Path) -> Dataset:
@@ -191,6 +242,8 @@ def _model(given: str | None, kind: str) -> dict[str, Any]:
     if not Path(given).is_file():
         known = wording.listed(NETWORKS, "or")
         raise UserError(f"MODEL: received {given!r}; an existing file, or {known}, is expected.")
+    if problem := model_files.problem(("MODEL",), given):
+        raise UserError(problem.line)
     name = _slug(given)
     token = model_files.token(name, given)
     return {"model": name, "token": token, "model_file": given, "models": _yaml({name: given})}

@@ -13,6 +13,7 @@ from batchscope import logs, project_files
 from batchscope.catalogue import (
     command_names,
     kept_epochs,
+    optimizer_constants,
     parameters,
     run_names,
     sweep_names,
@@ -64,6 +65,10 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "--task": {
         "choices": tuple(tasks.TASKS),
         "help": "what is learned, where labels leave it open",
+    },
+    "--optimizer": {
+        "choices": tuple(optimizer_constants.CONSTANTS),
+        "help": "that of the model's compile, or adam, if left out",
     },
     "words": {
         **{"nargs": "*", "metavar": "WORD"},

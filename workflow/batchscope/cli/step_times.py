@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib.util
+import io
 import multiprocessing
 from pathlib import Path
 from typing import Any
@@ -65,7 +66,8 @@ def _time(study: Any, results: Path, chosen: list[dict[str, Any]]) -> None:
     for factors in chosen:
         dataset, model = estimates.subject(factors)
         # Data or a model at fault, or memory that is refused: the jobs, or their check, say why.
-        with contextlib.suppress(Exception):
+        # The check of models prints their notes.
+        with contextlib.suppress(Exception), contextlib.redirect_stderr(io.StringIO()):
             look, count = sized(dataset)
             if count is not None:
                 taken = step_times.seconds(factors, look, study.models[model])

@@ -16,7 +16,6 @@ from batchscope.catalogue.own_columns import AXES
 from batchscope.errors import ConfigError, UserError, raise_problems
 from batchscope.logs import CLOCKS, FORMATS, Log, Source, files, names, reading
 
-_OF_LOG = ("batch_size", "seed", names.RATE)  # may stand among a log's parameters
 # Columns that number trainings where none is called seed.
 NUMBERS = ("run", "trial", "replicate", "repeat", "rep", "fold")
 _SHORT = {"batch_size": "bs", "seed": "seed"}
@@ -143,7 +142,7 @@ def _of_log(name: str) -> str:
     known = names.ours(last)
     if known and known[0] == "batch_size" and any(map(names.of_evaluations, above)):
         return ""
-    return known[0] if known and known[0] in _OF_LOG else ""
+    return known[0] if known and known[0] in names.FACTORS else ""
 
 
 def _check_stated(stated: Mapping[str, str], logs: Iterable[Log]) -> None:

@@ -7,12 +7,16 @@ as Keras, Lightning and Hugging Face write them, it is on the training data.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 
 from batchscope import wording
 from batchscope.catalogue import tasks
 
 RATE = "learning_rate"
+FACTORS = ("batch_size", "seed", RATE)  # those that paths and parameters may hold
+# A word, a separator and a number, as in `bs8`, `seed_3` and `lr=1e-3`.
+_NUMBERED = re.compile(r"([A-Za-z_-]*[A-Za-z])([-_=]?)[0-9]+(?:\.[0-9]+)?(?:e[-+]?[0-9]+)?")
 # Words of a name -> ours.
 _PLAIN = {
     **dict.fromkeys(
@@ -83,6 +87,24 @@ def ours(name: str, metrics: Collection[str] = ()) -> tuple[str, int] | None:
 def _words(name: str) -> list[str]:
     plain = re.sub(r"([a-z0-9])([A-Z])", r"\1 \2", name).lower()
     return re.sub(r"[^a-z0-9]+", " ", plain).split()
+
+
+def pattern(paths: Iterable[str]) -> str:
+    """Return the commonest pattern of paths, with a factor for each number that a word names.
+
+    That of bs8_lr0.1_seed3/metrics.csv is bs{batch_size}_lr{learning_rate}_seed{seed}/metrics.csv.
+    """
+    patterns = Counter(_NUMBERED.sub(_named, path) for path in paths)
+    return patterns.most_common(1)[0][0]
+
+
+def _named(match: re.Match[str]) -> str:
+    words = _words(match[1])
+    for first in range(len(words)):
+        known = ours(" ".join(words[first:]))
+        if known and known[0] in FACTORS:
+            return f"{match[1]}{match[2]}{{{known[0]}}}"
+    return f"{match[1]}{match[2]}*"
 
 
 def is_split(word: str) -> bool:

@@ -31,7 +31,7 @@ from batchscope.catalogue.budget_kinds import (
 from batchscope.catalogue.outcomes import LEAST_WITH_INTERVAL, Reason, Verdict
 from batchscope.errors import UserError
 from batchscope.figures import Tables
-from batchscope.report import gaps, page, rising, training_code
+from batchscope.report import first_guess, gaps, page, rising, training_code
 from batchscope.report.text import (
     ESTIMATE,
     VERDICTS,
@@ -98,11 +98,10 @@ def text(study: Study, results: Path | str, config: str, seeds: bool = False) ->
             raise UserError(f"{path}: missing; it is expected. Make it by: {command}")
     tables = {name: Tables(folder / name) for name in trained}
     of_rises = {name: rising.of_experiment(each) for name, each in tables.items()}
-    return page.render(
+    shown = cards(study, tables, config)
+    text = page.render(
         "advice.txt.j2",
-        cards=[
-            {**card, "lines": [*_aligned(card["sizes"])]} for card in cards(study, tables, config)
-        ],
+        cards=[{**card, "lines": [*_aligned(card["sizes"])]} for card in shown],
         rising=[*of_rises.values()],
         without=[
             name
@@ -111,7 +110,8 @@ def text(study: Study, results: Path | str, config: str, seeds: bool = False) ->
         ],
         seeds=seeds,
         trained=trained,
-    ).strip()
+    )
+    return f"{text.strip()}\n{first_guess.line(study, shown)}".strip()
 
 
 def _card(advice: pandas.DataFrame, factors: Row, tables: Tables) -> Row:

@@ -17,7 +17,15 @@ from batchscope import wording
 from batchscope.catalogue import columns, own_columns, run_names, tasks
 from batchscope.catalogue.figures import LEAD
 from batchscope.host import absence
-from batchscope.report import claim_rows, decision, experiment_view, gaps, page, runs_table
+from batchscope.report import (
+    claim_rows,
+    decision,
+    experiment_view,
+    first_guess,
+    gaps,
+    page,
+    runs_table,
+)
 from batchscope.report.content import Inputs
 from batchscope.report.text import format_interval, is_number, plain
 from batchscope.store import records
@@ -63,6 +71,7 @@ def build(study: Study, inputs: Inputs, folder: Path | str = "") -> str:
         inputs=inputs,
         title=study.title,
         cards=cards,
+        guess=first_guess.line(study, cards),
         scope=_scope(inputs),
         counts=counts(inputs),
         # What could be made here.

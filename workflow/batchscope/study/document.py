@@ -20,6 +20,7 @@ from batchscope.catalogue.fields import (
     Keyed,
     ListOf,
     Name,
+    Positive,
     Refused,
     Section,
     Text,
@@ -331,6 +332,24 @@ def _kept_keys(raw: Any) -> Any:
     return {k: v for k, v in raw.items() if v is not None} if isinstance(raw, dict) else raw
 
 
+class Guess(Section):
+    """The first guess that `init` made before the study, and the numbers behind it."""
+
+    wanted: ClassVar[str] = "a map with batch_size and learning_rate"
+    batch_size: Count
+    """Batch size that was guessed from the numbers below."""
+    learning_rate: Positive
+    """Learning rate at that batch size, by the square-root rule from the range test."""
+    largest_batch_size: Count = None
+    """Largest batch that fits a quarter of a core's memory, at most all training examples."""
+    half_throughput: Count = None
+    """Smallest batch size with half of the highest throughput."""
+    level_throughput: Count = None
+    """Smallest batch size with nine tenths of the highest throughput, where it levels off."""
+    noise_scale: Annotated[list[Positive], Field(max_length=2)] = []
+    """Gradient noise scale after half and after nine tenths of the fall of the validation loss."""
+
+
 class Reduced(Section):
     """The keys that the smaller form of a study replaces."""
 
@@ -362,8 +381,8 @@ class StudyFile(Section):
     """
     models: dict[Name, text("the path of a Python file")] = {}
     """Your own models, by name: the path of a Python file with `build(input_shape, classes) ->
-    keras.Model`, or of a `.keras` file, whose weights are drawn anew. Built-in models need no
-    entry.
+    keras.Model` or a Keras model `model`, or of a `.keras` or `.h5` file, whose weights are drawn
+    anew. Built-in models need no entry.
     """
     defaults: Factors = {}
     """Factors of every run that no experiment gives otherwise."""
@@ -383,6 +402,10 @@ class StudyFile(Section):
     published: dict[Name, PublishedExamples] = {}
     """Data set -> how many examples of it a document used. The report shows that number beside
     ours.
+    """
+    guess: Guess = None
+    """First guess of batch size and learning rate, which `init` writes. It changes no run; the
+    report compares it with the recommendation.
     """
     reduced: Reduced = None
     """A smaller form of the study, for `--config scale=reduced`: each key given here replaces the

@@ -25,6 +25,12 @@ from batchscope.problems import Place, Problem, received, unmet
 _IMPORTED = {*sys.stdlib_module_names, "batchscope", "keras", "numpy", "tensorflow"}
 
 
+EXPECTED = "build(input_shape, classes) or `model`, a Keras model,"
+_SAVED = (".keras", ".h5", ".hdf5")
+_HDF5 = b"\x89HDF\r\n\x1a\n"  # the first bytes of a file
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
 class _Unparsed(UserError):
     """A file that is no valid Python, or that nobody may read: why, as ` (Permission denied)`."""
 
@@ -59,7 +65,7 @@ def digest(path: Path | str) -> str:
 
 def is_saved(path: Path | str) -> bool:
     """Whether a model file is one that Keras saved; else it is Python."""
-    return Path(path).suffix == ".keras"
+    return Path(path).suffix in _SAVED
 
 
 def named_files(path: Path | str) -> dict[str, Path]:
@@ -156,15 +162,16 @@ def _parse(file: Path) -> ast.Module:
 
 def problem(place: Place, path: str) -> Problem | None:
     """Returns what is wrong with a user's model file, or None."""
-    why = unmet(Path(path), Path.is_file) if path.endswith((".py", ".keras")) else ""
+    why = unmet(Path(path), Path.is_file) if path.endswith((".py", *_SAVED)) else ""
     if why is None:
         why = unmet(Path(path), Path.read_bytes)
     if why is not None:
-        expected = "an existing Python file, a .keras file or a built-in model"
+        expected = "an existing Python file, a .keras or .h5 file or a built-in model"
         return received(place, path, expected, NETWORKS, why)
     if is_saved(path):
-        whole = zipfile.is_zipfile(path)
-        return None if whole else received(place, path, "a model that Keras 3 saved")
+        zipped = Path(path).suffix == ".keras"
+        whole = zipfile.is_zipfile(path) if zipped else Path(path).read_bytes().startswith(_HDF5)
+        return None if whole else received(place, path, "a model that Keras saved")
     try:
         tree = _parse(Path(path))
         local_modules(path)
@@ -178,23 +185,41 @@ def problem(place: Place, path: str) -> Problem | None:
             got = f" with an import from '{dots}{node.module or ''}' (line {node.lineno})"
             expected = "an import without dots: modules are found in the file's folder,"
             return received(place, path, expected, why=got)
-    if not _binds_build(tree):
-        return received(place, path, "a file that defines build(input_shape, classes)")
+    builds = any(isinstance(node, _FUNCTIONS) and node.name == "build" for node in tree.body)
+    if not builds and (line := _training_line(tree)):
+        got = f" with a training when it is imported (line {line})"
+        expected = "a file that only builds the model, with the training in a function or below "
+        return received(place, path, f"{expected}`if __name__ == '__main__':`", why=got)
+    if not _binds_model(tree):
+        return received(place, path, f"a file that defines {EXPECTED}")
     return None
 
 
-def _binds_build(tree: ast.Module) -> bool:
-    """Whether a module may bind the name `build` to what takes two arguments."""
+def _training_line(tree: ast.Module) -> int | None:
+    """Return the line of the first call of `fit` that an import of the module makes."""
+    for node in tree.body:
+        guarded = isinstance(node, ast.If) and "__name__" in ast.unparse(node.test)
+        runs = not guarded and not isinstance(node, (*_FUNCTIONS, ast.ClassDef))
+        for inner in ast.walk(node) if runs else ():
+            called = inner.func if isinstance(inner, ast.Call) else None
+            if isinstance(called, ast.Attribute) and called.attr in ("fit", "train_on_batch"):
+                return inner.lineno
+    return None
+
+
+def _binds_model(tree: ast.Module) -> bool:
+    """Whether a module may bind `build` to a callable with two arguments, or else `model`."""
     for node in tree.body:
         if isinstance(node, ast.FunctionDef) and node.name == "build":
             return _takes_two(node.args)
+    for node in (node for node in tree.body if not isinstance(node, _FUNCTIONS)):
         if isinstance(node, ast.ImportFrom | ast.Import):
             bound = {alias.asname or alias.name for alias in node.names}
         else:
             bound = {getattr(node, "name", None)} if isinstance(node, ast.ClassDef) else set()
             names = (part for part in ast.walk(node) if isinstance(part, ast.Name))
             bound |= {name.id for name in names if isinstance(name.ctx, ast.Store)}
-        if bound & {"build", "*"}:
+        if bound & {"build", "model", "*"}:
             return True
     return False
 

@@ -1,111 +1,152 @@
-"""The grid of a new study, by what short trainings on its data showed."""
+"""The grid and the first guess of a new study, from the numbers of short trainings."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-LARGEST = 1024  # examples of a batch, beyond which a first study does not go
+LARGEST = 1024  # largest batch size of a first study
 SIZES = 4
-SEEDS, FIRST_SEEDS = 6, 3  # what a verdict needs; where they take long, the first of them
-LONG_SECONDS = 1800.0  # of a study, from which on it begins with fewer seeds
-_NEARLY = 0.005  # of a fall
-_UPDATES = 20  # evaluations on the way to the target
-# Learning rates that are tried and listed: half decades, 0.00001 to 10.
-RATES = tuple(float(f"{10 ** (half / 2):.0e}") for half in range(-10, 3))
+SEEDS, FIRST_SEEDS = 6, 3  # A verdict needs six. A long study begins with three.
+LONG_SECONDS = 1800.0  # of a study that begins with fewer seeds
+FALL = 0.9  # share of the fall from the constant predictor's loss to the lowest one
+_LEARNED = 0.95  # share of that fall after which a training may end
+_SPARE = 1.5  # factor of the epochs, for seeds and rates that need more
+_EVALUATIONS = 20  # on the way to nine tenths of the fall
+_MOST_EVALUATED = 3  # examples evaluated per training example
+HALF, LEVEL = 0.5, 0.9  # shares of the highest throughput
+# Half decades from 0.000001 to 10. Those of the range test, and how many a study has.
+RATES = tuple(float(f"{10 ** (half / 2):.0e}") for half in range(-12, 3))
+TRIED = RATES[4:-2]
+_GRID = 5
 
 
 @dataclass(frozen=True)
-class Falls:
-    """How the validation loss fell in one training: after so many examples, in order."""
+class Curve:
+    """Validation loss along one training, after numbers of examples in rising order."""
 
     examples: tuple[float, ...]
     losses: tuple[float, ...]
 
     @property
-    def best(self) -> int:
-        """Index of the lowest loss."""
-        return min(range(len(self.losses)), key=self.losses.__getitem__)
+    def lowest(self) -> float:
+        """The lowest loss."""
+        return min(self.losses)
 
-    def target(self) -> float:
-        """Returns a loss on the way: nine tenths of the fall, rounded up to three digits."""
-        first, lowest = self.losses[0], self.losses[self.best]
-        wanted = lowest + 0.1 * (first - lowest)
-        digits = 2 - math.floor(math.log10(abs(wanted)))
-        return math.ceil(wanted * 10**digits) / 10**digits
+    @property
+    def lowest_at(self) -> float:
+        """Examples after which the loss is lowest."""
+        return self.examples[self.losses.index(self.lowest)]
 
-    def until(self, loss: float) -> float:
-        """Returns the examples until a loss was reached, between two evaluations on a line."""
+    def examples_to(self, loss: float) -> float:
+        """Return the examples until a loss is reached, interpolated; infinite if it never is."""
         for index, value in enumerate(self.losses):
             if value <= loss:
                 if index == 0:
                     return self.examples[0]
                 before, used = self.losses[index - 1], self.examples[index - 1]
-                share = (before - loss) / (before - value)
+                share = 1.0 if math.isinf(before) else (before - loss) / (before - value)
                 return used + share * (self.examples[index] - used)
         return math.inf
 
 
 def batch_sizes(examples: int, most: float) -> list[int]:
-    """Returns four sizes, each twice or four times the one before.
+    """Return four batch sizes, two or four times apart.
 
     Args:
-        examples: Training examples; the largest size makes four updates of them at least.
-        most: Examples of a batch that fit the memory.
+        examples: Training examples; the largest size makes at least four updates of them.
+        most: Examples of a batch that fit into memory.
     """
     largest = 2 ** int(math.log2(max(1, min(examples // 4, most, LARGEST))))
     step = 4 if largest >= 4 ** (SIZES - 1) * 4 else 2
     return [largest // step**power for power in reversed(range(SIZES)) if largest // step**power]
 
 
-def best_rate(first: float, after: dict[float, float]) -> float | None:
-    """Returns the largest rate by which a loss falls nearly as far as by any; None if by none.
+def loss_after(fall: float, constant: float, lowest: float) -> float:
+    """Return the loss after a share of the fall from the constant predictor's to the lowest."""
+    return constant - fall * (constant - lowest)
 
-    Where it falls alike by several rates, a larger one is sooner at a target.
+
+def best_rate(curves: Mapping[float, Curve], constant: float) -> float | None:
+    """Return the learning rate that is soonest at a common loss; None if no rate learns.
+
+    The common loss is nine tenths of the fall from the constant predictor to the lowest loss of
+    any rate. What a training does after that point has no influence.
+    """
+    lowest = min(curve.lowest for curve in curves.values())
+    if lowest >= constant:
+        return None
+    common = loss_after(FALL, constant, lowest)
+    return min(sorted(curves), key=lambda rate: curves[rate].examples_to(common))
+
+
+def next_rates(curves: Mapping[float, Curve], constant: float) -> list[float]:
+    """Return the rates that the range test tries next: beyond the end at which the best one is."""
+    if not curves:
+        return list(TRIED)
+    best = best_rate(curves, constant)
+    ends = {min(curves): -1, max(curves): 1}
+    if best not in ends:
+        return []
+    index = RATES.index(best) + ends[best]
+    return [RATES[index]] if 0 <= index < len(RATES) else []
+
+
+def rates(best: float, base: int, sizes: Sequence[int]) -> list[float]:
+    """Return five learning rates; the middle one is for the geometric mean of the sizes.
+
+    The best rate grows as the square root of the batch size.
 
     Args:
-        first: The loss before the trainings.
-        after: Rate -> the loss after its training.
+        best: The best rate at the size `base`.
     """
-    lowest = min(after.values())
-    near = lowest + _NEARLY * (first - lowest)
-    return max(rate for rate, loss in after.items() if loss <= near) if lowest < first else None
+    mean = math.exp(sum(map(math.log, sizes)) / len(sizes))
+    middle = RATES.index(scaled_rate(best, mean / base))
+    first = min(max(middle - _GRID // 2, 0), len(RATES) - _GRID)
+    return list(RATES[first : first + _GRID])
 
 
-def rates(best: float, base: int, size: int) -> list[float]:
-    """Returns three learning rates around the best one, which grows as the root of the size."""
-    shift = round(math.log10(size / base))  # half decades of the root
-    middle = min(max(RATES.index(best) + shift, 1), len(RATES) - 2)
-    return list(RATES[middle - 1 : middle + 2])
+def scaled_rate(rate: float, factor: float) -> float:
+    """Return the half decade nearest to a rate times the square root of a factor."""
+    wanted = math.log(rate) + math.log(factor) / 2
+    return min(RATES, key=lambda one: abs(math.log(one) - wanted))
 
 
-def cases(
-    sizes: Sequence[int], best: float, base: int, falls: Falls, examples: int, evaluated: int
-) -> list[dict[str, Any]]:
-    """Returns a case for each size: its rates, epochs and how often it is evaluated.
-
-    A training goes on to twice the examples that the target took. Larger batches make fewer
-    updates of them, so they get more epochs, by the root of the size.
+def length(
+    curve: Curve, constant: float, growth: float, examples: int, evaluated: int
+) -> tuple[int, int]:
+    """Return the epochs of every run, and the training examples between two evaluations.
 
     Args:
-        best: The best rate at the base size.
-        evaluated: Examples of an evaluation, whose forward passes cost a third of training.
+        curve: Of a training at the best rate of a middle size.
+        growth: Largest batch size over that size. It needs more examples, by the square root.
+        examples: Training examples.
+        evaluated: Examples of an evaluation.
     """
-    needed = max(falls.until(falls.target()), falls.examples[1])
-    every = max(needed / _UPDATES, 2 * evaluated / 3)
-    found = []
-    for size in sizes:
-        more = max(1.0, math.sqrt(size / base))
-        epochs = max(1, math.ceil(2 * needed * more / examples))
-        often = max(_rounded(every * more), size)
-        rate = rates(best, base, size)
-        found.append({"batch_size": size, "epochs": epochs, "evaluate_every": often, "rates": rate})
-    return found
+    learned = curve.examples_to(loss_after(_LEARNED, constant, curve.lowest))
+    epochs = max(1, math.ceil(_SPARE * learned * math.sqrt(growth) / examples))
+    fallen = curve.examples_to(loss_after(FALL, constant, curve.lowest))
+    return epochs, _rounded(max(fallen / _EVALUATIONS, evaluated / _MOST_EVALUATED))
 
 
 def _rounded(value: float) -> int:
-    """Returns a positive number to two digits."""
+    """Return a positive number with two digits."""
     digits = max(0, math.floor(math.log10(max(value, 1))) - 1)
     return max(1, round(value / 10**digits)) * 10**digits
+
+
+def size_of_throughput(share: float, step_seconds: Mapping[int, float]) -> int:
+    """Return the smallest batch size with a share of the highest throughput."""
+    throughput = {size: size / seconds for size, seconds in step_seconds.items()}
+    return min(size for size in throughput if throughput[size] >= share * max(throughput.values()))
+
+
+def guessed_batch_size(noise_scale: float, half: int, largest: int) -> int:
+    """Return the power of two nearest to sqrt(B_noise a / b), at most the largest size.
+
+    With 1 + B_noise / B updates to a loss and a + b B seconds for each of them, this size is the
+    soonest there. At B = a / b the throughput is half of the highest.
+    """
+    size = 2 ** round(math.log2(max(1.0, math.sqrt(noise_scale * half))))
+    return min(size, 2 ** int(math.log2(largest)))

@@ -162,6 +162,7 @@ class Study:
         published: Data set's token -> how many examples a document used, and its place there.
         written: What its file holds, in its reduced form where that runs; `folder` is the file's.
         figure_format: Additional format of the figures; None for SVG and PNG alone.
+        guess: First guess before the study, a `document.Guess`; None if there is none.
     """
 
     name: str
@@ -178,6 +179,7 @@ class Study:
     written: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
     folder: Path | None = field(default=None, repr=False, compare=False)
     figure_format: FigureFormat | None = None
+    guess: Any = None
 
     @property
     def folder_name(self) -> str:

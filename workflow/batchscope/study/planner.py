@@ -142,6 +142,7 @@ class _Planner:
             published=dict(self._published()),
             machines=other_machines.read(document),
             figure_format=document.figure_format,
+            guess=document.guess,
         )
 
     def _read_datasets(self) -> Iterator[tuple[str, DatasetInfo | None]]:

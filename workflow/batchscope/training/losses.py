@@ -123,6 +123,7 @@ class Objective:
         vector = tf.TensorSpec([self.size], tf.float64)
         attributes = {"_noinline": True} if whole else None
         self._sums = _graph(self._sums_in_graph, *chunks, experimental_attributes=attributes)
+        self._examples = _graph(self._parts, *chunks)
         self._sum_and_gradient = _graph(self._sum_and_gradient_in_graph, *chunks)
         self._hessian_times = _graph(self._hessian_times_in_graph, *chunks, vector)
         self._assign = _graph(self._assign_in_graph, vector)
@@ -207,6 +208,23 @@ class Objective:
         sums = [self._sums(images, labels) for images, labels in self._chunks]
         losses, scores = ([part.numpy() for part in parts] for parts in zip(*sums, strict=True))
         return self.evaluated(losses, scores)
+
+    def example_losses(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return loss, without penalties, and scores of every example at the current weights."""
+        parts = [self._examples(images, labels) for images, labels in self._chunks]
+        losses, _, scores = zip(*parts, strict=True)
+        return np.concatenate(losses), np.concatenate(scores)
+
+    def constant_losses(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return loss and scores of every example if the output is the best constant."""
+        constant = tf.constant(self.scoring.constant(np.asarray(self.labels)), tf.float32)
+        shape = self.model.output_shape[1:]
+        parts = [
+            self.scoring.examples(labels, tf.broadcast_to(constant, (len(labels), *shape)))
+            for _, labels in self._chunks
+        ]
+        losses, scores = zip(*parts, strict=True)
+        return np.concatenate(losses), np.concatenate(scores)
 
     def evaluated(self, losses: Iterable[np.ndarray], scores: Iterable[np.ndarray]) -> Evaluated:
         """Returns mean loss and metrics by the summed losses and scores of each chunk."""

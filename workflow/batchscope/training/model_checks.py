@@ -12,7 +12,7 @@ import tensorflow as tf
 from batchscope import private_interfaces, wording
 from batchscope.catalogue import dataset_sources, tasks
 from batchscope.datasets.looks import Look
-from batchscope.errors import UserError
+from batchscope.errors import TrainsItself, UserError
 
 # Methods by which a class decides its updates itself.
 _UPDATES = ("train_step", "compute_loss", "make_train_function", "fit", "train_on_batch")
@@ -40,9 +40,9 @@ def refuse_own_updates(model: Any, where: str) -> None:
         )
     for name in _UPDATES:
         if getattr(getattr(model, name), "__func__", None) is not getattr(keras.Model, name):
-            raise UserError(
+            raise TrainsItself(
                 f"{where}: received {type(model).__name__}.{name}, which is never called here; a "
-                "model that the usual loss trains is expected, or external runs "
+                "model that the usual loss trains is expected, or a command of your own "
                 "(docs/own_training.md)."
             )
 

@@ -1,131 +1,172 @@
-"""Short trainings before a study is written: which rate falls fastest, and how far a loss falls.
-
-Nothing of them is kept; their numbers only choose a grid.
-"""
+"""Short trainings of one network before a study is written; nothing of them is kept."""
 
 from __future__ import annotations
 
-import contextlib
-import io
 import math
 import time
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from batchscope.catalogue import run_factors
-from batchscope.datasets import Dataset
-from batchscope.errors import UserError
-from batchscope.study import new_study
-from batchscope.training import losses, models, optimizers
+from batchscope.catalogue import run_factors, tasks
+from batchscope.datasets import Dataset, Examples
+from batchscope.training import losses, optimizers
 from batchscope.training.step_loop import Batches, StepLoop, Totals, epoch_order, steps_per_epoch
 
-_RATE_SECONDS, _FALL_SECONDS = 6.0, 45.0  # of the training at each rate, and of the longer one
-_LEAST_EPOCHS = 20  # of the longer one
-_RATE_UPDATES = 500  # the fewest of the training at each rate
-_COPIES = 4  # that an update holds of the outputs of layers: themselves, gradients, and room
-_CALLS = 10  # into the graph in an epoch, between which the time is looked at
+_MOST_EVALUATED = 1024  # validation examples of an evaluation
+_COPIES = 4  # of the outputs of layers in an update: outputs, gradients, temporary arrays
+_FOLDS = 5
+_GRADIENTS = (16, 256)  # of single examples, for a noise scale
+_TIMED_SECONDS = 0.2  # of the steps at a batch size
 
 
-def explored(
-    data: Dataset, token: str, model_file: Path | str | None, optimizer: str, memory: float
-) -> dict[str, Any]:
-    """Returns the grid of a new study, and the rate, the losses and the target behind it.
+class Probe:
+    """A network that is trained many times from the same initial weights, by one graph.
 
-    Args:
-        token: A built-in model's name, or that of the user's file.
-        memory: Bytes that a training may take.
-
-    Raises:
-        UserError: If the model cannot be built, or no rate trains it.
+    Attributes:
+        examples: Number of training examples.
+        validation: Objective over validation examples, at most 1,024 of them.
     """
-    tf.get_logger().setLevel("ERROR")  # that many models are traced is as meant
-    examples = data.record["counts"]["train"]
-    of_one = 4 * _COPIES * numbers_of_example(_network(data, token, model_file))
-    sizes = new_study.batch_sizes(examples, memory / of_one)
-    base = sizes[len(sizes) // 2 - 1]
-    factors = {"model": token, "optimizer": optimizer, "batch_size": base}
 
-    def training(rate: float, seconds: float) -> Iterator[tuple[float, float]]:
-        given = {**factors, "learning_rate": rate}
-        return validation_losses(data, given, model_file, seconds)
+    def __init__(self, model: keras.Model, data: Dataset, factors: dict[str, Any]) -> None:
+        """Build the graph of an update.
 
-    after: dict[float, float] = {}
-    for rate in new_study.RATES[2:-2]:
-        shown = training(rate, _RATE_SECONDS)
-        _, first = next(shown)
-        for used, loss in shown:
-            after[rate] = loss
-            if used >= max(examples, _RATE_UPDATES * base):
-                break
-    best = new_study.best_rate(first, after)
-    if best is None:
-        received = f"{token}, whose validation loss stays at {first:.4g} and above at "
-        tried = f"learning rates of {min(after)} to {max(after)}"
-        raise UserError(f"MODEL: received {received}{tried}; a model that learns is expected.")
-    used, fell = [], []
-    for examples_used, loss in training(best, _FALL_SECONDS):
-        used.append(examples_used)
-        fell.append(loss)
-        # As long again as to the lowest loss, without a lower one.
-        if len(fell) > _LEAST_EPOCHS and fell.index(min(fell)) < len(fell) // 2:
-            break
-    falls = new_study.Falls(tuple(used), tuple(fell))
-    evaluated = sum(data.record["counts"].values()) - examples
-    return {
-        "base": base,
-        "best": best,
-        "first": falls.losses[0],
-        "lowest": falls.losses[falls.best],
-        "target": falls.target(),
-        "cases": new_study.cases(sizes, best, base, falls, examples, evaluated),
-    }
+        Args:
+            factors: The optimizer and its constants; other factors have their defaults.
+        """
+        defaults = {name: factor.default for name, factor in run_factors.FACTORS.items()}
+        factors = {**defaults, "batch_size": 1, "learning_rate": 1.0, **factors}
+        self.model = model
+        self.train = data.examples("train")
+        self.examples = len(self.train.labels)
+        self._size = tf.Variable(1, dtype=tf.int32)
+        self._optimizer = optimizers.make_optimizer(factors)
+        self._loop = StepLoop(self.model, self._optimizer, self.train, Batches(self._size))
+        self._loop.compile()
+        self.validation = losses.Objective(self.model, _subset(data.examples("validation")))
+        variables = (*self.model.variables, *self._optimizer.variables)
+        self._initial = [(variable, variable.numpy()) for variable in variables]
+
+    def _restart(self, rate: float, size: int) -> None:
+        for variable, value in self._initial:
+            variable.assign(value)
+        self._optimizer.learning_rate = rate
+        self._size.assign(size)
+
+    def step_seconds(self, size: int) -> float:
+        """Return the seconds of an update at a batch size."""
+        self._restart(0.0, size)  # A rate of 0 keeps the loss finite.
+        order, steps, seconds = epoch_order(0, 0, self.examples), 1, 0.0
+        self._loop.run(order, 0, 1, Totals())
+        while seconds < _TIMED_SECONDS:
+            steps = max(steps, int(steps * min(10.0, _TIMED_SECONDS / max(seconds, 1e-6))))
+            begun = time.perf_counter()
+            self._loop.run(order, 0, steps, Totals())
+            seconds = time.perf_counter() - begun
+        return seconds / steps
+
+    def training(
+        self, rate: float, size: int, stops: Sequence[int], kept: np.ndarray | None = None
+    ) -> Iterator[tuple[int, float]]:
+        """Train from the initial weights; yield examples used and validation loss at each stop.
+
+        The loss is infinite from the update on at which it is no longer finite; the training ends.
+
+        Args:
+            stops: Numbers of updates, in rising order; 0 is before the first.
+            kept: Indices of the examples to train on; all if left out.
+        """
+        self._restart(rate, size)
+        steps, done = steps_per_epoch(self.examples, size), 0
+        for stop in stops:
+            while done < stop:
+                epoch, start = divmod(done, steps)
+                end = min(steps, stop - epoch * steps)
+                order = _order(epoch, self.examples, kept)
+                _, totals, *_ = self._loop.run(order, start, end, Totals())
+                done += end - start
+                if not math.isfinite(totals.loss):
+                    yield done * size, math.inf
+                    return
+            loss = float(self.validation.example_losses()[0].mean())
+            yield done * size, loss if math.isfinite(loss) else math.inf
+
+    def gains(self, objective: losses.Objective) -> list[np.ndarray]:
+        """Return by how much each example is predicted better than by the best constant output.
+
+        One array per criterion: the loss, and of a classification the hits.
+        """
+        loss, scores = objective.example_losses()
+        constant_loss, constant_scores = objective.constant_losses()
+        gains = [constant_loss - loss]
+        if self.train.learned.task == tasks.CLASSIFICATION:
+            hits = scores.astype(float) - constant_scores
+            gains.append(hits.reshape(len(hits), -1).mean(axis=1))
+        return gains
+
+    def learns(self, rate: float, size: int, stops: Sequence[int]) -> bool:
+        """Return whether a training is clearly better than the best constant output at a stop.
+
+        Its mean gain exceeds three standard errors on validation data. If these are too few, it
+        exceeds two on training data that were held out by five-fold cross-validation.
+        """
+        training = self.training(rate, size, stops)
+        if any(_errors(gain) > 3 for _ in training for gain in self.gains(self.validation)):
+            return True
+        return any(_errors(gain) > 2 for gain in self._held_out(rate, size, stops))
+
+    def _held_out(self, rate: float, size: int, stops: Sequence[int]) -> list[np.ndarray]:
+        """Return the gains on all training examples, one array per stop and criterion."""
+        indices = np.random.default_rng(0).permutation(self.examples)
+        folds = []
+        for fold in np.array_split(indices, _FOLDS):
+            objective = self.validation.over(self.train.rows(np.sort(fold)))
+            training = self.training(rate, size, stops, np.setdiff1d(indices, fold))
+            folds.append([gain for _ in training for gain in self.gains(objective)])
+        return [np.concatenate(gains) for gains in zip(*folds, strict=False)]
+
+    def single_examples(self, seconds: float) -> losses.Objective:
+        """Return an objective over chunks of one training example: 16, or up to 256 of them.
+
+        Args:
+            seconds: Time that two gradients of each may take.
+        """
+        order = np.random.default_rng(0).permutation(self.examples)[: _GRADIENTS[1]]
+        rows = self.train.rows(order[: _GRADIENTS[0]])
+        objective = losses.Objective(self.model, rows, chunk=1)
+        objective.chunk_gradient(0)  # The first call traces the graph.
+        begun = time.perf_counter()
+        objective.chunk_gradient(1)
+        count = seconds / 2 / (time.perf_counter() - begun)
+        return objective.over(self.train.rows(order[: max(_GRADIENTS[0], int(count))]))
+
+    def bytes_per_example(self) -> int:
+        """Return the memory of an update per example: float32 outputs of layers, a few times."""
+        return 4 * _COPIES * numbers_of_example(self.model)
 
 
-def validation_losses(
-    data: Dataset, factors: dict[str, Any], model_file: Path | str | None, seconds: float
-) -> Iterator[tuple[float, float]]:
-    """Yields examples used and validation loss: before a training, then after each of its epochs.
-
-    It ends where the loss is not finite, which is yielded as infinite, or with the epoch in which
-    the seconds are over, after the updates made by then.
-
-    Args:
-        factors: Model, optimizer, batch size and learning rate; others as their frozen defaults.
-    """
-    frozen = {name: factor.default for name, factor in run_factors.FACTORS.items()}
-    given = {**frozen, "seed": 0, "epochs": 1, **factors}
-    model = _network(data, given["model"], model_file)
-    train, size = data.examples("train"), given["batch_size"]
-    examples = len(train.labels)
-    loop = StepLoop(model, optimizers.make_optimizer(given), train, Batches(size))
-    loop.compile()
-    validation = losses.Objective(model, data.examples("validation"))
-    yield 0, validation.evaluate()[0]
-    steps, used, epoch = steps_per_epoch(examples, size), 0, 0
-    ends = np.unique(np.linspace(0, steps, _CALLS + 1).astype(int))[1:].tolist()
-    begun = time.monotonic()
-    while time.monotonic() - begun < seconds:
-        order, start, totals = epoch_order(given["seed"], epoch, examples), 0, Totals()
-        for stop in ends:
-            _, totals, _, _ = loop.run(order, start, stop, totals)
-            start = stop
-            if time.monotonic() - begun >= seconds or not math.isfinite(totals.loss):
-                break
-        epoch, used = epoch + 1, used + min(start * size, examples)
-        loss = validation.evaluate()[0] if math.isfinite(totals.loss) else math.inf
-        yield used, loss if math.isfinite(loss) else math.inf
-        if not math.isfinite(loss):
-            return
+def _errors(gains: np.ndarray) -> float:
+    """Return a mean in standard errors; 0 if all are alike."""
+    error = gains.std(ddof=1) / math.sqrt(len(gains))
+    return float(gains.mean() / error) if error > 0 else 0.0
 
 
-def _network(data: Dataset, token: str, model_file: Path | str | None) -> keras.Model:
-    with contextlib.redirect_stderr(io.StringIO()):  # what is to be said of it was said
-        return models.build(token, data.look, 0, model_file)
+def _order(epoch: int, examples: int, kept: np.ndarray | None) -> np.ndarray:
+    """Return the order of an epoch; the kept examples fill the places of the others."""
+    if kept is None:
+        return epoch_order(0, epoch, examples)
+    return np.resize(kept[epoch_order(0, epoch, len(kept))], examples).astype(np.int32)
+
+
+def _subset(examples: Examples) -> Examples:
+    count = len(examples.labels)
+    if count <= _MOST_EVALUATED:
+        return examples
+    chosen = np.random.default_rng(0).choice(count, _MOST_EVALUATED, replace=False)
+    return examples.rows(np.sort(chosen))
 
 
 def numbers_of_example(model: Any) -> int:

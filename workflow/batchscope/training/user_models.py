@@ -11,7 +11,7 @@ import re
 import sys
 import traceback
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
@@ -38,13 +38,14 @@ def build(
 ) -> keras.Model:
     """Returns the model of a user's file, functional in any case; arguments as `models.build`.
 
-    What the user may not expect of it is printed.
+    What the user may not expect of it is printed. If the file compiles or saved it with an
+    optimizer, that is its attribute `optimizer`.
     """
     shape, where, (policy, seed) = look.input_shape, str(model_file), _settings()
-    builder = _builder(name, digest, model_file)
+    path = _unchanged(name, digest, model_file)
     dtype = "int32" if look.kind in dataset_sources.OF_TOKENS else "float32"
     with _as_user_error(model_file, f"cannot be built for examples {shape}"), scope:
-        own = builder(shape, look.classes)
+        own = _saved(path) if model_files.is_saved(path) else _of_module(path, look)
         model_checks.refuse_own_updates(own, where)
         model = _with_input(own, shape, dtype)
     policy_set, seed_set = _settings()
@@ -73,6 +74,7 @@ def build(
         notes += ["sets a random seed: initial weights may be the same for every seed of a run."]
     for line in filter(None, notes):
         print(f"{where}: {line}", file=sys.stderr, flush=True)
+    model.optimizer = getattr(own, "optimizer", None)
     return model
 
 
@@ -81,8 +83,8 @@ def _settings() -> tuple[str, int | None]:
     return keras.config.dtype_policy().name, tf.compat.v1.random.get_seed(0)[0]
 
 
-def _builder(name: str, digest: str, model_file: Path | str | None) -> Callable[..., object]:
-    """Returns the function of a user's file that builds its model."""
+def _unchanged(name: str, digest: str, model_file: Path | str | None) -> Path:
+    """Return the path of a model file that is still the one of the planned runs."""
     if model_file is None or not Path(model_file).is_file():
         raise UserError(f"models.{name}: received {model_file}; expected an existing model file.")
     if model_files.digest(model_file) != digest:
@@ -90,35 +92,67 @@ def _builder(name: str, digest: str, model_file: Path | str | None) -> Callable[
             f"{model_file}: changed since the runs of {name}-{digest} were planned, or a file that "
             "it imports or names did; expected the same files; run snakemake again."
         )
-    if model_files.is_saved(model_file):
-        return lambda input_shape, classes: _saved(Path(model_file))
-    builder = getattr(_import(Path(model_file)), "build", None)
-    if not callable(builder):
-        raise UserError(f"{model_file}: expected a function build(input_shape, classes).")
-    return builder
+    return Path(model_file)
+
+
+def _of_module(path: Path, look: Look) -> object:
+    """Return what `build` of a module returns; without it, the module's `model`.
+
+    The module is imported again for each network, so that the run's seed draws the weights.
+    """
+    module = _import(path)
+    builder = getattr(module, "build", None)
+    if callable(builder):
+        return builder(look.input_shape, look.classes)
+    model = getattr(module, "model", None)
+    if not isinstance(model, keras.Model):
+        raise UserError(f"{path}: {model_files.EXPECTED} is expected.")
+    return model
 
 
 def _saved(path: Path) -> object:
     """Returns a model that Keras saved, with weights drawn anew and of the policy that is set.
 
-    Nothing in the file is run. Only the loss that it was compiled with is read.
+    No code in the file is run. Of its compilation only loss and optimizer are read.
     """
-    with zipfile.ZipFile(path) as archive:
-        config = json.loads(archive.read("config.json"), object_hook=_without_policy)
-    compiled = config.get("compile_config") or {}
-    kept = {key: compiled[key] for key in ("loss", "loss_weights") if compiled.get(key)}
-    config["compile_config"] = kept or None
     try:
-        return keras.saving.deserialize_keras_object(config, safe_mode=True)
+        config, compiled = (_keras_config if path.suffix == ".keras" else _h5_config)(path)
+        kept = {key: compiled[key] for key in ("loss", "loss_weights") if compiled.get(key)}
+        config["compile_config"] = kept or None
+        model = keras.saving.deserialize_keras_object(config, safe_mode=True)
     except Exception as error:
         text = str(error)
-        own = re.search(r"Could not locate (\w+ '[^']+')", text) or re.search(r"(Lambda\b)", text)
+        own = re.search(r"(?:Could not locate|Unknown layer:) (\w+ '[^']+'|'[^']+')", text)
+        own = own or re.search(r"(Lambda\b)", text)
         if own is None:
             raise
         raise UserError(
             f"{path}: received {own[1]}, whose code a saved model does not hold; a .py file whose "
             "build makes the model is expected."
         ) from error
+    model.optimizer = None
+    with suppress(Exception):  # An optimizer of the user's own cannot be read.
+        model.optimizer = keras.optimizers.get(compiled["optimizer"])
+    return model
+
+
+def _keras_config(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the configurations of a model and of its compilation."""
+    with zipfile.ZipFile(path) as archive:
+        config = json.loads(archive.read("config.json"), object_hook=_without_policy)
+    return config, config.get("compile_config") or {}
+
+
+def _h5_config(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the same of an older file, whose model Keras loads and describes in its new format."""
+    import h5py
+
+    model = keras.saving.load_model(path, compile=False, safe_mode=True)
+    text = json.dumps(keras.saving.serialize_keras_object(model))
+    with h5py.File(path) as file:
+        compiled = json.loads(file.attrs.get("training_config", "{}"))
+    config = json.loads(text, object_hook=_without_policy)
+    return config, {**compiled, "optimizer": compiled.get("optimizer_config")}
 
 
 def _without_policy(config: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,137 @@
+"""Short trainings on somebody's data: which rate learns, a first guess, and the grid of a study."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from typing import TYPE_CHECKING, Any
+
+from batchscope.errors import UserError
+from batchscope.measures import noise_scale
+from batchscope.study import new_study
+from batchscope.study.new_study import Curve
+from batchscope.training.probe import Probe
+
+if TYPE_CHECKING:
+    from batchscope.datasets import Dataset
+
+_RATE_SECONDS, _LONG_SECONDS, _NOISE_SECONDS = 6.0, 15.0, 2.0
+_RATE_UPDATES, _LEAST_UPDATES = 500, 20  # of the training at each rate
+_EVALUATIONS = (8, 40)  # of that training
+_SLOW_STEP = 1.0  # seconds of an update; larger batches are not timed
+
+
+def explore(data: Dataset, model: Any, factors: dict[str, Any], memory: float) -> dict[str, Any]:
+    """Return the grid of a new study, the first guess, and the numbers behind both.
+
+    Args:
+        factors: The optimizer and its constants.
+        memory: Bytes that a training may take.
+
+    Raises:
+        UserError: If no learning rate predicts better than a constant.
+    """
+    probe = Probe(model, data, factors)
+    examples = probe.examples
+    most = int(max(1, min(memory / probe.bytes_per_example(), examples)))
+    sizes = new_study.batch_sizes(examples, most)
+    base = sizes[len(sizes) // 2]
+    seconds = _step_seconds(probe, most)
+    constant = float(probe.validation.constant_losses()[0].mean())
+    updates = max(math.ceil(examples / base), _RATE_UPDATES)
+    updates = max(_LEAST_UPDATES, min(updates, int(_RATE_SECONDS / seconds[base])))
+    curves: dict[float, Curve] = {}
+    while rates := new_study.next_rates(curves, constant):
+        for rate in rates:
+            curves[rate] = _curve(probe, rate, base, updates)
+    best = new_study.best_rate(curves, constant)
+    tried = {rate: curves[rate].lowest for rate in sorted(curves)}
+    stops = [int(used) // base for used in curves[best].examples] if best else []
+    if not best or not probe.learns(best, base, stops):
+        raise UserError(_nothing_learned(tried, updates, base, constant))
+    long = _curve(probe, best, base, max(updates, int(_LONG_SECONDS / seconds[base])), updates)
+    scales = _noise_scales(probe, best, base, long, constant)
+    half = new_study.size_of_throughput(new_study.HALF, seconds)
+    size = new_study.guessed_batch_size(statistics.geometric_mean(scales), half, sizes[-1])
+    evaluated = sum(data.record["counts"].values()) - examples
+    epochs, every = new_study.length(long, constant, sizes[-1] / base, examples, evaluated)
+    return {
+        "base": base,
+        "best": best,
+        "constant": constant,
+        "lowest": long.lowest,
+        "tried": tried,
+        "sizes": sizes,
+        "rates": new_study.rates(best, base, sizes),
+        "epochs": epochs,
+        "evaluate_every": every,
+        "guess": {
+            "batch_size": size,
+            "learning_rate": new_study.scaled_rate(best, size / base),
+            "largest_batch_size": most,
+            "half_throughput": half,
+            "level_throughput": new_study.size_of_throughput(new_study.LEVEL, seconds),
+            "noise_scale": [float(f"{scale:.2g}") for scale in scales],
+        },
+    }
+
+
+def _step_seconds(probe: Probe, most: int) -> dict[int, float]:
+    """Return the seconds of an update at the powers of two up to the largest size."""
+    seconds: dict[int, float] = {}
+    size = 1
+    while size <= min(most, new_study.LARGEST):
+        seconds[size] = probe.step_seconds(size)
+        if seconds[size] > _SLOW_STEP:
+            break
+        size *= 2
+    return seconds
+
+
+def _curve(probe: Probe, rate: float, size: int, updates: int, spaced: int = 0) -> Curve:
+    """Return the curve of one training.
+
+    Args:
+        spaced: Evaluate as often as a training of so many updates, and end after twice the
+            examples of the lowest loss.
+    """
+    evaluations = 3 * (spaced or updates) * size // probe.validation.examples
+    evaluations = min(max(evaluations, _EVALUATIONS[0]), _EVALUATIONS[1])
+    distance = max(1, (spaced or updates) // evaluations)
+    used, fallen = [], []
+    for examples, loss in probe.training(rate, size, range(0, updates + 1, distance)):
+        used.append(examples)
+        fallen.append(loss)
+        past = examples > 2 * used[fallen.index(min(fallen))]
+        if spaced and past and examples > spaced * size:
+            break
+    return Curve(tuple(used), tuple(fallen))
+
+
+def _nothing_learned(tried: dict[float, float], updates: int, size: int, constant: float) -> str:
+    lowest = ", ".join(f"{loss:.4g} at {rate:g}" for rate, loss in tried.items())
+    return (
+        f"MODEL: received a network that learned nothing in {updates} updates of {size} examples: "
+        f"the lowest validation losses were {lowest}; one clearly below {constant:.4g}, that of a "
+        "constant prediction, is expected. Try more examples, another model or another "
+        "--optimizer, or check the labels."
+    )
+
+
+def _noise_scales(
+    probe: Probe, rate: float, size: int, curve: Curve, constant: float
+) -> list[float]:
+    """Return the gradient noise scale after half, and after nine tenths of the fall of the loss.
+
+    If gradients are too noisy for an estimate, the number of examples is a lower bound.
+    """
+    falls = (new_study.HALF, new_study.FALL)
+    examples = [
+        curve.examples_to(new_study.loss_after(fall, constant, curve.lowest)) for fall in falls
+    ]
+    objective = probe.single_examples(_NOISE_SECONDS)
+    scales = []
+    for _ in probe.training(rate, size, [math.ceil(used / size) for used in examples]):
+        scale = noise_scale.of_objective(objective)[0].scale
+        scales.append(max(scale, 1.0) if math.isfinite(scale) else float(objective.examples))
+    return scales
