@@ -103,7 +103,6 @@ def reading(path: Path | str, expected: str, delete: Path | str | None = None) -
 
 
 def check_regular(path: Path | str, expected: str) -> None:
-    """Refuses a pipe or a device in place of a user's file: reading it might never end."""
     mode = Path(path).stat().st_mode
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # the system refuses to read a folder
         raise unexpected(path, "a pipe or a device", expected)

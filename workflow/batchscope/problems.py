@@ -47,7 +47,6 @@ def place_text(place: Place) -> str:
 
 
 def clip(text: str) -> str:
-    """Returns the beginning of a received text, on one line."""
     text = text if text.isprintable() else repr(text)[1:-1]
     return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
 

@@ -37,17 +37,14 @@ def literal(path: str) -> str:
 
 
 def environment(folder: str) -> str:
-    """Returns the file of the jobs' conda environment, which Snakemake formats as a pattern."""
     return f"{folder}/envs/batchscope.yaml".replace("{", "{{").replace("}", "}}")
 
 
 def dataset_record(name: str) -> str:
-    """Record of a data set, or of the data set of a run or a timing configuration."""
     return paths.dataset_record(RESULTS, name.split("+")[0]).as_posix()
 
 
 def named(wildcards: Any) -> str:
-    """The run, the timing configuration or the sweep that a job is of; of two runs the first."""
     names = (getattr(wildcards, each, None) for each in ("run", "timing", "sweep"))
     return next(filter(None, names))
 
@@ -61,7 +58,6 @@ def run_file(run: str = "{run}", file: str = paths.RECORD) -> str:
 
 
 def trained() -> dict[str, str]:
-    """Files that every training writes: output's name -> path."""
     files = (paths.RECORD, *paths.RUN_FILES)
     return {Path(file).stem: run_file(file=file) for file in files}
 
@@ -85,7 +81,6 @@ def experiment_tables(study: str = "{study}", experiment: str = "{experiment}") 
 
 
 def default_targets(study: str = "{study}", experiment: str = "{experiment}") -> str:
-    """File of an experiment's default targets, fixed at its first analysis."""
     return (paths.study_folder(RESULTS, study) / experiment / paths.DEFAULT_TARGETS).as_posix()
 
 
@@ -196,7 +191,6 @@ def measure_gpus(name: str) -> int:
 
 
 def threads(name: str) -> int:
-    """Threads of a run or a timing configuration; of a sweep that uses all cores no number, -1."""
     return _factors(name)["threads"] or -1
 
 

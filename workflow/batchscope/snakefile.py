@@ -192,7 +192,6 @@ class Jobs:
         return Path(self.report).with_suffix(".txt").as_posix()
 
     def news(self, since: float) -> str:
-        """Returns where the report is and its headline; nothing of a report that is older."""
         headline = Path(self.headline)
         new = headline.exists() and headline.stat().st_mtime >= since
         return f"{self.report}: {headline.read_text(encoding='utf-8').strip()}" if new else ""
@@ -232,7 +231,6 @@ class Jobs:
         return [*self._followed.not_bundled(experiment), *self.bundles.made]
 
     def also(self, experiment: str) -> str:
-        """What an experiment's tables follow besides their inputs, as JSON."""
         return self._followed.also(experiment, dates=self.bundled and not self.partial)
 
     @functools.cached_property
@@ -244,7 +242,6 @@ class Jobs:
         return [path for name in names for path in rule_parts.experiment_tables(own, name)]
 
     def default_targets(self) -> list[str]:
-        """Files of the default targets of every experiment."""
         study = self.study.folder_name
         return [rule_parts.default_targets(study, name) for name in self.study.experiments]
 
@@ -272,7 +269,6 @@ class Jobs:
         return [paths.look_table(RESULTS, study, number).as_posix()]
 
     def figure_processes(self, experiment: str) -> int:
-        """How many processes draw an experiment's figures: two, where they are many."""
         drawn = figures.drawn(self.study.experiments[experiment])
         return 2 if len(drawn) > FIGURES_OF_ONE else 1
 
@@ -350,7 +346,6 @@ class Jobs:
         return sorted(log.as_posix() for log in logs if log.exists())
 
     def claim(self) -> None:
-        """Record that the study's folder is of this file, and that this study ran last."""
         owners.claim(self.folder, self.study.name, self.config_path)
 
     def note_epochs(self) -> None:
@@ -367,7 +362,6 @@ class Jobs:
                 disk.write_json(state.job.path.with_name(paths.COMMAND_NOTE), run.note())
 
     def command(self, wildcards: Any) -> commands.Command:
-        """The command that makes a run; of one of another study what any command has."""
         run = self.study.commands.get(wildcards.command)
         return run.command if run else commands.Command(())
 
@@ -383,7 +377,6 @@ class Jobs:
             sys.exit(f"{self.config_path}: no data set {dataset}; its data sets are: {known}.")
 
     def model_file(self, name: str) -> list[str]:
-        """The user's model file of a run or timing configuration; nothing if it is built in."""
         path = self.study.models.get(name.split("+")[1])
         return [rule_parts.literal(path)] if path else []
 

@@ -43,13 +43,11 @@ PLAIN, POINTS = Unit(), Unit(" points", 100.0)
 
 
 def shortest(value: float) -> str:
-    """Returns the shortest text of a finite number that reads back as it: 0.1, 256, 1e-5."""
     text = repr(value if isinstance(value, int) else float(value))
     return _short_exponent(text).removesuffix(".0")
 
 
 def number(value: float, digits: int = 3) -> str:
-    """Returns a number within a sentence: rounded to significant digits, 1230 for 1234.5."""
     return tick(float(f"{value:.{digits}g}"))
 
 
@@ -65,7 +63,6 @@ def cell(value: float, digits: int = 4) -> str:
 
 
 def fixed(value: float, decimals: int) -> str:
-    """Returns a number with so many decimals; what rounds to zero has no sign."""
     return _minus(f"{round(value, decimals) + 0.0:.{decimals}f}")
 
 
@@ -100,19 +97,16 @@ def estimate(
 
 
 def tick(value: float) -> str:
-    """Returns a number on an axis: 0.05, 20, 2e-6."""
     if value == 0 or 1e-4 < abs(value) < 1e6:
         return _minus(f"{value + 0.0:.10g}")
     return _minus(shortest(float(f"{_something(value):.4g}")))
 
 
 def grouped(value: float) -> str:
-    """Returns a number of a wide range: 12,345 from 100 on, three significant digits below."""
     return f"{value:,.0f}" if value >= 100 else number(value)
 
 
 def batch_size(value: float) -> str:
-    """Returns a batch size as one types it, 1024; below 100 three significant digits, 53.1."""
     return f"{value:.0f}" if value >= 100 else number(value)
 
 
@@ -143,7 +137,6 @@ def p_value(p: float, equals: str = "") -> str:
 
 
 def plural(noun: str) -> str:
-    """Returns the plural of a noun, which may be one already."""
     return noun if noun.endswith("s") else f"{noun}s"
 
 
@@ -191,10 +184,8 @@ def duration(seconds: float) -> str:
 
 
 def capital(text: str) -> str:
-    """Returns a text with a capital first letter, unless it is a name such as tf.function."""
     return text if text.startswith("tf.") else text[:1].upper() + text[1:]
 
 
 def lower(text: str) -> str:
-    """Returns a text as it stands within a sentence; a name such as SAM keeps its capitals."""
     return text if text[1:2].isupper() else text[:1].lower() + text[1:]

@@ -249,7 +249,6 @@ def _beside_baseline(series: Series) -> Iterator[Row]:
 
 
 def _rates_away(series: Series) -> tuple[int, int]:
-    """Return how many rates to try below, and above, all that were tried."""
     where = expectations.direction(series)
     below = 0 if where == expectations.HIGHER else _RATES_AWAY
     return below, 0 if where == expectations.LOWER else _RATES_AWAY
@@ -381,7 +380,6 @@ def _at_one_rate(series: Series) -> Iterator[Row]:
 
 
 def _falls(series: Series) -> bool:
-    """Whether the rate falls to the end of the training, so that nothing is read before."""
     return bool(series.factors.get("schedule", run_factors.CONSTANT) != run_factors.CONSTANT)
 
 

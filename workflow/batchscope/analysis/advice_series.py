@@ -138,14 +138,12 @@ class Series:
         return float(self.fits["max_batch_size"]) if known else math.inf
 
     def excluded(self, names: Iterable[str] | None = None) -> set[int]:
-        """Returns the sizes that memory or a limit excludes, one of some where named."""
         rows = self.limits[excludes(self.limits)]
         rows = rows if names is None else rows[rows["outcome"].isin([*names])]
         return {*rows["batch_size"], *(size for size in self.sizes if size > self.memory)}
 
     @functools.cached_property
     def within(self) -> list[int]:
-        """The sizes that are shown to be within every limit."""
         others = {*self.limits.loc[verdicts(self.limits) != Verdict.WITHIN, "batch_size"]}
         return [size for size in self.sizes if size <= self.memory and size not in others]
 
@@ -218,14 +216,12 @@ class Series:
 
     @functools.cached_property
     def beside(self) -> list[int]:
-        """The neighbours of the range."""
         pairs = itertools.pairwise(self.sizes)
         apart = (pair for pair in pairs if len({*pair} & {*self.range}) == 1)
         return [size for pair in apart for size in pair if size not in self.range]
 
     @functools.cached_property
     def unresolved(self) -> pandas.DataFrame:
-        """The rows that leave open where the range ends, or that the recommended size is in it."""
         sizes = {*self.beside} - self.excluded() | {self.recommended} - {*self.within}
         rows = self.limits[self.limits["batch_size"].isin(sizes)]
         return rows[rows["verdict"] != Verdict.WITHIN]
@@ -276,7 +272,6 @@ class Series:
         return np.sort(pandas.to_numeric(runs[RATE], errors="coerce").dropna().unique())
 
     def at(self, *budgets: str) -> pandas.DataFrame:
-        """Returns the rows of comparisons.csv at some budgets."""
         return self.tables.comparisons[self.tables.comparisons["budget"].isin(budgets)]
 
     def runs(self, *columns: str) -> pandas.DataFrame:
@@ -285,7 +280,6 @@ class Series:
 
 
 def excludes(rows: pandas.DataFrame) -> pandas.Series:
-    """Returns which rows exclude their size: beyond the margin, or failed."""
     failed = rows["reason"].isin([Reason.FAILED, Reason.NOT_REACHED])
     failed &= rows["verdict"] == Verdict.NOT_TESTABLE
     return failed | (verdicts(rows) == Verdict.BEYOND)

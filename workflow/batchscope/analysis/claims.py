@@ -170,7 +170,6 @@ def _lacking(rows: pandas.DataFrame, test: Test) -> Reason:
 
 
 def _short(cells: dict[str, tuple[Any, ...]]) -> dict[str, Any]:
-    """Returns cells with what has one value as that value."""
     return {name: each[0] if len(each) == 1 else [*each] for name, each in cells.items()}
 
 
@@ -269,7 +268,6 @@ def _staged(rows: pandas.DataFrame, test: Test, looks: Sequence[int]) -> list[St
 
 
 def _parts(rows: pandas.DataFrame, test: Test) -> list[Statement]:
-    """Returns statements that must all hold."""
     found = itertools.chain(*(_OF_TYPE[test.type](each) for each in _series(rows, test)))
     return [Statement((each,)) if isinstance(each, Contrast) else each for each in found]
 
@@ -293,7 +291,6 @@ class _Series:
         return Contrast(np.asarray(values, float), low, high, cells={**self.cells, **along})
 
     def positions(self, at: Sequence[Any]) -> np.ndarray:
-        """Returns positions on the scale of which slopes are taken."""
         return np.log2(np.asarray(at, float)) if self.doublings else np.asarray(at, float)
 
 

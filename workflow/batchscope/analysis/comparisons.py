@@ -193,7 +193,6 @@ def compare(looks: Sequence[Look], margin: float, bounded: Any = False) -> list[
 
 
 def _of_sizes(look: Look, kept: np.ndarray) -> Look:
-    """Returns a look at some of the sizes; where a run failed, there is no value."""
     values = np.asarray(look.values, float)[kept]
     tuned = np.broadcast_to(look.tuned, len(look.values))[kept]
     return look._replace(values=np.where(np.isinf(values), math.nan, values), tuned=tuned)

@@ -68,7 +68,6 @@ class Contrast:
 
     @property
     def n(self) -> int:
-        """Replicates."""
         return len(self.values)
 
     @functools.cached_property
@@ -88,7 +87,6 @@ class Contrast:
 
     @property
     def bounds(self) -> int:
-        """How many bounds are finite, at least one."""
         return math.isfinite(self.low) + math.isfinite(self.high)
 
     def interval(self, level: float = LEVEL) -> Interval:
@@ -108,7 +106,6 @@ class Contrast:
         return (*self.earlier, self)
 
     def _half(self, level: float) -> float:
-        """Returns the half width at its share of a level, of its own replicates alone."""
         critical = special.stdtrit(self.n - 1, 1 - self.share * level)
         return float(critical * self.deviation / math.sqrt(self.n))
 
@@ -177,13 +174,11 @@ class Statement:
 
     @property
     def groups(self) -> tuple[Groups, Groups]:
-        """The groups that support it, and those that contradict it."""
         every = tuple(range(len(self.contrasts)))
         return self.supported_by or (every,), self.contradicted_by or tuple((at,) for at in every)
 
     @property
     def n(self) -> int:
-        """The fewest replicates of its contrasts."""
         return min((each.n for each in self.contrasts), default=0)
 
     @functools.cached_property
@@ -334,7 +329,6 @@ def _known(contrast: Contrast, name: str) -> float:
 
 
 def exponential(value: float) -> float:
-    """Returns it to so many digits that that of a bound's logarithm is the bound."""
     return float(f"{math.exp(value):.12g}")
 
 

@@ -51,12 +51,10 @@ class CriticalBatchSize(NamedTuple):
 
     @property
     def flagged(self) -> bool:
-        """Whether the updates depart from the curve, so that nothing else is read off it."""
         return departs(self.lack_of_fit)
 
 
 def departs(lack_of_fit: float) -> bool:
-    """Returns whether a p of lack of fit is significant."""
     return bool(lack_of_fit < LEVEL)
 
 
@@ -75,12 +73,10 @@ def regime(batch_size: float, updates_min: float, examples_min: float) -> str:
 
 
 def default_base(batch_sizes: Sequence[int]) -> int:
-    """Returns the base size of B_20: 256 where it lies among or below the sizes, else the least."""
     return BASE if max(batch_sizes) >= BASE else min(batch_sizes)
 
 
 def twenty_percent(critical_batch_size: float, base: float) -> float:
-    """Returns B_20, which takes 20 % more examples than a base size (arXiv 2410.21676)."""
     return 0.2 * critical_batch_size + 1.2 * base
 
 

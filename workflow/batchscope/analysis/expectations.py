@@ -30,7 +30,6 @@ _FROM_BEST = [Verdict.WITHIN, Verdict.PROVISIONAL, Verdict.BEYOND]  # the last o
 
 
 def _runs(series: Series, *columns: str) -> pandas.DataFrame:
-    """Return the runs with their status, as numbers otherwise, by name."""
     names = ["batch_size", RATE, "seed", *_OF_RUNS, *columns]
     runs = series.runs("run", "status", *names).set_index("run")
     return runs.assign(**{name: pandas.to_numeric(runs[name], errors="coerce") for name in names})

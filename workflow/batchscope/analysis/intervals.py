@@ -95,7 +95,6 @@ def ratio_interval(values: Any, to: Any, differ: bool = False) -> Interval:
 
 @functools.cache  # of the few pairs that a table asks for, each many times
 def share(count: int, of: int) -> tuple[float, float]:
-    """Returns the 95 % interval of a share (Clopper and Pearson 1934, Biometrika 26, 404)."""
     low = float(special.betaincinv(count, of - count + 1, 0.025)) if count else 0.0
     high = float(special.betaincinv(count + 1, of - count, 0.975)) if count < of else 1.0
     return low, high

@@ -96,7 +96,6 @@ def fieller(numerators: Any, denominators: Any, confidence: float = 0.95) -> Rat
 
 
 def of(runs: pandas.DataFrame, ending: str = "") -> Ratio:
-    """Returns the noise scale of some runs, of the columns that end so."""
     parts = (runs[f"gradient_{name}{ending}"] for name in ("variance", "norm_squared"))
     return fieller(*parts)
 

@@ -94,7 +94,6 @@ def _row(statement: str, row: pandas.Series, runs: pandas.DataFrame, looks: Sequ
 
 
 def _fewest(runs: pandas.DataFrame) -> float:
-    """Returns the seeds of the configuration with the fewest."""
     configured = [*run_series.factor_columns(runs), "batch_size"]
     return runs.groupby(configured, dropna=False)["seed"].nunique().min()
 

@@ -44,11 +44,9 @@ class _Arm:
 
     @property
     def rises(self) -> bool:
-        """Whether its batch size does."""
         return len(batch_phases.batch_sizes(self.factors)) > 1
 
     def chosen(self, column: str) -> Chosen:
-        """Returns a column at the rates that the validation losses choose."""
         losses, cube = (self.trainings.column(name) for name in (CHOSEN_ON, column))
         return self.trainings.chosen_by(losses, cube, not column.startswith("test"))
 
@@ -58,16 +56,13 @@ class _Arm:
         return self.trainings.axes[2]
 
     def of(self, seeds: Sequence[int]) -> _Arm:
-        """Returns its runs of some seeds."""
         runs = self.trainings.runs
         return replace(self, trainings=replace(self.trainings, runs=runs[runs["seed"].isin(seeds)]))
 
     def by_seed(self, values: np.ndarray) -> pandas.Series:
-        """Returns values of the only batch size by seed."""
         return pandas.Series(values[0], self.seeds)
 
     def taken(self, column: str, chosen: Chosen) -> pandas.Series:
-        """Returns a column by seed, at the rates at which another one was read."""
         found = chosen_rates.at(self.trainings.column(column), chosen.read)
         return self.by_seed(np.where(chosen.read < 0, math.nan, found))
 
@@ -119,7 +114,6 @@ def table(
 
 
 def _rise(runs: pandas.DataFrame) -> bool:
-    """Whether some run may have a batch size that rises; external ones lack some factors."""
     if not {*run_factors.FACTORS} <= {*runs} or runs[[*run_factors.FACTORS]].isna().any(axis=None):
         return False
     return bool((runs["batch_schedule"] != run_factors.CONSTANT).any())
@@ -154,12 +148,10 @@ class _Beside:
 
     @property
     def sign(self) -> float:
-        """-1 of an outcome of which higher is better."""
         return -1.0 if tasks.higher_is_better(self.outcome) else 1.0
 
     @functools.cached_property
     def own(self) -> Chosen:
-        """The outcome of the rising one."""
         return self.arm.chosen(self.outcome)
 
     @functools.cached_property
@@ -171,13 +163,11 @@ class _Beside:
         return {at: found[at] for at in sorted(known - failed)}
 
     def first(self, seeds: Sequence[int]) -> _Beside:
-        """Returns the same by some of the seeds, which choose the rates too."""
         arms = (each.of(seeds) for each in (self.arm, *self.constant))
         return replace(self, arm=next(arms), constant=[*arms])
 
     @property
     def begun(self) -> bool:
-        """Whether there is a run of every configuration."""
         return all(each.seeds for each in (self.arm, *self.constant))
 
     def losses(self, margin: float) -> list[Contrast]:

@@ -84,7 +84,6 @@ class Reading:
 
     @property
     def values(self) -> np.ndarray:
-        """The values of all sizes and seeds."""
         return self.chosen.values
 
     @functools.cached_property
@@ -94,7 +93,6 @@ class Reading:
 
     @property
     def taken(self) -> bool:
-        """Whether it is what was taken, which is compared as a ratio."""
         return self.outcome in TAKEN
 
     @functools.cached_property
@@ -107,12 +105,10 @@ class Reading:
 
     @property
     def rises(self) -> bool:
-        """Whether higher is better."""
         return tasks.higher_is_better(self.outcome)
 
     @property
     def held_equal(self) -> dict[str, Any]:
-        """The columns of a table that say what it is of."""
         kind, value, column, stated = self.budget
         of_budget = {"budget": kind, "budget_value": value, "budget_column": column}
         return {**of_budget, "stated": int(stated), "outcome": self.outcome}
@@ -171,13 +167,11 @@ def of_experiment(
 
 
 def after(reading: Reading, share: float, earlier: Iterable[Reading]) -> Reading:
-    """Returns a reading with those of earlier looks; of other batch sizes they are left out."""
     same = (each for each in earlier if each.batch_sizes == reading.batch_sizes)
     return replace(reading, share=share, earlier=tuple(same))
 
 
 def _key(reading: Reading) -> tuple[str, str]:
-    """Returns what distinguishes the readings of a series."""
     return reading.budget.kind, reading.outcome
 
 

@@ -37,7 +37,6 @@ def table(
     columns: Mapping[str, Column],
     factors: Iterable[str] = (),
 ) -> pandas.DataFrame:
-    """Returns rows as a table: factors, then columns of the catalogue."""
     return typed(pandas.DataFrame(rows, columns=[*factors, *columns]), columns)
 
 
@@ -53,19 +52,16 @@ def typed(
 
 
 def own(runs: pandas.DataFrame) -> pandas.DataFrame:
-    """Returns the rows of this machine, which come first; others are in no table without one."""
     if "machine" not in runs or runs.empty:
         return runs
     return runs[runs["machine"] == runs["machine"].iloc[0]]
 
 
 def finished(runs: pandas.DataFrame) -> pandas.DataFrame:
-    """Returns the rows of runs that finished."""
     return runs[runs["status"] == records.FINISHED]
 
 
 def unstopped(runs: pandas.DataFrame) -> pandas.Series:
-    """Returns which finished runs ran all their epochs though something could have stopped them."""
     ran = (runs["epochs_run"] == runs["epochs"]).fillna(False)
     could = (runs[[name for name in STOPS if name in runs]] > 0).any(axis=1)
     return ran & could & runs["status"].eq(records.FINISHED)
@@ -167,7 +163,6 @@ def series(frame: pandas.DataFrame, names: Iterable[str] | None = None) -> list[
 
 
 def of(frame: pandas.DataFrame, factors: Mapping[str, Any]) -> pandas.DataFrame:
-    """Returns the rows that have some factors, as those of a series are."""
     for name, value in factors.items():
         frame = frame[frame[name].isna() if pandas.isna(value) else frame[name] == value]
     return frame
@@ -186,6 +181,5 @@ def _read(factor: str, rows: pandas.DataFrame) -> bool:
 
 
 def by_horizon(frame: pandas.DataFrame) -> bool:
-    """Returns whether a run's rate or batch size goes by its horizon, by the factors' columns."""
     known = [frame[name].dropna() for name in run_factors.HORIZONTAL if name in frame]
     return any((column != run_factors.CONSTANT).any() for column in known)

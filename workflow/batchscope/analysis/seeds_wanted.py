@@ -55,12 +55,10 @@ def power_of_equivalence(seeds: int, margin: float, level: float = outcomes.LEVE
 
 
 def for_difference(effect: float, level: float = outcomes.LEVEL) -> int:
-    """Returns the fewest seeds that show a difference of this size, above 0."""
     return _fewest(power_of_difference, effect, level)
 
 
 def for_equivalence(margin: float, level: float = outcomes.LEVEL) -> int:
-    """Returns the fewest seeds that show a difference of 0 to lie within a margin above 0."""
     return _fewest(power_of_equivalence, margin, level)
 
 

@@ -52,7 +52,6 @@ def at_budget(used: Any, values: Any, budget: float, loss: bool = False) -> floa
 
 
 def ended_before(used: Any, budget: float) -> bool:
-    """Returns whether a training ended before a budget; not where what it used is not known."""
     # The last digit of a fraction of an epoch is no shorter training.
     return len(used) > 0 and bool(used[-1] < budget * (1 - ROUNDING))
 
@@ -113,7 +112,6 @@ class Target:
 
 
 def losses_of(evaluated: Mapping[str, np.ndarray], column: str) -> np.ndarray:
-    """Returns a loss or an error, or what is missing to 1, which has a logarithmic scale too."""
     return tasks.falling(evaluated[column], column)
 
 

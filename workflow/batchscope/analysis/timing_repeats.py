@@ -92,7 +92,6 @@ def _over(every: pandas.Series, name: str, jobs: pandas.DataFrame, counted: Coll
 
 
 def derived(table: str, rows: pandas.DataFrame) -> pandas.DataFrame:
-    """Returns the rows of a table, with the columns that follow from others of them."""
     derivations = {"throughput": _with_rates, "utilisation": _with_memory}
     return derivations[table](rows) if table in derivations else rows
 

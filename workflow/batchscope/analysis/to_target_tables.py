@@ -73,7 +73,6 @@ class Scaling:
         )
 
     def measured_fastest(self, axis: str) -> int | None:
-        """Returns the size that takes the least on average, of those all of whose seeds arrive."""
         taken, sizes = self.taken.get(axis), self.trainings.axes[0]
         return fastest_batch_size.measured_fastest(sizes, taken.values) if taken else None
 

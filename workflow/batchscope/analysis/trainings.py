@@ -63,11 +63,9 @@ class Trainings:
 
     @functools.cached_property
     def finished(self) -> pandas.DataFrame:
-        """The evaluations of the trainings that finished."""
         return run_series.finished(self.evaluations)
 
     def whole(self, name: str) -> bool:
-        """Returns whether every evaluation of every finished training has a value of a column."""
         known = self.finished.get(name)
         return known is not None and len(known) > 0 and bool(known.notna().all())
 
@@ -83,14 +81,12 @@ class Trainings:
         return sizes, rates, seeds
 
     def first(self, seeds: int) -> Trainings:
-        """Returns the trainings of its first seeds."""
         runs = self.runs[self.runs["seed"].isin(self.axes[2][:seeds])]
         evaluations = self.evaluations[self.evaluations["run"].isin(runs["run"])]
         return replace(self, runs=runs, evaluations=evaluations)
 
     @property
     def tuned(self) -> bool:
-        """Whether several rates were tried of a batch size."""
         sizes, rates, _ = self._columns
         return bool((rates.groupby(sizes).nunique() > 1).any())
 
@@ -261,12 +257,10 @@ def _first(losses: np.ndarray) -> float:
 
 
 def at_own_targets(runs: pandas.DataFrame) -> bool:
-    """Returns whether external runs have one row each, which then is their target."""
     return _stopped(runs, own_columns.AT_TARGET)
 
 
 def at_equal_budget(runs: pandas.DataFrame) -> bool:
-    """Returns whether external runs have one row each, all of them after as many examples."""
     return _stopped(runs, own_columns.AT_BUDGET)
 
 

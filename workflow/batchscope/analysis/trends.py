@@ -130,13 +130,11 @@ def _stated(
 
 
 def _scaled(reading: Reading) -> np.ndarray:
-    """Returns values on the scale that slopes are taken on: logarithms of what was taken."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.log(reading.values) if reading.taken else reading.values
 
 
 def _unknown(reading: Reading, end: int, sizes: np.ndarray) -> Reason:
-    """Returns why batch sizes, with the last of them at an end, may be better than they look."""
     if reading.chosen.on_edge[end]:
         return Reason.RATE_ON_EDGE
     return Reason.AT_FIRST_EVALUATION if reading.at_first[sizes].any() else Reason.NONE

@@ -62,12 +62,10 @@ def phases(factors: dict[str, Any]) -> tuple[Phase, ...]:
 
 
 def rate_factor(optimizer: str, times: float) -> float:
-    """Returns the factor on the rate with which so many times the batch size trains alike."""
     return times if optimizer == "sgd" else math.sqrt(times)
 
 
 def batch_sizes(factors: dict[str, Any]) -> tuple[int, ...]:
-    """Returns the batch sizes of a run, in their order; of most runs one."""
     return tuple(dict.fromkeys(phase.batch_size for phase in phases(factors)))
 
 
@@ -104,7 +102,6 @@ class Course:
 
     @property
     def varies(self) -> bool:
-        """Whether the batch size or the rate does."""
         return len(self.phases) > 1
 
     def segments(self, epoch: int) -> list[Segment]:
@@ -122,7 +119,6 @@ class Course:
         return found
 
     def steps(self, epoch: int) -> int:
-        """Returns the updates of an epoch; the last, smaller batch is one of them."""
         return self.segments(epoch)[-1].stop
 
     @functools.cached_property
@@ -130,7 +126,6 @@ class Course:
         return [*itertools.accumulate(map(self.steps, range(self.epochs)), initial=0)]
 
     def updates(self, epochs: int) -> int:
-        """Returns the updates of the first epochs."""
         return self._ends[epochs] if self.varies else epochs * self.steps(0)
 
     def used(self, epoch: int) -> list[int]:
@@ -141,7 +136,6 @@ class Course:
         return [*found, self.examples]
 
     def used_by(self, epoch: int, step: int) -> int:
-        """Returns the examples of an epoch used by so many of its updates."""
         _, offset, size = next(each for each in self.segments(epoch) if step <= each.stop)
         return min(offset + step * size, self.examples)
 

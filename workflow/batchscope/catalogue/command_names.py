@@ -31,7 +31,6 @@ class OwnFactor(Factor):
 
     @property
     def expected_item(self) -> str:
-        """What a value looks like, for messages."""
         return f"a number, true, false or a text of at most {_MOST} characters"
 
     def read_item(self, raw: Any) -> Any:
@@ -50,12 +49,10 @@ class OwnFactor(Factor):
         return value if value == short and value else f"{short}-{run_names.digest(value)}"
 
     def json_item(self) -> dict[str, Any]:
-        """Returns the JSON schema of one scalar."""
         return {"type": ["number", "string", "boolean"]}
 
 
 def word(value: Any) -> str:
-    """Returns a value as a command is given it: numbers as in paths, true and false, a text."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return value if isinstance(value, str) else number_text(value)
@@ -88,7 +85,6 @@ def name(token: str, values: Mapping[str, Any]) -> str:
 
 
 def is_command(run: str) -> bool:
-    """Whether a command makes the run of a name."""
     return re.fullmatch(PATTERN, run) is not None
 
 

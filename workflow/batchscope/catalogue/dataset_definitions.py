@@ -63,7 +63,6 @@ class Mnist(Source):
     split: MnistSplit = MnistSplit()
 
     def class_members(self) -> tuple[int, ...]:
-        """Returns the training images of each class; a local file may hold other classes."""
         return () if self.path else super().class_members()
 
 
@@ -81,7 +80,6 @@ class CatsVsDogs(Source):
     split: Split
 
     def training_size(self) -> int | None:
-        """Returns the number of training images; for counts per class, no file need say it."""
         counted = self.split.train >= 1
         return 2 * self.split.train if counted else super().training_size()
 
@@ -102,7 +100,6 @@ class ImageFolder(Source):
     scale: Scale
 
     def parts(self) -> Collection[str]:
-        """Returns the parts that have folders of classes."""
         return folder_parts.parts_of_classes(expanded(self.path))
 
     def problems(self, place: Place) -> Iterator[Problem]:
@@ -137,7 +134,6 @@ class ImageList(ImageFolder):
     """What is learned of the labels, as in `npz`."""
 
     def parts(self) -> Collection[str]:
-        """Returns all: preparing looks for them."""
         return folder_parts.NAMES
 
 
@@ -169,7 +165,6 @@ class Npz(Source):
     """
 
     def kind_of_examples(self) -> str | None:
-        """Returns what they are, by the headers of the training arrays; nothing else is read."""
         shapes = npz_header.read(expanded(self.path))
         return kind_of_arrays(*shapes, self.kind) if shapes else self.kind
 
@@ -307,12 +302,10 @@ def read(raw: Mapping[str, Any]) -> Source:
 
 
 def resolve(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns plain values with every key of their source, defaults filled in."""
     return read(raw).resolved()
 
 
 def token(name: str, definition: Mapping[str, Any]) -> str:
-    """Returns a data set's id, with the digest of its definition."""
     return read(definition).token(name)
 
 
@@ -339,5 +332,4 @@ class DatasetInfo:
 
     @property
     def source(self) -> str:
-        """Name of what its examples come from."""
         return self.definition.source

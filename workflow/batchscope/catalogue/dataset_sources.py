@@ -39,7 +39,6 @@ class _ColumnName(Parameter):
         return raw
 
     def json_schema(self) -> dict[str, Any]:
-        """Returns the schema of a text or a number."""
         return {"type": ["string", "integer"], "minLength": 1, "minimum": 1}
 
 
@@ -55,7 +54,6 @@ class _ColumnNames(_ColumnName):
         )
 
     def json_schema(self) -> dict[str, Any]:
-        """Returns the schema of a column or a list of columns."""
         one = super().json_schema()
         return {"if": {"type": "array"}, "then": {"minItems": 1, "items": one}, "else": one}
 
@@ -98,7 +96,6 @@ class Source(Section):
     overlapping: ClassVar[bool] = False  # its parts, so that a loss on them means nothing
 
     def resolved(self) -> dict[str, Any]:
-        """Returns every key of the source and its value, as records have them."""
         return self.model_dump()
 
     def token(self, name: str) -> str:

@@ -23,7 +23,6 @@ MNIST_TEST = 10_000  # images
 
 
 def exact(value: float) -> int | float:
-    """Returns a whole number as an int, so that 2.0 and 2 are one definition."""
     return int(value) if value == int(value) else value
 
 
@@ -54,7 +53,6 @@ class _Shares(Section):
     """Fractions or counts per class, by part."""
 
     def training_size(self, members: tuple[int, ...]) -> int:
-        """Returns the number of training examples of classes with so many members."""
         return sum(split_counts(dict(self), count)[0] for count in members)
 
     def problems(
@@ -139,7 +137,6 @@ class MnistSplit(Section):
     seed: Seed = 0
 
     def training_size(self, members: tuple[int, ...]) -> int:
-        """Returns the number of training images that are left of classes with so many."""
         return sum(members) - (self.validation if self.validation_from == "train" else 0)
 
     def problems(

@@ -59,7 +59,6 @@ Percent = functools.partial(Column, least=0.0, most=100.0)
 def interval(
     name: str, low: str = "Lower end of its 95 % interval.", high: str = "Upper end."
 ) -> dict[str, Column]:
-    """Returns the columns of both ends of a column's interval, given what they hold."""
     return {f"{name}_low": Column(low), f"{name}_high": Column(high)}
 
 
@@ -123,7 +122,6 @@ class Panel:
 
     @property
     def columns(self) -> list[str]:
-        """All the columns that it reads."""
         more = (self.error, *self.ends, self.unless, self.counted_on)
         return [self.column, *filter(None, more)]
 
@@ -157,17 +155,14 @@ class Figure:
     own: tuple[str, ...] | None = ()
 
     def shows(self, column: str) -> bool:
-        """Returns whether a panel is of this column."""
         patterns = (re.sub(r"\\{\w+\\}", ".+", re.escape(one.column)) for one in self.panels)
         return any(re.fullmatch(pattern, column) for pattern in patterns)
 
     @property
     def along(self) -> str:
-        """Its horizontal axis, where it is drawn beside the same figure over another."""
         return self.over[0] if self.of else ""
 
     def variants(self) -> Iterator[Figure]:
-        """Yields the same figure over its other axes."""
         for axis in self.also_over:
             name, title = f"{self.name}_by_{axis}", f"{self.title} by {OVER[axis]}"
             yield replace(self, name=name, title=title, over=(axis,), also_over=(), of=self.name)
@@ -195,7 +190,6 @@ class Entry:
 
     @property
     def parameters(self) -> dict[str, Parameter]:
-        """Its settings by name."""
         return by_name(*self.settings)
 
     def columns_for(self, settings: Settings) -> tuple[str, ...]:
@@ -223,7 +217,6 @@ class Measure(Entry):
 
     @property
     def subjects(self) -> tuple[str, ...]:
-        """Options of the command line, and wildcards of its rule, that say what is measured."""
         return ("run", "other") if self.pairs else ("run",)
 
 
@@ -259,7 +252,6 @@ class Timing(Entry):
 
     @property
     def subjects(self) -> tuple[str, ...]:
-        """Options of the command line, and wildcards of its rule, that say what is timed."""
         return ("machine", "timing" if self.trains else "sweep")
 
 

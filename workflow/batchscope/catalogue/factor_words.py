@@ -14,7 +14,6 @@ FACTORS = {**EVERY_FACTOR, "machine": Factor(name="machine", kind="str", phrase=
 
 
 def factor(name: str) -> Factor:
-    """Returns the factor of a name; one of nothing for a column of a table of one's own."""
     return FACTORS.get(name, Factor())
 
 
@@ -30,7 +29,6 @@ def value_words(name: str, value: Any) -> str:
 
 
 def plain(value: Any) -> Any:
-    """Returns a value of Python's own for one of NumPy's."""
     return value.item() if hasattr(value, "item") else value
 
 

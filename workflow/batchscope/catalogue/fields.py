@@ -22,12 +22,10 @@ class Section(BaseModel):
 
     @classmethod
     def kind_of(cls, raw: Any) -> type[Section]:
-        """Returns the model of what the file has: some maps have several kinds."""
         return cls
 
     @property
     def given(self) -> dict[str, Any]:
-        """The keys that the file has, and their values."""
         return {key: value for key, value in self if key in self.model_fields_set}
 
 
@@ -42,7 +40,6 @@ class Refused(FieldReader):
         raise expected(self.expected)
 
     def json_schema(self) -> dict[str, Any]:
-        """Returns the schema that nothing fits."""
         return {"not": {}}
 
 
@@ -107,12 +104,10 @@ class ListOf(FieldReader):
 
     @property
     def alias(self) -> str:
-        """The parameter's own, which may be taken for its name."""
         return self.item.alias
 
     @property
     def expected(self) -> str:
-        """What is expected of the whole."""
         return self.wanted or f"a list of at least one value (each {self.item.expected_item})"
 
     def read(self, raw: Any) -> tuple[Any, ...]:
@@ -132,13 +127,11 @@ class ListOf(FieldReader):
 
 
 def words(wanted: str, choices: Iterable[str] = ()) -> Any:
-    """Returns the type of a list of words, or of one of them."""
     item = Parameter(kind="str", wanted=wanted, choices=tuple(choices), pattern=".+")
     return Annotated[tuple[str, ...], ListOf(item, word=True)]
 
 
 def whole(minimum: int, maximum: int) -> Any:
-    """Returns the type of a whole number."""
     return Annotated[int, Parameter(kind="int", minimum=minimum, maximum=maximum)]
 
 
@@ -148,7 +141,6 @@ def text(wanted: str = "a text", pattern: str = ".+") -> Any:
 
 
 def one_of(*choices: str) -> Any:
-    """Returns the type of one of some words."""
     return Annotated[str, Parameter(kind="str", choices=choices)]
 
 

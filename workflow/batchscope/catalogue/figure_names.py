@@ -35,7 +35,6 @@ class Given:
 
 
 def available(given: Given) -> list[str]:
-    """Returns the figures that an experiment draws unasked, in the registry's order."""
     return [name for name, figure in FIGURES.items() if given.suffices(figure)]
 
 

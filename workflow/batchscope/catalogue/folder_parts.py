@@ -19,7 +19,6 @@ NOTES = (".txt", ".csv", ".tsv", ".json", ".xml", ".yaml", ".yml", ".md", ".pdf"
 
 
 def numeric_order(name: str) -> list[tuple[int, int | str]]:
-    """Returns a sort key under which 9.jpg comes before 10.jpg."""
     parts = re.split(r"([0-9]+)", name)
     return [(0, int(part)) if part.isdecimal() else (1, part) for part in parts if part]
 
@@ -36,7 +35,6 @@ def shown(folder: Path) -> list[Path]:
 
 
 def folders(path: Path) -> list[Path]:
-    """Returns the folders in a folder, in the order of names."""
     return [entry for entry in shown(path) if entry.is_dir()]
 
 

@@ -153,7 +153,6 @@ def check_task(factors: Factors, task: str) -> None:
 
 
 def _wrong(factors: Factors, name: str, beside: str, wanted: str) -> tuple[str, str]:
-    """Returns a factor and what is wrong with its value beside something else."""
     received = " ".join(filter(None, ["received", str(factors[name]), beside]))
     return name, f"{received}; {wanted}."
 
@@ -192,7 +191,6 @@ def _at_most_the_batch_size(factors: Factors, name: str) -> Found:
 
 
 def _not_simple(factors: Factors, simple: Factors, beside: str, other: str) -> Found:
-    """What is not as it must be beside something, or some other thing is."""
     for name, value in simple.items():
         if factors[name] != value:
             yield _wrong(factors, name, beside, f"{value} is expected, or {other}")

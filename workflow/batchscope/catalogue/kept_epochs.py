@@ -17,13 +17,11 @@ MIDDLE = "middle"
 
 
 def stored_epochs(epochs: int) -> tuple[int, ...]:
-    """Returns the epochs after which a training of so many epochs may write its weights."""
     powers = (1 << exponent for exponent in range(epochs.bit_length()))
     return tuple(sorted({*range(1, min(epochs, _FIRST) + 1), *powers}))
 
 
 def kept_epochs(epochs: int) -> tuple[int, ...]:
-    """Returns the epochs whose weights can be read when a training has run so many, in order."""
     return tuple(sorted({*stored_epochs(epochs), epochs}))
 
 

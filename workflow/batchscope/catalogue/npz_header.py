@@ -85,5 +85,4 @@ def read(path: Path) -> tuple[Shape, str, Shape | None] | None:
 
 
 def label_key(key: str) -> str:
-    """Returns the name of the labels of training examples that have this one."""
     return "y_train" if key == "x_train" else "labels"

@@ -34,22 +34,18 @@ ELSEWHERE = "elsewhere"  # the machine of external runs
 
 
 def of_metrics(names: Iterable[str]) -> tuple[str, ...]:
-    """Returns the columns of a study's own metrics."""
     return tuple(f"{split}_{name}" for name in names for split in _SPLITS)
 
 
 def outcomes() -> tuple[str, ...]:
-    """Returns every outcome that a table may have, those of the study's own metrics last."""
     return (*OUTCOMES, *of_metrics(tasks.OWN))
 
 
 def is_own(column: Any) -> bool:
-    """Whether a column of our tables is a further one of an external table."""
     return isinstance(column, str) and column.startswith(OWN)
 
 
 def named(column: str) -> str:
-    """Returns the name in our tables of a factor of a command: one of ours keeps its own."""
     return column if column in FACTORS else f"{OWN}{column}"
 
 

@@ -43,27 +43,22 @@ class Parameter(FieldReader):
 
     @classmethod
     def seconds(cls, name: str, alias: str, default: float, doc: str, **more: Any) -> Self:
-        """Returns a parameter of a time that a job waits or works at once."""
         return cls(name, alias, "float", default, doc, "s", maximum=_MOST_SECONDS, **more)
 
     @property
     def core(self) -> bool:
-        """Whether the parameter is always spelled."""
         return self.default is None
 
     @property
     def most(self) -> float | None:
-        """Largest allowed number."""
         return MOST if self.maximum is None and self.kind == "int" else self.maximum
 
     @property
     def expected(self) -> str:
-        """What a valid value looks like, for error messages."""
         return f"a list (each {self.expected_item})" if self.many else self.expected_item
 
     @property
     def expected_item(self) -> str:
-        """What a valid value looks like, or one item of a list."""
         return wording.listed([*(word for word, _ in self.words), self._expected_scalar], "or")
 
     @property
@@ -151,11 +146,9 @@ class Parameter(FieldReader):
         return text
 
     def shown(self, value: Any) -> Any:
-        """Returns the word of the configuration that stands for a value, or the value itself."""
         return next((word for word, meant in self.words if meant == value), value)
 
     def spelled(self, value: Any) -> str:
-        """Returns the text of a value as a study may write it."""
         word = self.shown(value)
         return word if word != value else self.text(value)
 
@@ -197,7 +190,6 @@ Named = TypeVar("Named", bound=Parameter)
 
 
 def by_name(*parameters: Named) -> dict[str, Named]:
-    """Returns full name -> parameter."""
     return {parameter.name: parameter for parameter in parameters}
 
 

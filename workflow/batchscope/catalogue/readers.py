@@ -32,7 +32,6 @@ class FieldReader:
         raise NotImplementedError
 
     def json_schema(self) -> dict[str, Any]:
-        """Returns the JSON schema of the field, for editors."""
         raise NotImplementedError
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
@@ -45,24 +44,20 @@ class FieldReader:
 
 
 def expected(words: str, known: Iterable[str] = ()) -> PydanticCustomError:
-    """Returns the error of a value that is not what is expected, or a misspelt one of the known."""
     context = {"expected": words, "known": tuple(known)}
     return PydanticCustomError("expected", "Expected {expected}", context)
 
 
 def unknown_key(noun: str, known: Iterable[str], aliases: Mapping[str, str]) -> PydanticCustomError:
-    """Returns the error of a key, called by a noun, that is neither known nor an alias of one."""
     context = {"noun": noun, "known": tuple(known), "aliases": dict(aliases)}
     return PydanticCustomError("unknown", "Unknown {noun}", context)
 
 
 def absent(words: str) -> PydanticCustomError:
-    """Returns the error of a key that is not there, given what is expected there."""
     return PydanticCustomError("absent", "Missing {expected}", {"expected": words})
 
 
 def problem(text: str) -> PydanticCustomError:
-    """Returns the error whose message is the whole text."""
     return PydanticCustomError("problem", "{text}", {"text": text})
 
 
@@ -113,6 +108,5 @@ def number(raw: Any) -> int | float | None:
 
 
 def plain(raw: Any) -> Any:
-    """Returns the number that a value is or spells, or else the value itself."""
     value = number(raw)
     return raw if value is None else value

@@ -53,24 +53,20 @@ class Factor(Parameter):
     phrases: dict[Any, str] = field(default_factory=dict)  # value -> what it is called instead
 
     def read(self, raw: Any) -> Any:
-        """Returns the value that YAML's value stands for; a list of values belongs elsewhere."""
         if isinstance(raw, list):
             raise expected(f"{self.expected}, or a list under `vary`,")
         return self.read_item(raw)
 
 
 def _factor(alias: str, default: Any = None, **more: Any) -> Any:
-    """Returns a factor, whose name, type and doc are those of the field that it is assigned to."""
     return Factor(alias=alias, default=default, **more)
 
 
 def _choice(alias: str, choices: tuple[str, ...], **more: Any) -> Any:
-    """Returns a factor with one of some texts; the first is its frozen default."""
     return _factor(alias, choices[0], choices=choices, **more)
 
 
 def _constant(name: str, alias: str, **more: Any) -> Any:
-    """Returns a constant of an optimizer, of this name in words; by default Keras's."""
     words, phrases = (("default", DEFAULT),), {DEFAULT: f"default {name}"}
     return _factor(alias, DEFAULT, words=words, phrases=phrases, **more)
 
@@ -320,10 +316,8 @@ def by_horizon(factors: dict[str, Any]) -> str:
 
 
 def gpus(factors: dict[str, Any]) -> int:
-    """Returns the GPUs that a training or a timing needs: one per replica."""
     return factors["replicas"] if factors["device"] == "gpu" else 0
 
 
 def training_copies(factors: dict[str, Any]) -> int:
-    """Returns how often an epoch has every training image, by the factors of a run."""
     return 2 if factors["augmentation"] == "crop" else 1

@@ -38,7 +38,6 @@ VERSIONS = {
 
 
 def digest(definition: Any) -> str:
-    """Returns 8 hexadecimal digits that stand for a JSON-like definition."""
     canonical = json.dumps(definition, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()[:8]
 
@@ -140,7 +139,6 @@ def settings_name(measure: str, settings: dict[str, Any]) -> str:
 
 
 def job_settings(timing: str, settings: dict[str, Any], repeat: int) -> str:
-    """Returns the name of the settings of one of a timing's jobs, which are counted from 1 on."""
     return settings_name(timing, {**settings, REPEATS.name: repeat})
 
 

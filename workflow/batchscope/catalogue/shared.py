@@ -28,6 +28,5 @@ def examples(default: int, doc: str = "Training examples behind the loss") -> Pa
 
 
 def epoch(otherwise: str) -> Parameter:
-    """Returns the setting for the epoch after which a measure is taken; 0 is for what is given."""
     doc = f"Epoch after which to measure, given by `at_epochs`; 0 for {otherwise}."
     return Parameter("epoch", "at", "int", 0, doc, minimum=0)

@@ -30,16 +30,13 @@ class Staged(NamedTuple):
 
     @property
     def seeds(self) -> range:
-        """All that it may come to."""
         return range(self.first, self.first + self.at_most)
 
     @classmethod
     def after(cls, seed: int, at_most: int) -> Staged:
-        """Returns seeds that were not looked at, where those up to one were."""
         return cls(at_most, seed + 1 if seed < MOST_FIRST else 0)
 
     def __str__(self) -> str:
-        """Returns it as a study has it."""
         return f"{{until: {DECIDED}, at_most: {self.at_most}, first: {self.first}}}"
 
 
@@ -61,7 +58,6 @@ class Stage(NamedTuple):
         return range(self.first, self.first + most)
 
     def seeds_of(self, configuration: str, planned: Sequence[int]) -> int:
-        """Returns how many seeds it has, by the numbers of seeds after which one looks."""
         return self.seeds.get(configuration, self.others or planned[0])
 
 
@@ -77,7 +73,6 @@ def _next(seeds: int, growth: float) -> int:
 
 
 def weights(planned: Sequence[int]) -> tuple[float, ...]:
-    """Returns the share of the error that each of some looks may spend; they add up to 1."""
     return tuple((at - before) / planned[-1] for before, at in itertools.pairwise((0, *planned)))
 
 

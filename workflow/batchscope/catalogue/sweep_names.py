@@ -68,11 +68,9 @@ class _Sizes(Parameter):
     """The batch sizes of a sweep."""
 
     def text(self, value: Any) -> str:
-        """Returns their text."""
         return format_sizes(value)
 
     def parse(self, text: str) -> tuple[int, ...]:
-        """Returns what a text stands for."""
         return parse_sizes(text)
 
 

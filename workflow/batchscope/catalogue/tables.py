@@ -57,7 +57,6 @@ CLAIMED = {name: table for name, table in TABLES.items() if table.keys is not No
 
 
 def column(table: str, name: str) -> Column | None:
-    """Returns what a column of a table holds, the one that has a label where one has."""
     own = TABLES[table].columns.get(name) if table in TABLES else None
     known = [each for each in (columns.describe(name), own) if each]
     return next((each for each in known if each.label), known[0] if known else None)
@@ -83,7 +82,6 @@ def claimed(
 
 
 def possible(name: str) -> tuple[float, float]:
-    """Returns the least and the largest value of a column, in whichever table it is."""
     having = (table.columns[name] for table in TABLES.values() if name in table.columns)
     found = columns.describe(name) or next(having, None)
     return (found.least, found.most) if found else (-math.inf, math.inf)

@@ -142,19 +142,16 @@ def is_share(column: str) -> bool:
 
 
 def higher_is_better(column: str) -> bool:
-    """Returns whether larger values of a loss or a metric are better: of no loss they are."""
     found = _OF_SPLITS.get(column) or own(column)
     return found is not None and found.higher_is_better
 
 
 def lower_is_better(column: str) -> bool:
-    """Returns whether a column is a loss or an error."""
     found = _OF_SPLITS.get(column) or own(column)
     return column in _LOSSES or (found is not None and not found.higher_is_better)
 
 
 def logarithmic(column: str) -> bool:
-    """Returns whether values between two are interpolated in their logarithm, as of losses."""
     return lower_is_better(column) and own(column) is None
 
 
@@ -176,7 +173,6 @@ def words(column: str) -> str:
 
 
 def columns(task: str, split: str) -> tuple[str, ...]:
-    """Returns the columns of a task's loss and metrics on a split."""
     return (f"{split}_loss", *(f"{split}_{name}" for name in TASKS[task]))
 
 
@@ -187,7 +183,6 @@ def of(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def kept(names: Iterable[str], tasks: Collection[str]) -> list[str]:
-    """Returns columns without the metrics of other tasks."""
     kept_names = {*OWN, *(name for task in tasks for name in TASKS[task])}
     return [name for name in names if not (found := metric(name)) or found.name in kept_names]
 

@@ -81,7 +81,6 @@ def _noted(arguments: argparse.Namespace) -> Iterator[None]:
 
 
 def serve() -> None:
-    """Is the process that local jobs are forked from; what each would make anew is made before."""
     parser()
     modules = ("datasets", "measures", "timing.time_epoch", "training.trainer")
     warm_process.serve(main, shared, modules, ("report", "figures.drawing.canvas"))

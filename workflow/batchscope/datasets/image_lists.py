@@ -93,7 +93,6 @@ def _table(where: str, path: Path) -> Any:
 
 
 def _again(files: Any) -> Any:
-    """Returns which paths lead to a file that an earlier one leads to, whatever they are called."""
     return files.map(os.path.realpath, na_action="ignore").duplicated() & files.notna()
 
 

@@ -287,7 +287,6 @@ def _kept_as(image: Any, scale: float | None) -> type[np.generic]:
 
 
 def _header(file: IO[bytes], scale: float | None) -> np.ndarray:
-    """Returns nothing of the type that an image is kept as."""
     with _image(file) as image:
         return np.empty(0, _kept_as(image, scale))
 

@@ -49,17 +49,14 @@ class Dataset:
 
     @property
     def scale(self) -> float:
-        """Factor that turns stored images into what a network sees."""
         return float(self.record["scale"])
 
     @property
     def classes(self) -> int:
-        """Number of classes, of labels, or of a regression's targets: a model's outputs."""
         return int(self.record["classes"])
 
     @property
     def input_shape(self) -> tuple[int, ...]:
-        """Height, width, channels of images; features of rows; length of sequences of tokens."""
         return tuple(self.record["input_shape"])
 
     @property

@@ -81,7 +81,6 @@ class Raw:
 
     @property
     def usual_scale(self) -> float:
-        """What images are multiplied by where their definition says nothing."""
         return self.scale or (1 / 255 if self.images.dtype == np.uint8 else 1.0)
 
 

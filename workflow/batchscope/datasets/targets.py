@@ -117,7 +117,6 @@ def _of_labels(train: np.ndarray, labels: np.ndarray) -> dict[str, float]:
 
 
 def _f1(labels: np.ndarray, named: np.ndarray) -> float:
-    """Returns the micro-F1 of naming the same labels for every example: 2 TP / (2 TP + FP + FN)."""
     total = len(named) * len(labels) + int(labels.sum())
     return float(2 * labels[:, named].sum() / total) if total else 0.0
 

@@ -47,7 +47,6 @@ class Figure:
     entry: entries.Figure
 
     def learned(self, of: tuple[str, ...]) -> Figure:
-        """Returns the figure where these tasks are learned; as it is, of a classification."""
         return Figure(figure_entries.learned(self.entry.name, of))
 
     def select(self, tables: Tables) -> pandas.DataFrame:
@@ -101,7 +100,6 @@ class Tables:
 
     @property
     def tasks(self) -> tuple[str, ...]:
-        """What is learned of the data sets: every history has the metrics of their tasks."""
         return tasks.of(self.history)
 
 
@@ -148,7 +146,6 @@ def drawn(experiment: Experiment) -> list[str]:
 
 
 def read(folder: Path | str) -> Tables:
-    """Returns the tables of an experiment; each is read when it is asked for."""
     return Tables(Path(folder))
 
 

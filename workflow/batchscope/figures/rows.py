@@ -41,7 +41,6 @@ def select(tables: Tables, spec: entries.Figure) -> pandas.DataFrame:
 
 
 def only(found: pandas.DataFrame, wanted: Iterable[str]) -> pandas.DataFrame:
-    """Returns the factors that vary, batch size, seed, status and some more columns."""
     names = [*run_series.varying(found), "batch_size", "seed", "status", *wanted]
     kept = [name for name in dict.fromkeys(names) if name in found]
     return found[kept].reset_index(drop=True)
@@ -90,7 +89,6 @@ def finished(frame: pandas.DataFrame) -> pandas.DataFrame:
 
 
 def runs(frame: pandas.DataFrame) -> pandas.DataFrame:
-    """Returns one row per run."""
     keys = [*run_series.varying(frame), "batch_size", "seed"]
     return frame.drop_duplicates([name for name in keys if name in frame])
 
@@ -124,7 +122,6 @@ def by_advice(tables: Tables) -> Iterator[tuple[dict[str, Any], Tables]]:
 
 
 def deciding(advice: pandas.DataFrame) -> list[str]:
-    """Return the outcomes that limit the batch sizes of a series, the one that decides first."""
     limits = advice["item"].eq("limit") & advice["batch_size"].notna()
     return list(dict.fromkeys(advice.loc[limits, "name"]))
 

@@ -28,12 +28,10 @@ _SET_PARENT_DEATH_SIGNAL, _SET_CHILD_SUBREAPER = 1, 36
 
 
 def adopt() -> None:
-    """Makes orphans among the descendants of this process its children (Linux)."""
     ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1)
 
 
 def end_with_parent() -> None:
-    """Lets the kernel kill this process when the one that started it is no more (Linux)."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
 

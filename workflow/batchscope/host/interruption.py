@@ -18,7 +18,6 @@ class Stopped(SystemExit):
 
 
 def stop(signum: int, frame: object) -> None:
-    """Handle a signal: unwind the stack and exit with the shell's status for the signal."""
     raise Stopped(128 + signum)
 
 
@@ -29,7 +28,6 @@ def stop_quietly() -> None:
 
 
 def stop_snakemake_quietly() -> None:
-    """Let Ctrl-C end Snakemake with a last line that tells how to continue."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _stop_snakemake)
 
@@ -43,5 +41,4 @@ def _stop_snakemake(signum: int, frame: object) -> None:
 
 
 def is_interrupted() -> bool:
-    """Return whether Ctrl-C has reached this Snakemake."""
     return _interrupted

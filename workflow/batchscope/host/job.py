@@ -81,12 +81,10 @@ def ask(words: list[str]) -> int | None:
 
 
 def address(snakemake: int | str, imported: str) -> str:
-    """Return the address of a Snakemake's fork server: an abstract socket name of Linux."""
     return f"\0batchscope-{snakemake}-{imported}"
 
 
 def same_user(connection: socket.socket) -> bool:
-    """Whether the other end of a connection is a process of this user: names are open to all."""
     peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     return struct.unpack("3i", peer)[1] == os.getuid()
 

@@ -25,7 +25,6 @@ _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 def quiet() -> None:
-    """Keeps TensorFlow's notes off the terminal; to be called before it is imported."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ["KERAS_BACKEND"] = "tensorflow"
 
@@ -53,7 +52,6 @@ def hushed() -> Iterator[None]:
 
 
 def threads_of(threads: int) -> int:
-    """Returns the number of threads behind a factor's value: 0 is every core of this process."""
     return threads or absence.cores()
 
 

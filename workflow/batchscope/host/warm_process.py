@@ -32,7 +32,6 @@ _kept: list[subprocess.Popen] = []
 
 
 def announce() -> None:
-    """Lets jobs know through the environment which Snakemake they belong to, and end with."""
     os.environ[job.VARIABLE] = str(os.getpid())
 
 
@@ -115,7 +114,6 @@ def serve(
 
 
 def _reap(signum: int, frame: object) -> None:
-    """Waits for the copies that have ended, so that their CPU time is counted as this process's."""
     with contextlib.suppress(ChildProcessError):  # none is left
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass

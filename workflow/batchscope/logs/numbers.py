@@ -151,7 +151,6 @@ def completed(found: Cells, rows: pandas.DataFrame, epoch: float | None) -> pand
 
 
 def apart(low: Any, high: Any) -> Any:
-    """Returns whether losses, or the negatives of metrics, are further apart than at one target."""
     return high - low > (_APART - 1) * abs(low)
 
 
@@ -233,6 +232,5 @@ def of_run(
 
 
 def diverged(rows: pandas.DataFrame) -> bool:
-    """Whether a loss of the last row of a run that has any is not finite; so of own metrics."""
     losses = rows.reindex(columns=(*LOSSES, *of_metrics(tasks.OWN))).dropna(how="all")
     return len(losses) > 0 and bool(np.isinf(losses.iloc[-1]).any())

@@ -96,7 +96,6 @@ def _counted(rows: pandas.DataFrame, name: str) -> list[float]:
 
 
 def _one_on(rows: pandas.DataFrame, name: str) -> pandas.DataFrame:
-    """Returns rows whose counter, which counts from 0, says how many there were by the end."""
     return rows.assign(**{name: [str(int(count) + 1) for count in _counted(rows, name)]})
 
 

@@ -41,7 +41,6 @@ class Measured:
     arrays: dict[str, np.ndarray] = field(default_factory=dict)  # of a measure that writes an npz
 
     def also(self, details: dict[str, Any]) -> Measured:
-        """Returns the same with more details."""
         return replace(self, details={**self.details, **details})
 
 

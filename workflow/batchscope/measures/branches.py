@@ -44,14 +44,12 @@ class _Left(Training):
         self.points: dict[str, Any] = kept["points"] if kept.get("of") == self._of else {}
 
     def _update(self, examples: float) -> int:
-        """Returns the first update by whose end so many examples were used."""
         epoch, rest = divmod(max(examples - 1e-6, 0.0), self.examples)
         size = self.factors["batch_size"]
         return self.course.updates(int(epoch)) + int(rest // size) + 1
 
     @property
     def epochs(self) -> int:
-        """How many it takes to the last point."""
         return math.ceil(max(self.visits) / self.course.steps(0))
 
     def visit(self) -> None:

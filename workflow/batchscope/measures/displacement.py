@@ -46,7 +46,6 @@ def logs(values: dict[str, float | None], distance: float) -> dict[str, float | 
 
 
 def quantiles(norms: np.ndarray) -> dict[str, float]:
-    """Returns share of the updates -> norm that this share of them does not exceed."""
     found = np.quantile(np.asarray(norms, np.float64), QUANTILES)
     return {str(share): float(norm) for share, norm in zip(QUANTILES, found, strict=True)}
 

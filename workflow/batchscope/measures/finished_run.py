@@ -42,11 +42,9 @@ class FinishedRun(Run):
         return disk.read_json(paths.run_record(self.folder), "status", "epochs_run", "weights")
 
     def weights_file(self, which: str) -> Path:
-        """Returns the file of its weights."""
         return self.folder / f"{which}.npz"
 
     def weights(self, which: str) -> tuple[Arrays, Arrays]:
-        """Returns its trainable weights and its state, variable's path -> array; no TensorFlow."""
         return records.read_weights(self.weights_file(which))
 
     def model(self, which: str) -> keras.Model:
@@ -92,7 +90,6 @@ def subset(available: int, examples: int) -> np.ndarray:
 
 
 def describe_subset(indices: np.ndarray, available: int) -> dict[str, Any]:
-    """Returns what identifies a subset: count, seed, and the digest of the indices."""
     digest = hashlib.sha256(indices.astype("<i8").tobytes()).hexdigest()
     counts = {"examples": len(indices), "available": available}
     return {**counts, "seed": SUBSET_SEED, "sha256": digest}

@@ -77,12 +77,10 @@ def axis(points: int, span: float) -> np.ndarray:
 
 
 def rise_offset(points: int) -> int:
-    """Returns the index, from the middle, of the axis's point nearest half its span."""
     return max(1, points // 2 // 2)  # of two that are equally near, the nearer to 0
 
 
 def rise(losses: np.ndarray) -> float:
-    """Returns (f(-r) + f(r)) / 2 - f(0), r the point of the line's axis nearest half its span."""
     middle, r = len(losses) // 2, rise_offset(len(losses))
     with np.errstate(invalid="ignore"):  # a loss may be infinite
         return float((losses[middle - r] + losses[middle + r]) / 2 - losses[middle])

@@ -124,7 +124,6 @@ def _search(
 
 
 def _scale(width: np.ndarray, gradient: np.ndarray) -> float:
-    """Returns the factor that makes the gradient a step of STEP_OVER_WIDTH boxes."""
     slope = float(np.abs(gradient).mean())
     scale = STEP_OVER_WIDTH * float(width.mean()) / slope if slope > 0 else 1.0
     return scale if np.isfinite(scale) else 1.0

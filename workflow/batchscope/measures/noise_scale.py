@@ -93,7 +93,6 @@ def estimate(squared: np.ndarray, along: np.ndarray, micro_batch: int = 1) -> No
 
 
 def _moments(squares: Any, total: Any, count: int) -> tuple[Any, Any]:
-    """Returns o and d - o, from sum |g_i|^2 and |S|^2 of so many gradients."""
     norm_squared = (total - squares) / (count * (count - 1))
     return norm_squared, squares / count - norm_squared
 

@@ -47,7 +47,6 @@ def measure(
 
 
 def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
-    """Measures a run's sharpness along the gradient."""
     loss, described = run.training_loss(settings)
     given = loss.loss_and_gradient, loss.loss, loss.weights()
     return measure(*given, settings["rhos"]).also(described)

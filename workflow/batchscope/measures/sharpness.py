@@ -36,7 +36,6 @@ def sharpness(maximum: float, loss: float) -> float:
 
 
 def column(space: str, epsilon: float) -> str:
-    """Returns the column of the tables for a space and a box size."""
     return f"sharpness_{space}_{parameters.number_text(float(epsilon))}"
 
 

@@ -57,7 +57,6 @@ class Subspace:
         return block
 
     def blocks(self) -> Iterator[tuple[slice, np.ndarray]]:
-        """Yields the columns' indices and the columns, as rows of a float32 matrix."""
         for start in range(0, self.dimensions, self.block):
             columns = slice(start, min(start + self.block, self.dimensions))
             yield columns, self._make(columns) if self._kept is None else self._kept

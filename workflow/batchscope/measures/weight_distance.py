@@ -34,7 +34,6 @@ def distances(initial: Arrays, trained: Arrays) -> dict[str, Any]:
 
 
 def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
-    """Measures how far a run moved its weights."""
     found = distances(run.weights("initial")[0], run.weights(settings["weights"])[0])
     values = {"weight_distance": found["distance"], "weight_distance_relative": found["relative"]}
     return Measured(values, {"layers": found["layers"]})

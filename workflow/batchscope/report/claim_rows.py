@@ -40,7 +40,6 @@ def ledger(shown: Iterable[dict[str, Any]]) -> dict[str, Any]:
 
 
 def verdicts(rows: Iterable[Row]) -> dict[str, int]:
-    """Returns how many claims have each verdict that one has, in the order of verdicts."""
     found = Counter(row["verdict"] for row in rows)
     return {str(verdict): found[verdict] for verdict in Verdict if found[verdict]}
 

@@ -60,7 +60,6 @@ class Inputs:
 
     @property
     def rows(self) -> list[runs_table.Row]:
-        """The rows of all experiments: a run that several share has one in each of them."""
         return [row for found in self.experiments.values() for row in found.rows]
 
 
@@ -121,7 +120,6 @@ def _experiment(study: Study, name: str, folder: Path, partial: bool) -> Experim
 
 
 def _filled(tables: Iterable[Path]) -> list[Path]:
-    """Returns the tables that have more than their head, in order."""
     return [path for path in sorted(tables) if path.read_bytes().count(b"\n") > 1]
 
 
@@ -138,7 +136,6 @@ def read_figures(folder: Path, partial: bool) -> list[Record]:
 
 
 def listed(folder: Path) -> list[Record]:
-    """Reads what a folder lists of its figures."""
     with errors.reading(folder / LISTING, "a list of figures", folder):
         return json.loads((folder / LISTING).read_text(encoding="utf-8"))
 
@@ -176,7 +173,6 @@ def _models(
 
 
 def _runs(study: Study, place: job_files.Place) -> dict[str, Record]:
-    """Returns run -> its record on a machine, where there is one."""
     every = (*study.runs, *study.commands)
     found = {run: paths.run_record(paths.run_folder(place.results, run)) for run in every}
     return {run: _record(path, place.machine) for run, path in found.items() if path.exists()}

@@ -288,7 +288,6 @@ def _of_series(frame: pandas.DataFrame, factors: Row) -> pandas.DataFrame:
 
 
 def _at(compared: pandas.DataFrame, outcome: str, *budgets: str) -> pandas.DataFrame:
-    """Returns the rows of an outcome at the first of these budgets that has a value."""
     rows = compared[compared["outcome"] == outcome].set_index("batch_size", drop=False)
     every = [rows[rows["budget"] == budget] for budget in budgets]
     return max(every, key=lambda found: (found["mean"].notna().any(), len(found) > 0))

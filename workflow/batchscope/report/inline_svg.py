@@ -42,6 +42,5 @@ def read(content: bytes, prefix: str) -> Markup:
 
 
 def _styled_once(group: re.Match) -> str:
-    """Return a group of markers with their style stated once: half of a large figure."""
     attributes, marks, style = group.groups()
     return f"<g{attributes}{style}>{marks.replace(style, '')}</g>"

@@ -33,13 +33,11 @@ _FILTERS = {
 
 
 def render(template: str, **values: Any) -> str:
-    """Returns what a template makes of values; it goes into a file, or to the terminal."""
     found = _environment().get_template(template).render(**values)
     return Markup(found).unescape() if template.endswith(".txt.j2") else found
 
 
 def words(macro: str, row: dict[str, Any]) -> str:
-    """Return the text that a macro of claim_words.html.j2 makes of a claim."""
     module = _environment().get_template("claim_words.html.j2").module
     return Markup(getattr(module, macro)(row)).unescape()
 
@@ -61,7 +59,6 @@ def _environment() -> jinja2.Environment:
 
 
 def style(rules: str = "") -> Markup:
-    """Returns the style sheet of all pages, with more rules behind it."""
     return Markup("\n" + asset("report.css") + rules)
 
 

@@ -181,6 +181,5 @@ def _counts(claims: list[Record]) -> dict[str, int]:
 
 
 def _contradicted(section: Record) -> tuple[float, int]:
-    """Return the share and the number of contradicted claims."""
     contradicted = section["counts"][Verdict.CONTRADICTED]
     return contradicted / len(section["claims"]), contradicted

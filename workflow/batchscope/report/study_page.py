@@ -99,14 +99,12 @@ def build(study: Study, inputs: Inputs, folder: Path | str = "") -> str:
 
 
 def headline(study: Study, inputs: Inputs) -> str:
-    """Returns a report in one line: its first decision, and how many runs it has."""
     card = next(iter(_cards(study, inputs)), None)
     given = {"title": study.title, "card": card, "counts": counts(inputs)}
     return page.render("headline.txt.j2", **given).strip()
 
 
 def _stated(study: Study, experiment: str) -> dict[str, str]:
-    """Return column -> direction of the trends that documents state of an experiment."""
     claims = (claim.test for claim in study.claims if claim.test.asked == experiment)
     return {test.column: test.direction for test in claims}
 

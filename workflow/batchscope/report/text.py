@@ -34,7 +34,6 @@ VERDICTS = {
 
 
 def label(column: str) -> str:
-    """Returns what a column is called: as the catalogue has it, or its name with blanks."""
     found = columns.describe(column)
     named = found.label if found and column not in _TAKEN else ""
     return named or _TAKEN.get(column) or wording.capital(column.replace("_", " "))
@@ -51,18 +50,15 @@ def unit(column: str, values: Sequence[Any] = ()) -> Unit:
 
 
 def of_difference(column: str) -> Unit:
-    """Returns how a difference of an outcome is written: that of a share in points."""
     return POINTS if tasks.is_share(column) else PLAIN
 
 
 def difference(row: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the difference of an outcome in a row of comparisons, and its interval."""
     values = with_interval([row[name] for name in ESTIMATE], row["n"])
     return _parts(values, of_difference(row["outcome"]))
 
 
 def with_interval(values: Sequence[Any], count: float) -> Sequence[Any]:
-    """Return a value and its interval; too few values have no interval."""
     return [values[0], math.nan, math.nan] if count < LEAST_WITH_INTERVAL else values
 
 
@@ -106,7 +102,6 @@ def format_interval(value: float | None, low: float | None, high: float | None) 
 
 
 def is_number(value: Any) -> bool:
-    """Returns whether a value is a finite number."""
     return isinstance(value, int | float) and math.isfinite(value)
 
 
@@ -132,7 +127,6 @@ def plain(value: Any) -> str:
 
 
 def markdown(text: Any) -> Markup:
-    """Returns text that stands for itself in Markdown: no mark-up, no tag, no end of a cell."""
     marked = re.sub(r"([\\`*_\[\]|])", r"\\\1", str(escape(text)))
     return Markup(" ".join(marked.replace("&#34;", '"').replace("&#39;", "'").split()))
 

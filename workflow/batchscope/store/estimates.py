@@ -125,7 +125,6 @@ def _epochs_noted(results: Path) -> dict[str, dict[str, float]]:
 
 
 def note_epoch(results: Path, factors: dict[str, Any], seconds: float) -> None:
-    """Notes how long an epoch of a training takes by its steps, before one has finished."""
     noted = _epochs_noted(results)
     noted.setdefault(_key(factors), {})[str(factors["batch_size"])] = seconds
     disk.write_json(paths.epoch_seconds_note(results), noted)

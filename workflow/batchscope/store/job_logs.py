@@ -71,5 +71,4 @@ def _names(parts: Collection[str], words: Collection[str]) -> bool:
 
 
 def _several(word: str) -> bool:
-    """Whether a word is no single factor: part of a value, or a whole name."""
     return "=" not in word or "+" in word

@@ -43,6 +43,5 @@ def stages(results: Path | str, study: str) -> Mapping[str, Stage]:
 
 
 def goes_on(results: Path | str, study: str) -> bool:
-    """Returns whether there is to be another look: before any, or where the last one gave seeds."""
     at = last(results, study)
     return not at or any(row["seeds"] for row in rows(results, study, at))

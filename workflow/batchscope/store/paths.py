@@ -38,7 +38,6 @@ def run_folder(results: Path | str, run: str) -> Path:
 
 
 def run_record(folder: Path | str) -> Path:
-    """Returns the record in a run's folder: what to delete, whatever is damaged there."""
     return Path(folder) / RECORD
 
 

@@ -121,7 +121,6 @@ def layer_of(variable: str) -> str:
 
 
 def other_version(step: str, record: dict[str, Any]) -> str | None:
-    """Return the version of a step that made a record, if it is not today's."""
     version = record.get("version")
     return version if version != VERSIONS[step] else None
 

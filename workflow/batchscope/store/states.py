@@ -40,7 +40,6 @@ class State:
 
     @property
     def waits(self) -> bool:
-        """Whether what is not here alone keeps it from being made; a measure follows its run."""
         first = self.recorded or self.job.noun == job_files.TRAINING
         return bool(self.lacking) and not self.made and first
 

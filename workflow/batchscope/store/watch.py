@@ -94,6 +94,5 @@ def text(now: Snapshot) -> str:
 
 
 def running_text(running: list[progress.Running]) -> str:
-    """Return the running jobs as lines, trainings first."""
     ordered = sorted(running, key=lambda job: (job.step != "train", job.step, job.name))
     return "\n".join([job.line for job in ordered] or ["No training, measure or timing runs now."])

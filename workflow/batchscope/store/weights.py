@@ -46,10 +46,8 @@ def squared_norms(arrays: Arrays) -> dict[str, float]:
 
 
 def squared_moves(initial: Arrays, trained: Arrays) -> dict[str, float]:
-    """Returns ||w - w_0||^2 of each variable."""
     return squared_norms({key: trained[key].astype(np.float64) - initial[key] for key in initial})
 
 
 def distance(initial: Arrays, trained: Arrays) -> float:
-    """Returns ||w - w_0|| over all weights."""
     return math.sqrt(math.fsum(squared_moves(initial, trained).values()))

@@ -36,7 +36,6 @@ class Need(NamedTuple):
     seeds: float = math.nan
 
     def row(self) -> dict[str, Any]:
-        """Return it as a check that waits for something."""
         row = {"name": self.name, "passed": None, "key": self.key, "value": str(self.value)}
         return {**row, "seeds_to_resolve": self.seeds, "minutes_to_resolve": self.minutes}
 
@@ -119,5 +118,4 @@ def planned(experiment: Experiment) -> list[Need]:
 
 
 def rounded(value: float) -> float:
-    """Return a number with three significant digits."""
     return float(f"{value:.3g}")

@@ -50,7 +50,6 @@ class AskedOf(FieldReader):
 
     @property
     def expected(self) -> str:
-        """What is expected of the whole."""
         return f"a list of {self.noun}s, or a map from {self.noun}s to settings"
 
     def read(self, raw: Any) -> tuple[Asked, ...]:
@@ -143,7 +142,6 @@ class _Two(FieldReader):
 
     @property
     def alias(self) -> str:
-        """The factor's own, which may be taken for its name."""
         return self.factor.alias
 
     expected = "a list of two values (small run, large run)"

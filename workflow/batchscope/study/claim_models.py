@@ -34,7 +34,6 @@ class _Values(FieldReader):
         return values
 
     def json_schema(self) -> dict[str, Any]:
-        """Returns the schema of a value or a list."""
         return _VALUES
 
 
@@ -59,7 +58,6 @@ class _Cells(FieldReader):
         return raw
 
     def json_schema(self) -> dict[str, Any]:
-        """Returns the schema of a map."""
         return {"type": "object", "minProperties": 1, "additionalProperties": _VALUES}
 
 

@@ -71,12 +71,10 @@ class Test:
 
     @property
     def timed(self) -> bool:
-        """Whether timing jobs repeat it, and not seeds."""
         return self.table in tables.OF_TIMINGS
 
     @property
     def file(self) -> str:
-        """Name of the table that has a row for each of its replicates."""
         return self.table
 
     @property
@@ -87,7 +85,6 @@ class Test:
 
     @property
     def ratio(self) -> bool:
-        """Whether it is of ratios; an exception is a factor from a line."""
         return self.scale == RATIO or self.type == "exception"
 
     @property
@@ -108,13 +105,11 @@ class Test:
 
     @property
     def compared(self) -> list[tuple[Cells, ...]]:
-        """The sides of which differences are taken, each less the other; else one of all rows."""
         if self.type == "order":
             return [(upper, lower) for lower, upper in itertools.pairwise(self.sides)]
         return [self.sides or ({},)]
 
     def selections(self) -> Iterator[Cells]:
-        """Yields the cells that it reads: of every side, and of the values that it names."""
         named = ({self.over: self.chosen},) if self.chosen else ()
         for side in (*(self.sides or ({},)), *named):
             yield {**self.cells, **side}

@@ -53,13 +53,11 @@ class _Word(FieldReader):
     expected = 'a text, a placeholder in quotes ("{seed}"),'
 
     def read(self, raw: Any) -> str:
-        """Returns the text."""
         if not isinstance(raw, str | int | float):
             raise expected(self.expected)
         return command_names.word(raw)
 
     def json_schema(self) -> dict[str, Any]:
-        """Returns the schema of a scalar."""
         return {"type": ["string", "number", "boolean"]}
 
 
@@ -83,7 +81,6 @@ class _Words(FieldReader):
         return read_items(_WORD.read, words, distinct=False)
 
     def json_schema(self) -> dict[str, Any]:
-        """Returns the schema of a text or a list."""
         several = {"type": "array", "minItems": 1, "items": _WORD.json_schema()}
         return {"anyOf": [{"type": "string"}, several]}
 

@@ -45,7 +45,6 @@ def check(words: Sequence[str]) -> None:
 
 
 def wants_every_line(words: Sequence[str]) -> bool:
-    """Whether Snakemake's own log is to be shown in place of bars: with -p, -q, or on a cluster."""
     return "SNAKEMAKE_PROFILE" in os.environ or any(map(_EVERY_LINE.fullmatch, words))
 
 

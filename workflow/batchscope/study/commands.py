@@ -50,7 +50,6 @@ class Command:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The texts that have placeholders."""
         return (*self.words, *self.env.values())
 
     @cached_property
@@ -64,7 +63,6 @@ class Command:
 
     @property
     def needs(self) -> dict[str, Any]:
-        """What it needs of a machine, as the factors of a training say it."""
         device = {"device": "gpu", "replicas": self.gpus} if self.gpus else {"device": "cpu"}
         return {"threads": self.threads, "replicas": 1, **device}
 
@@ -104,12 +102,10 @@ class Run(NamedTuple):
         return {name: command_names.word(value) for name, value in values.items()}
 
     def note(self) -> dict[str, Any]:
-        """Returns it as JSON-like values."""
         return {"command": asdict(self.command), "factors": self.factors}
 
     @classmethod
     def of(cls, note: Mapping[str, Any]) -> Run:
-        """Returns the run of a note."""
         command = {**note["command"], "words": tuple(note["command"]["words"])}
         return cls(Command(**command), note["factors"])
 

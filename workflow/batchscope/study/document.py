@@ -213,7 +213,6 @@ class ExperimentKeys(Section):
 
     @classmethod
     def kind_of(cls, raw: Any) -> type[Section]:
-        """Returns the keys of its kind that an experiment has."""
         commanded = isinstance(raw, dict) and "command" in raw
         return CommandKeys if commanded and cls is ExperimentKeys else cls
 
@@ -328,7 +327,6 @@ def _of_its_kind(raw: Any, read: Callable[[Any], ExperimentKeys]) -> ExperimentK
 
 
 def _kept_keys(raw: Any) -> Any:
-    """Returns the keys of an experiment that have a value: without one it takes a key away."""
     return {k: v for k, v in raw.items() if v is not None} if isinstance(raw, dict) else raw
 
 

@@ -16,7 +16,6 @@ _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def text() -> str:
-    """Returns the schema as the text of a JSON file."""
     return json.dumps(document(), indent=1, ensure_ascii=False) + "\n"
 
 
@@ -54,7 +53,6 @@ def document() -> dict[str, Any]:
 
 
 def _of_kinds(key: str, kinds: dict[str, Any]) -> list[dict[str, str]]:
-    """Returns where the kinds of experiments that may have a key describe it."""
     having = [kind for kind, schema in kinds.items() if schema["properties"].get(key)]
     return [{"$ref": f"#/$defs/{kind}/properties/{key}"} for kind in having]
 

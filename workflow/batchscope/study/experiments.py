@@ -28,7 +28,6 @@ _LONGEST_PAIR = 210  # characters of both names: with settings, below a file nam
 
 
 def settings_by_name(asked: Iterable[Asked]) -> dict[str, dict[str, Any]]:
-    """Returns every setting of what is measured or timed, by its name."""
     return {one.name: one.settings for one in asked}
 
 
@@ -229,7 +228,6 @@ def primary_problems(place: Place, keys: ExperimentKeys) -> Iterator[Problem]:
 
 
 def too_few_seeds(place: Place, batch_sizes: int, count: int) -> Iterator[Problem]:
-    """Yields that an experiment has too few seeds for any verdict on its batch sizes."""
     if batch_sizes > 1 and count < LEAST_SEEDS:
         text = f"received {wording.count(count, 'seed')}; at least {LEAST_SEEDS} are "
         yield Problem(place, f"{text}expected for a verdict on its {batch_sizes} batch sizes.")
@@ -251,7 +249,6 @@ def beside_the_plan(
 
 
 def planned_twice(place: Place, keys: ExperimentKeys) -> Iterator[Problem]:
-    """Yields that seeds are planned beside those that come in stages."""
     if isinstance(keys.seeds, stages.Staged) and keys.seeds_planned is not None:
         text = f"received {keys.seeds_planned} beside seeds in stages, of which at_most are "
         yield Problem((*place, "seeds_planned"), f"{text}planned; one of the two is expected.")

@@ -84,7 +84,6 @@ def problems(
 
 
 def columns(runs: ExternalRuns) -> tuple[str, ...]:
-    """Returns the columns of our tables that external runs fill, beside their factors."""
     named = (*own_columns.AXES, "epoch", *own_columns.outcomes())
     found = [name for name in named if runs.filled(name)]
     return (*found, *(name for name, needed in own_columns.MADE_OF.items() if needed <= {*found}))
@@ -110,6 +109,5 @@ def planned(runs: ExternalRuns) -> plan.OwnRuns:
 
 
 def vary(runs: ExternalRuns) -> dict[str, tuple[Any, ...]]:
-    """Returns the batch sizes, and the rates where several were tried at one of them."""
     sizes = tuple(sorted(runs.rows["batch_size"].unique().tolist()))
     return {"batch_size": sizes, **({"learning_rate": runs.rates} if runs.rates else {})}

@@ -75,7 +75,6 @@ def _candidates(found: Cells) -> dict[str, pandas.Series]:
 
 
 def _numbered(keys: Sequence[pandas.Series]) -> pandas.Series:
-    """Returns a number for each combination of keys."""
     frame = pandas.concat(keys, axis=1).set_axis([*range(len(keys))], axis=1)
     return frame.groupby([*frame], sort=False).ngroup()
 

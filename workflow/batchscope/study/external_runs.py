@@ -45,17 +45,14 @@ class ExternalRuns:
 
     @cached_property
     def sha256(self) -> str:
-        """The digest of all files."""
         return self.cells.sha256
 
     @property
     def single(self) -> bool:
-        """Whether every run has one row alone: its target, or its end at an equal budget."""
         return not self.rows["run"].duplicated().any()
 
     @property
     def at_targets(self) -> bool:
-        """Whether some of these rows are targets."""
         return bool(self.rows["at_target"].any())
 
     @cached_property
@@ -70,18 +67,15 @@ class ExternalRuns:
 
     @property
     def tasks(self) -> tuple[str, ...]:
-        """What was learned, by the metrics that there are."""
         return tasks.of(self.rows)
 
     @property
     def rates(self) -> tuple[float, ...]:
-        """The learning rates that were tried, where there are several at one batch size."""
         tried = RATE in self.distinguishing and _numeric(self.rows[RATE])
         return tuple(sorted(self.rows[RATE].unique().tolist())) if tried else ()
 
     @cached_property
     def series(self) -> list[pandas.DataFrame]:
-        """The rows of each series; one that tried several rates is one series."""
         names = [name for name in self.distinguishing if name != RATE]
         return [rows for _, rows in self.rows.groupby(names, sort=False)] if names else [self.rows]
 
@@ -95,7 +89,6 @@ class ExternalRuns:
         return next((each for each in found if each in FALLING), "")
 
     def filled(self, column: str) -> bool:
-        """Whether a column is there and says something."""
         return column in self.rows and bool(self.rows[column].notna().any())
 
 

@@ -53,7 +53,6 @@ def problems(
 
 
 def named(place: Place, keys: ExperimentKeys) -> Iterator[tuple[Place, Figure]]:
-    """Yields place and entry of every figure that an experiment names and that there is."""
     yield from ((at, FIGURES[name]) for at, name in _names(place, keys) if name in FIGURES)
 
 

@@ -36,7 +36,6 @@ class Kind:
 
     @property
     def core(self) -> list[str]:
-        """Factors that it must be given."""
         return [name for name, one in self.factors.items() if one.core and name != "seed"]
 
 
@@ -88,19 +87,16 @@ class Grid:
 
     @property
     def complete(self) -> bool:
-        """Whether every case has every core factor."""
         own = {*self.defaults, *self.set, *self.vary}
         return all(own | {*case} >= {*self.kind.core} for case in self.cases)
 
     @property
     def inherited(self) -> list[Place]:
-        """Places of the defaults that the experiment does not give itself."""
         own = {*self.set, *self.vary, *set.intersection(*map(set, self.cases))}
         return [("defaults", name) for name in self.kind.factors if name not in own]
 
     @property
     def size(self) -> int:
-        """Number of combinations with all their seeds."""
         return math.prod(
             [len(self.cases), len(self.seeds), *(len(items) for items in self.vary.values())]
         )

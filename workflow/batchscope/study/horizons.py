@@ -22,12 +22,10 @@ class Schedule(NamedTuple):
 
     @property
     def why(self) -> str:
-        """Words for what it does."""
         return f"with {self.factor} {self.value}, {HORIZON_REASON}"
 
     @property
     def expected(self) -> str:
-        """Words for what is expected in its place."""
         return f"{self.factor} {CONSTANT} is expected"
 
 
@@ -37,7 +35,6 @@ def of_own_runs(schedule: str) -> Schedule | None:
 
 
 def schedule_of(runs: Iterable[dict[str, Any]]) -> Schedule | None:
-    """Returns the first schedule of some runs that goes by the horizon."""
     found = ((by_horizon(run), run) for run in runs)
     return next((Schedule(name, run[name]) for name, run in found if name), None)
 

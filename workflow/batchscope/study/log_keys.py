@@ -34,7 +34,6 @@ class Texts(FieldReader):
         return {key: command_names.word(value) for key, value in raw.items()}
 
     def json_schema(self) -> dict[str, Any]:
-        """Returns the schema of a map with any keys."""
         return {"type": "object", "additionalProperties": {"type": "string"}}
 
 
@@ -110,7 +109,6 @@ class Logs(ReadAs):
 
 
 def _as_map(raw: Any) -> Any:
-    """Returns the map that a path alone stands for."""
     if not isinstance(raw, str):
         return raw
     return {"files": escaped(raw)}

@@ -138,7 +138,6 @@ def _known_keys(model: type[Section]) -> list[str]:
 
 
 def _fields(model: type[Section]) -> dict[str, FieldInfo]:
-    """Returns the fields of a model by their keys in the file."""
     return {field.alias or name: field for name, field in model.model_fields.items()}
 
 

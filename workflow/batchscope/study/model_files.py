@@ -45,7 +45,6 @@ def expanded(path: Any) -> Any:
 
 
 def token(name: str, path: str) -> str:
-    """Returns the token of a user's model: its name and the digest of its file."""
     return run_names.token(name, digest(path))
 
 
@@ -64,7 +63,6 @@ def digest(path: Path | str) -> str:
 
 
 def is_saved(path: Path | str) -> bool:
-    """Whether a model file is one that Keras saved; else it is Python."""
     return Path(path).suffix in _SAVED
 
 

@@ -31,12 +31,10 @@ class Curve:
 
     @property
     def lowest(self) -> float:
-        """The lowest loss."""
         return min(self.losses)
 
     @property
     def lowest_at(self) -> float:
-        """Examples after which the loss is lowest."""
         return self.examples[self.losses.index(self.lowest)]
 
     def examples_to(self, loss: float) -> float:
@@ -64,7 +62,6 @@ def batch_sizes(examples: int, most: float) -> list[int]:
 
 
 def loss_after(fall: float, constant: float, lowest: float) -> float:
-    """Return the loss after a share of the fall from the constant predictor's to the lowest."""
     return constant - fall * (constant - lowest)
 
 
@@ -108,7 +105,6 @@ def rates(best: float, base: int, sizes: Sequence[int]) -> list[float]:
 
 
 def scaled_rate(rate: float, factor: float) -> float:
-    """Return the half decade nearest to a rate times the square root of a factor."""
     wanted = math.log(rate) + math.log(factor) / 2
     return min(RATES, key=lambda one: abs(math.log(one) - wanted))
 
@@ -131,13 +127,11 @@ def length(
 
 
 def _rounded(value: float) -> int:
-    """Return a positive number with two digits."""
     digits = max(0, math.floor(math.log10(max(value, 1))) - 1)
     return max(1, round(value / 10**digits)) * 10**digits
 
 
 def size_of_throughput(share: float, step_seconds: Mapping[int, float]) -> int:
-    """Return the smallest batch size with a share of the highest throughput."""
     throughput = {size: size / seconds for size, seconds in step_seconds.items()}
     return min(size for size in throughput if throughput[size] >= share * max(throughput.values()))
 

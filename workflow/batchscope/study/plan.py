@@ -137,7 +137,6 @@ class Experiment:
         return [name for run in [*self.commands.values()][:1] for name in run.factors]
 
     def factors(self) -> Iterator[dict[str, Any]]:
-        """Yields the factors of its every training here, and of its every sweep."""
         yield from self.trainings.runs.values()
         yield from (sweep.factors for sweep in self.times.sweeps)
 
@@ -188,12 +187,10 @@ class Study:
 
     @cached_property
     def runs(self) -> dict[str, dict[str, Any]]:
-        """The runs of its experiments, each once: name -> factors."""
         every = (one.trainings.runs for one in self.experiments.values())
         return {name: factors for runs in every for name, factors in runs.items()}
 
     @cached_property
     def commands(self) -> dict[str, Run]:
-        """The runs that commands make, each once, by their names."""
         every = (one.commands for one in self.experiments.values())
         return {name: run for runs in every for name, run in runs.items()}

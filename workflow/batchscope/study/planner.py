@@ -50,7 +50,6 @@ def unrecorded(dataset_id: str) -> None:
 
 
 def unlooked(folder: str) -> Mapping[str, Stage]:
-    """Returns nothing: what is known of a study that nobody looked at yet."""
     return {}
 
 
@@ -175,7 +174,6 @@ class _Planner:
                 yield name, (model_files.token(name, path), os.path.normpath(path))
 
     def _tasks(self, runs: Iterable[dict[str, Any]]) -> tuple[str, ...]:
-        """Returns what may be learned of the data sets of runs: anything where files alone know."""
         found = {self.by_id[factors["dataset"]].task for factors in runs}
         return tuple(task for task in tasks.TASKS if task in found or None in found)
 
@@ -342,7 +340,6 @@ class _Planner:
         return found
 
     def _sound(self, grid: grids.Grid) -> bool:
-        """Whether an experiment, and what it has of the defaults, can be expanded."""
         return grid.complete and not self.findings.broken(grid.place, *grid.inherited)
 
     def _too_many(self, grid: grids.Grid) -> bool:
@@ -422,7 +419,6 @@ class _Planner:
         return grouped
 
     def _check(self, wrong: Iterable[tuple[str, str]], find: Callable[[str], Place]) -> None:
-        """Reports what is wrong with one combination."""
         self.findings.report(*(Problem(find(factor), text) for factor, text in wrong))
 
     def _run_name(
@@ -442,5 +438,4 @@ class _Planner:
 
 
 def _seeds(runs: Iterable[dict[str, Any]]) -> tuple[int, ...]:
-    """Returns the seeds of runs, in order; some of them may have fewer."""
     return tuple(dict.fromkeys(factors["seed"] for factors in runs))

@@ -107,7 +107,6 @@ class _SeriesKeys(FieldReader):
         return found
 
     def json_schema(self) -> dict[str, Any]:
-        """Returns the schema of a map that has batch sizes."""
         schema = {"type": "object"} if self.others else self._keys.json_schema()
         return {**schema, "required": ["batch_size"]}
 
@@ -147,12 +146,10 @@ class Series:
 
 
 def factors_of(series: dict[str, Any]) -> dict[str, Any]:
-    """Returns the factors that name a series."""
     return {k: v for k, v in series.items() if k not in COLUMNS and k != "batch_size"}
 
 
 def columns_of(series: dict[str, Any]) -> dict[str, tuple[float, ...]]:
-    """Returns the columns of a series."""
     return {name: values for name, values in series.items() if name in COLUMNS}
 
 

@@ -82,7 +82,6 @@ def baselines(results: Path | str, experiment: Experiment) -> dict[str, dict[str
 
 
 def by_position(results: Path | str, experiment: Experiment) -> set[str]:
-    """Returns the data sets whose accuracies count the positions of examples, not these."""
     tokens = {factors["dataset"] for factors in experiment.trainings.runs.values()}
     kinds = {token: (records.data_record(results, token) or {}).get("kind") for token in tokens}
     return {run_names.split_token(token)[0] for token, kind in kinds.items() if kind == TOKENS}

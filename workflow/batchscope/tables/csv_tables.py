@@ -25,7 +25,6 @@ _KNOWN = {"run", "figure", "machine", *run_factors.FACTORS, *run_factors.SWEEP_F
 
 
 def guarded(frame: pandas.DataFrame) -> pandas.DataFrame:
-    """Returns a table whose texts that a spreadsheet would compute begin with an apostrophe."""
     return _of_texts(frame, lambda text: f"'{text}" if _FORMULA.match(text) else text)
 
 

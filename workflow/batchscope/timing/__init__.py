@@ -41,7 +41,6 @@ class TimingJob(Setup):
 
     @property
     def factors(self) -> dict[str, Any]:
-        """Every factor, by full name; of a sweep all but the batch size."""
         return self.subject.factors
 
     @property

@@ -63,7 +63,6 @@ class Limits:
 
     @property
     def host_mb(self) -> float:
-        """The limit of resident memory, above which a child is ended."""
         asked = self.asked_mb if self.device == "cpu" else 0.0
         return min(asked or self.free_mb, self.free_mb)
 

@@ -94,7 +94,6 @@ class Runner(abc.ABC):
         self._current: tuple[int, bool] | None = None
 
     def per_epoch(self, batch_size: int) -> int:
-        """Returns the updates of an epoch; a batch above all examples is one update."""
         return max(1, self.examples // batch_size)
 
     def at(self, batch_size: int, delayed: bool = True) -> Callable[[int], float]:

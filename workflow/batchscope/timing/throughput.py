@@ -14,7 +14,6 @@ from batchscope.timing.instruments.sampler import Sampler
 
 
 def turns(sweep: Sweep) -> list[Turn]:
-    """Returns what a sweep times in turns: with a delay, the steps without it as well."""
     without = [False] if sweep.factors["delay_seconds"] else []
     return [Turn(size, delayed) for delayed in (True, *without) for size in sweep.batch_sizes]
 
@@ -63,6 +62,5 @@ def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
 
 
 def block(run_steps: RunSteps, count: int) -> Block:
-    """Returns the times of a block of steps."""
     seconds = run_steps(count)
     return {"seconds": seconds, "seconds_per_step": seconds / count}

@@ -34,7 +34,6 @@ class Epoch(NamedTuple):
 
     @property
     def steps(self) -> int:
-        """All steps, a last, smaller batch among them."""
         return math.ceil(self.examples / self.batch_size)
 
     def pieces(self, count: int) -> list[Piece]:
@@ -53,7 +52,6 @@ class Epoch(NamedTuple):
         return [(0, count, whole / count), *last]
 
     def seen(self, start: int, stop: int) -> int:
-        """Returns the examples that steps train on."""
         return min(stop * self.batch_size, self.examples) - start * self.batch_size
 
 

@@ -37,7 +37,6 @@ class Window(NamedTuple):
 
     @property
     def examples(self) -> int:
-        """How many a branch uses."""
         return self.part * self.parts
 
     @classmethod

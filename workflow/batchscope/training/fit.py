@@ -159,7 +159,6 @@ class Training:
 
     @functools.cached_property
     def _training_loss(self) -> losses.Objective:
-        """The loss over the training set as it is; built where a target asks for it."""
         return losses.Objective(self.model, self.run.data.examples("train"))
 
     def _resume(self) -> None:
@@ -174,7 +173,6 @@ class Training:
             self.progress.epoch_start = now[0]
 
     def resume_progress(self) -> None:
-        """Takes up how far the last checkpoint came, without its weights."""
         self.progress = checkpoint.load(self.checkpoint, self._key, []) or self.progress
 
     def _train_epoch(self) -> bool:
@@ -252,12 +250,10 @@ class Training:
 
     @property
     def updates(self) -> int:
-        """How many were made so far."""
         return self.course.updates(self.progress.epoch) + self.progress.step
 
     @property
     def used(self) -> int:
-        """How many examples of the present epoch were used so far."""
         step = self.progress.step  # 0 after the last epoch too
         return self.course.used_by(self.progress.epoch, step) if step else 0
 
@@ -286,7 +282,6 @@ class Training:
 
     @contextlib.contextmanager
     def _evaluating(self) -> Iterator[None]:
-        """Counts the time of an evaluation: estimates of whole trainings have it, and no figure."""
         begun = time.monotonic()
         yield
         self.progress.evaluation_seconds += time.monotonic() - begun

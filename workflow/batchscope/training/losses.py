@@ -40,7 +40,6 @@ def scaled(images: tf.Tensor, scale: float) -> tf.Tensor:
 
 
 def penalties(model: keras.Model) -> list[tf.Tensor]:
-    """Returns what the layers of a model added to its loss when it was called last."""
     return [scoring.full_precision(tf.convert_to_tensor(each)) for each in model.losses]
 
 
@@ -129,13 +128,11 @@ class Objective:
         self._assign = _graph(self._assign_in_graph, vector)
 
     def _place(self, examples: Examples) -> None:
-        """Puts examples on the device, once for all calls, unless they are too many."""
         images, labels = examples.images, examples.labels
         self.examples, self.labels = len(images), labels
         self._chunks = placed.Chunks(images, labels, self.scoring.labels, self._chunk)
 
     def over(self, examples: Examples) -> Objective:
-        """Returns the same function over other examples, by the same graphs: nothing is traced."""
         other = copy.copy(self)
         other._place(examples)
         return other
@@ -195,22 +192,18 @@ class Objective:
     # What is asked from outside.
 
     def weights(self) -> np.ndarray:
-        """Returns the trainable weights as one flat vector."""
         parts = [variable.numpy().reshape(-1) for variable in self.variables]
         return np.concatenate(parts).astype(np.float64)
 
     def set_weights(self, flat: np.ndarray) -> None:
-        """Sets the trainable weights from one flat vector."""
         self._assign(tf.constant(flat, tf.float64))
 
     def evaluate(self) -> Evaluated:
-        """Returns mean loss and metrics at the current weights."""
         sums = [self._sums(images, labels) for images, labels in self._chunks]
         losses, scores = ([part.numpy() for part in parts] for parts in zip(*sums, strict=True))
         return self.evaluated(losses, scores)
 
     def example_losses(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return loss, without penalties, and scores of every example at the current weights."""
         parts = [self._examples(images, labels) for images, labels in self._chunks]
         losses, _, scores = zip(*parts, strict=True)
         return np.concatenate(losses), np.concatenate(scores)
@@ -227,7 +220,6 @@ class Objective:
         return np.concatenate(losses), np.concatenate(scores)
 
     def evaluated(self, losses: Iterable[np.ndarray], scores: Iterable[np.ndarray]) -> Evaluated:
-        """Returns mean loss and metrics by the summed losses and scores of each chunk."""
         loss = sum(map(float, losses)) / self.examples
         return loss, self.scoring.metrics(sum(scores), self.labels)
 
@@ -242,7 +234,6 @@ class Objective:
         return tf.stack(losses), tf.stack(scores)
 
     def loss(self, flat: np.ndarray) -> float:
-        """Returns the mean loss at the given weights, which stay set."""
         self.set_weights(flat)
         return self.evaluate()[0]
 
@@ -257,7 +248,6 @@ class Objective:
         return loss / self.examples, gradient / self.examples
 
     def chunk_gradient(self, index: int) -> np.ndarray:
-        """Returns the gradient of one chunk's mean loss at the current weights, float32."""
         images, labels = self._chunks[index]
         return self._sum_and_gradient(images, labels)[1].numpy() / np.float32(len(labels))
 

@@ -78,12 +78,10 @@ class _Then(Schedule):
         self.first, self.update, self.second = first, update, second
 
     def __call__(self, step: Any) -> Any:
-        """Returns the rate of an update."""
         after = keras.ops.maximum(step - self.update, 0)
         return keras.ops.where(step < self.update, self.first(step), self.second(after))
 
     def get_config(self) -> dict[str, Any]:
-        """Returns what it is made from."""
         return {"first": self.first, "update": self.update, "second": self.second}
 
 

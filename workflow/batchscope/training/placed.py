@@ -17,7 +17,6 @@ from batchscope.host import control_groups
 
 
 def stays_on_disk(images: Any) -> bool:
-    """Whether examples are mapped from the disk, and too large to be held."""
     return isinstance(images, np.memmap) and images.nbytes > control_groups.most_held()
 
 
@@ -46,16 +45,13 @@ class Chunks(Sequence):
         self._held = [] if self._mapped else [self._read(rows) for rows in self._rows]
 
     def __len__(self) -> int:
-        """How many chunks there are."""
         return len(self._rows)
 
     def __getitem__(self, index: Any) -> Any:
-        """Examples and labels of a chunk."""
         return self._read(self._rows[index]) if self._mapped else self._held[index]
 
     @property
     def type(self) -> tf.DType:
-        """The type of the examples."""
         return tf.as_dtype(self._images.dtype)
 
     def _read(self, rows: slice) -> tuple[tf.Tensor, tf.Tensor]:

@@ -144,18 +144,15 @@ class Probe:
         return objective.over(self.train.rows(order[: max(_GRADIENTS[0], int(count))]))
 
     def bytes_per_example(self) -> int:
-        """Return the memory of an update per example: float32 outputs of layers, a few times."""
         return 4 * _COPIES * numbers_of_example(self.model)
 
 
 def _errors(gains: np.ndarray) -> float:
-    """Return a mean in standard errors; 0 if all are alike."""
     error = gains.std(ddof=1) / math.sqrt(len(gains))
     return float(gains.mean() / error) if error > 0 else 0.0
 
 
 def _order(epoch: int, examples: int, kept: np.ndarray | None) -> np.ndarray:
-    """Return the order of an epoch; the kept examples fill the places of the others."""
     if kept is None:
         return epoch_order(0, epoch, examples)
     return np.resize(kept[epoch_order(0, epoch, len(kept))], examples).astype(np.int32)
@@ -170,7 +167,6 @@ def _subset(examples: Examples) -> Examples:
 
 
 def numbers_of_example(model: Any) -> int:
-    """Returns the numbers that an update holds for each example, roughly: outputs of layers."""
     shapes = (tuple(tensor.shape)[1:] for layer in model.layers for tensor in _outputs(layer))
     return sum(math.prod(each or 1 for each in shape) for shape in shapes)
 

@@ -56,5 +56,4 @@ class Run(Setup):
 
     @cached_property
     def folder(self) -> Path:
-        """The folder of its files."""
         return paths.run_folder(self.results, self.name)

@@ -35,7 +35,6 @@ def logits(outputs: tf.Tensor) -> tf.Tensor:
 
 
 def full_precision(tensor: tf.Tensor) -> tf.Tensor:
-    """Returns what a mixed precision computed as float32; any other tensor as it is."""
     return tf.cast(tensor, tf.float32) if tensor.dtype.size < 4 else tensor
 
 
@@ -175,7 +174,6 @@ class _Labels(Scoring):
 
 
 def of(model: keras.Model, learned: Learned) -> Scoring:
-    """Returns how the outputs of a model are scored for what it learns."""
     if learned.task == tasks.REGRESSION:
         return _Numbers(learned)
     return _Labels() if learned.task == tasks.MULTI_LABEL else _Classes(model)

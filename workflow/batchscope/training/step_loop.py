@@ -58,7 +58,6 @@ class Batches:
         )
 
     def follow(self, segment: Segment) -> None:
-        """Makes the updates from now on those of a part of an epoch, where sizes are variables."""
         if isinstance(self.size, tf.Variable):
             self.size.assign(segment.size)
             self.offset.assign(segment.offset)
@@ -72,7 +71,6 @@ class Totals(NamedTuple):
 
 
 def epoch_order(seed: int, epoch: int, examples: int) -> np.ndarray:
-    """Returns the order of the examples in an epoch, int32: a function of seed and epoch alone."""
     generator = np.random.default_rng([seed, epoch])
     return generator.permutation(examples).astype(np.int32)
 
@@ -87,7 +85,6 @@ def distance(old: list[tf.Tensor], variables: list[keras.Variable]) -> tf.Tensor
 
 
 def steps_per_epoch(examples: int, batch_size: int) -> int:
-    """Returns the updates of an epoch; the last, smaller batch is one of them."""
     return math.ceil(examples / batch_size)
 
 
@@ -209,7 +206,6 @@ class StepLoop:
         return tf.function(update, autograph=False, jit_compile=True)
 
     def compile(self) -> None:
-        """Traces the loop, so that no later call pays for it, nor for the search for its trace."""
         self._run = self._run.get_concrete_function()
 
     def run(

@@ -29,7 +29,6 @@ def evaluation_steps(every: int, epoch: int, course: Course) -> list[int]:
 
 
 def fixed_subset(examples: int) -> np.ndarray:
-    """Returns the sorted indices of the training examples whose loss is evaluated."""
     order = np.random.default_rng(0).permutation(examples)
     return np.sort(order[:MOST_EXAMPLES])
 
@@ -52,6 +51,5 @@ def evaluator(validation: Objective, data: Dataset) -> Callable[[], dict[str, fl
 
 
 def named(split: str, evaluated: Evaluated) -> dict[str, float]:
-    """Returns loss and metrics under their columns' names."""
     loss, metrics = evaluated
     return {f"{split}_loss": loss, **{f"{split}_{name}": one for name, one in metrics.items()}}

@@ -44,7 +44,6 @@ class Method:
 
     @classmethod
     def of(cls, factors: dict[str, Any]) -> Method:
-        """Returns the method of a run, or of a timing, whose time no gamma and rho changes."""
         given = {key: factors[key] for key in ("gamma", "inner_steps", "rho") if key in factors}
         return cls(factors["method"], **given)
 
@@ -115,7 +114,6 @@ class Method:
 
 
 def _copies(variables: list[keras.Variable]) -> list[tf.Tensor]:
-    """Returns the values of variables; an assignment in place copies what is held here."""
     return [tf.identity(variable.value) for variable in variables]
 
 

@@ -79,7 +79,6 @@ def build(
 
 
 def _settings() -> tuple[str, int | None]:
-    """Returns Keras's precision, and the seed that TensorFlow was given last."""
     return keras.config.dtype_policy().name, tf.compat.v1.random.get_seed(0)[0]
 
 
@@ -137,7 +136,6 @@ def _saved(path: Path) -> object:
 
 
 def _keras_config(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the configurations of a model and of its compilation."""
     with zipfile.ZipFile(path) as archive:
         config = json.loads(archive.read("config.json"), object_hook=_without_policy)
     return config, config.get("compile_config") or {}
@@ -156,7 +154,6 @@ def _h5_config(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _without_policy(config: dict[str, Any]) -> dict[str, Any]:
-    """Returns a layer's configuration without its policy: a run's precision is its own."""
     return {key: each for key, each in config.items() if key != "dtype" or isinstance(each, str)}
 
 

@@ -28,7 +28,6 @@ _LAYERS = {
 
 
 def _rows(record: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
-    """Yields the distance of each layer."""
     for position, (layer, found) in enumerate(record.get("layers", {}).items()):
         yield {"position": position, "layer": layer, **found}
 

@@ -88,7 +88,6 @@ def svg_and_png(figure: Figure, title: str) -> tuple[str, bytes]:
 
 
 def _text_ratio(figure_format: FigureFormat) -> float:
-    """Return the factor from the style's font size to that of a format."""
     with style():
         return figure_format.font_size / matplotlib.rcParams["font.size"]
 
@@ -202,7 +201,6 @@ def series_styles(count: int) -> list[dict[str, Any]]:
 
 
 def line_look(look: dict[str, Any], count: int) -> dict[str, Any]:
-    """Returns the look of so many means: two points say nothing of what lies between them."""
     return {**look, "linestyle": "none"} if count < 3 else look
 
 
@@ -235,7 +233,6 @@ def spread(batch_sizes: list[int], room: float = 0.075) -> list[int]:
 
 
 def spacing(batch_sizes: list[int]) -> float:
-    """Returns the least distance between neighbours on the log2 axis; 1 for one batch size."""
     positions = np.log2(sorted(set(batch_sizes)))
     return float(np.diff(positions).min()) if len(positions) > 1 else 1.0
 
@@ -293,7 +290,6 @@ def curve(axes: Axes, table: pandas.DataFrame, look: dict[str, Any], at: Any = N
 
 
 def linear_ticks(axis: Axis, most: int = 5) -> None:
-    """Sets round ticks, three at least."""
     axis.set_major_locator(MaxNLocator(nbins=most, min_n_ticks=3, steps=(1, 2, 2.5, 5, 10)))
 
 
@@ -311,7 +307,6 @@ def few_log_labels(axis: Axis, span: float, crowded: float = 500) -> None:
 
 
 def plain_tick(value: float, _: Any = None) -> str:
-    """Returns a number for an axis."""
     return wording.tick(value)
 
 
@@ -384,7 +379,6 @@ def present(frame: pandas.DataFrame) -> list[run_series.Series]:
 
 
 def first(found: Sequence[Any], most: int, what: str = "series") -> tuple[Sequence[Any], str]:
-    """Returns the first of what is found, and a note where there is more."""
     shown = f"The first {most} of {len(found)} {what}; the CSV file holds all."
     return found[:most], shown if most < len(found) else ""
 
@@ -411,12 +405,10 @@ def mark_failures(axes: Axes, frame: pandas.DataFrame, text: str) -> None:
 def annotate(
     axes: Axes, text: str, at: tuple[Any, Any], offset: tuple[float, float], **look: Any
 ) -> None:
-    """Writes a text beside a place, with an offset in points."""
     axes.annotate(text, at, offset, textcoords="offset points", **look)
 
 
 def grow(figure: Figure, inches: float) -> None:
-    """Makes a figure higher, so that what stands around its panels does not squeeze them."""
     width, height = figure.get_size_inches()
     figure.set_size_inches(width, height + inches)
 
@@ -447,7 +439,6 @@ def notes(figure: Figure, frame: pandas.DataFrame, *others: str) -> None:
 
 
 def empty(axes: Axes, text: str = "no finished run") -> None:
-    """Says in a panel that there is nothing to draw."""
     axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", color=MUTED)
     axes.set_yticks([])
     axes.grid(False)

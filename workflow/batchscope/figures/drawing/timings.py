@@ -30,7 +30,6 @@ def here(rows: pandas.DataFrame) -> pandas.DataFrame:
 
 
 def factor_columns(frame: pandas.DataFrame) -> list[str]:
-    """Returns the columns that distinguish series: the machine always, and what varies."""
     return ["machine", *(name for name in run_series.varying(frame) if name != "machine")]
 
 

@@ -45,18 +45,15 @@ class Cell(NamedTuple):
 
     @property
     def frame(self) -> pandas.DataFrame:
-        """The rows of all its series."""
         return pandas.concat([line.frame for line in self.lines])
 
     @property
     def values(self) -> np.ndarray:
-        """All values that it draws."""
         own = rows.finished(self.frame)[self.panel.column].to_numpy(float)
         return np.concatenate([own, *(line.values for line in self.document)])
 
 
 def select(tables: Tables, spec: entries.Figure) -> pandas.DataFrame:
-    """Returns one row per run; of training times, per configuration and number of epochs."""
     if spec.doublings:
         return _doublings(tables.runs, spec)
     return _times(tables, spec) if spec.table == _TIMES else rows.select(tables, spec)
@@ -171,7 +168,6 @@ def _cells(frame: pandas.DataFrame, spec: entries.Figure) -> tuple[list[Cell], i
 
 
 def _heading(panel: Panel, part: str, frame: pandas.DataFrame) -> str:
-    """Returns a panel's heading with what its series have in common, and what shares are of."""
     title = wording.titled(panel.title, part) if panel.title else wording.capital(part)
     counts = frame[panel.counted_on].dropna().unique() if panel.counted_on in frame else ()
     return f"{title} ({int(counts[0]):,} examples)" if len(counts) == 1 else title
@@ -188,7 +184,6 @@ def _lines(group: Series, column: str) -> list[Series]:
 
 
 def _independent(groups: list[Series], column: str) -> list[Series]:
-    """Returns series, without those of a factor that this column does not depend on."""
     frame = pandas.concat([group.frame for group in groups])
     kept = rows.without_idle(frame, column)
     return groups if kept.columns.equals(frame.columns) else run_series.series(kept)

@@ -40,7 +40,6 @@ def select(tables: Tables, spec: entries.Figure) -> pandas.DataFrame:
 
 
 def _axes_of(frame: pandas.DataFrame, spec: entries.Figure) -> list[str]:
-    """Returns the axes on which some training has two places with a value."""
     known = frame.dropna(subset=[panel.column for panel in spec.panels], how="all")
     runs = known.groupby([*run_series.varying(frame), "batch_size", "seed"], dropna=False)
     return [axis for axis in spec.over if axis in frame and (runs[axis].nunique() > 1).any()]

@@ -86,7 +86,6 @@ def _parts(frame: pandas.DataFrame, by: str) -> list[tuple[str, pandas.DataFrame
 
 
 def draw(frame: pandas.DataFrame, spec: entries.Figure) -> Figure:
-    """Returns the figure: of a spec over a position curves, else surfaces."""
     return _draw_curves(frame, spec) if spec.over else _draw_surfaces(frame, spec)
 
 

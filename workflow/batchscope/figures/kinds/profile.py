@@ -101,6 +101,5 @@ def _draw_bar(axes: Axes, at: float, row: pandas.Series, beside: list[str]) -> N
 
 
 def _write(axes: Axes, column: int, at: float, text: str) -> None:
-    """Writes into a column at the right of the bars."""
     look = {"ha": "right", "va": "center", "fontsize": 8.5, "annotation_clip": False}
     canvas.annotate(axes, text, (1.0, at), (_COLUMN * column, 0), **look)

@@ -59,7 +59,6 @@ def select(tables: Tables, spec: entries.Figure) -> pandas.DataFrame:
 
 
 def draw(frame: pandas.DataFrame, spec: entries.Figure) -> Figure:
-    """Returns the figure: of a spec over the rate a panel per series, else the best rates."""
     return _draw_losses(frame, spec) if spec.over else _draw_best(frame, spec)
 
 

@@ -80,7 +80,6 @@ def _known(frame: pandas.DataFrame, panels: Sequence[Panel]) -> list[Panel]:
 
 
 def _timed(rows: pandas.DataFrame, column: str) -> pandas.DataFrame:
-    """Returns the rows that have a value."""
     return rows[np.isfinite(rows[column].to_numpy(float))]
 
 
@@ -118,7 +117,6 @@ def draw(frame: pandas.DataFrame, spec: entries.Figure) -> Figure:
 
 
 def is_dense(sizes: Any) -> bool:
-    """Returns whether batch sizes stand on a linear axis."""
     different = {int(size) for size in sizes}
     return len(different) >= _DENSE_SIZES and max(different) <= _DENSE_LARGEST
 

@@ -39,7 +39,6 @@ class Look(NamedTuple):
 
     @property
     def line(self) -> dict[str, Any]:
-        """Its marker, as arguments of a line."""
         fill = self.colour if self.filled else canvas.PAPER
         marker = {"marker": self.marker, "markeredgecolor": self.colour, "markerfacecolor": fill}
         return {"linestyle": "none", "markersize": 7, "markeredgewidth": 1.2, **marker}
@@ -139,7 +138,6 @@ def _shown(verdict: str, reason: str) -> str:
 
 
 def draw(frame: pandas.DataFrame, spec: entries.Figure) -> Figure:
-    """Returns the figure: of comparisons a matrix, of advice an axis with all limits."""
     matrix = spec.table == "comparisons"
     return _draw_matrix(frame, spec.title) if matrix else _draw_limits(frame, spec.title)
 

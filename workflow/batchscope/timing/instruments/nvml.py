@@ -83,6 +83,5 @@ class Gpu:
         return list(found.values())
 
     def close(self) -> None:
-        """Gives NVML back."""
         with contextlib.suppress(pynvml.NVMLError):
             pynvml.nvmlShutdown()

@@ -59,7 +59,6 @@ def reset_peak_memory() -> bool:
 
 
 def peak_memory() -> float:
-    """Returns the peak resident memory of this process since the last reset."""
     return status_mb("VmHWM")
 
 
@@ -118,7 +117,6 @@ class Family:
         return Usage(sum(seconds) if seconds else math.nan, held if sizes else math.nan)
 
     def end(self) -> None:
-        """Ends all of them at once."""
         for member in self.members():
             with contextlib.suppress(psutil.Error):
                 member.kill()
