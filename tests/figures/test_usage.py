@@ -33,7 +33,7 @@ def test_frameworks_stand_in_the_panels_of_what_was_measured():
     frame = figure.select(tables)
     numbers = pandas.DataFrame(
         {"figure": "usage", "document": "Table 1", "series": "jax", "own_framework": "jax"}
-        | {"batch_size": [4, 4096], "column": "utilisation_percent", "value": [20.0, 30.0]}
+        | {"batch_size": [4, 64, 4096], "column": "utilisation_percent", "value": [20.0, 30.0, 9.0]}
     )
     drawing = figure.draw(frame, numbers)
     titles = [axes.get_title("left") for axes in drawing.axes]
@@ -45,6 +45,7 @@ def test_frameworks_stand_in_the_panels_of_what_was_measured():
         if line.get_marker() == "*"
     }
     assert stars.keys() == {"CPU utilisation"}
-    assert stars["CPU utilisation"].get_ydata().tolist() == [20, 30]
+    assert stars["CPU utilisation"].get_ydata().tolist() == [20, 30, 9]
+    assert stars["CPU utilisation"].get_linestyle() != "None"  # that of its framework
     labels = [text.get_text() for text in drawing.legends[0].get_texts()]
     assert labels[:2] == ["framework jax", "framework pytorch"] and "Table 1" in labels[-1]

@@ -76,7 +76,7 @@ def drawn_as(column: str) -> set[str]:
 
 
 def factors_of(row: Mapping[str, Any]) -> dict[str, Any]:
-    names = [*_SERIES_FACTORS, *filter(own_columns.is_own, row)]
+    names = [*_SERIES_FACTORS, *filter(own_columns.is_own, row.keys())]
     return {name: row[name] for name in names if pandas.notna(row.get(name))}
 
 
