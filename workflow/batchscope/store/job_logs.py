@@ -43,9 +43,11 @@ def find(results: Path, words: Collection[str], names: Collection[str] = ()) -> 
             own = root / "logs" / "bundle" / study / f"{bundle}.log"
             for log in filter(Path.exists, (own, *(root / CLUSTER).glob(f"*{bundle}*/*.log"))):
                 subjects[log] = {study}
+    if not subjects and not words:
+        raise UserError(f"{root / 'logs'}: holds no log yet; run snakemake first.")
     if not subjects:
         expected = "words of a run's name, such as bs=16 seed=0; results/runs has a folder for each"
-        raise UserError(received(("name",), " ".join(words) or "no name", expected).line)
+        raise UserError(received(("name",), " ".join(words), expected).line)
     of_study = [path for path, own in subjects.items() if not own.isdisjoint(names)]
     return sorted(of_study or subjects, key=lambda path: path.stat().st_mtime)
 
