@@ -60,8 +60,8 @@ def test_a_process_that_ignores_ctrl_c_goes_on_to_ignore_it():
     code = (
         "import os, signal; from batchscope.host import interruption;"
         "signal.signal(signal.SIGINT, signal.SIG_IGN); interruption.stop_quietly();"
-        "interruption.stop_snakemake_quietly(); os.kill(os.getpid(), signal.SIGINT);"
-        "print('goes on')"
+        "interruption.stop_quietly(interruption.stop_snakemake);"
+        "os.kill(os.getpid(), signal.SIGINT); print('goes on')"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "workflow")}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from batchscope import disk
 from batchscope.store import job_files, paths, progress, watch
-from batchscope.store.watch import Best, Snapshot
+from batchscope.store.watch import Snapshot
 from batchscope.study import planner
 from small_study import config
 
@@ -18,7 +18,8 @@ RUNS = [
 
 def test_a_snapshot_as_text():
     jobs = [TRAINING] * 3 + [SHARPNESS]
-    best = {"rates": Best(0.12345, 32, 0.1), "script": Best(2.0, 8, None)}
+    rates = {"batch_size": 32, "learning_rate": 0.1, "seed": 0}
+    best = {"rates": (0.12345, rates), "script": (2.0, {"batch_size": 8})}
     text = watch.text(Snapshot("mine", 2, jobs, 600.0, False, best, RUNS))
     assert text.splitlines() == [
         "Study mine: 3 trainings and 1 measure left, about 10 min on 2 cores.",
@@ -49,6 +50,6 @@ def test_the_best_run_is_the_finished_one_with_the_lowest_validation_loss(tmp_pa
         disk.write_json(folder / paths.RECORD, {**record, **losses})
     with progress.running(tmp_path, "evaluate", large):
         now = watch.snapshot(study, tmp_path, 2)
-    assert now.best == {"a": Best(0.5, 32, 0.1)}
+    assert now.best == {"a": (0.5, study.runs[large])}
     assert [(job.step, job.name) for job in now.running] == [("evaluate", large)]
     assert [job.noun for job in now.jobs_left] == [job_files.MEASURE] * 2

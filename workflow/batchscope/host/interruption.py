@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import signal
 import sys
+from collections.abc import Callable
 
 _interrupted = False  # whether Ctrl-C has reached this Snakemake
 
@@ -18,26 +19,25 @@ class Stopped(SystemExit):
 
 
 def stop(signum: int, frame: object) -> None:
+    """Handle a signal: unwind the stack and exit with the shell's status for the signal."""
+    # A second signal must not disturb the clean-up. A copy of a job receives SIGINT from the
+    # terminal and from its job.
+    signal.signal(signum, signal.SIG_IGN)
     raise Stopped(128 + signum)
 
 
-def stop_quietly() -> None:
-    """Let Ctrl-C end this process by `Stopped`, unless its parent made it ignore Ctrl-C."""
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, stop)
-
-
-def stop_snakemake_quietly() -> None:
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, _stop_snakemake)
-
-
-def _stop_snakemake(signum: int, frame: object) -> None:
+def stop_snakemake(signum: int, frame: object) -> None:
+    """Handle a signal to Snakemake: stop it, with a last line that tells how to continue."""
     global _interrupted
-    if not _interrupted:  # later signals would disturb Snakemake while it waits for its jobs
-        _interrupted = True
-        atexit.register(print, "Interrupted: the same command continues.", file=sys.stderr)
-        stop(signum, frame)
+    _interrupted = True
+    atexit.register(print, "Interrupted: the same command continues.", file=sys.stderr)
+    stop(signum, frame)
+
+
+def stop_quietly(handler: Callable[[int, object], None] = stop) -> None:
+    """Let a handler end this process on Ctrl-C, unless its parent made it ignore Ctrl-C."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, handler)
 
 
 def is_interrupted() -> bool:

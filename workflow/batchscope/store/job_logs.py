@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from pathlib import Path
 
-from batchscope.errors import unexpected
+from batchscope.errors import UserError, unexpected
 from batchscope.problems import show
 from batchscope.store import job_files, paths, states
 from batchscope.study import plan
@@ -14,7 +14,7 @@ CLUSTER = Path(".snakemake", "slurm_logs", "rule_bundle")  # a folder for each, 
 
 
 def names(study: plan.Study | None, results: Path) -> set[str]:
-    """Return the names by which logs of a study are known: of runs, timings, data and its own."""
+    """Return the names of a study, its runs, timings and data sets, as paths of logs have them."""
     if study is None:
         return set()
     jobs = [state.job for state in states.Table(study, results).every.values()]
@@ -28,7 +28,7 @@ def find(results: Path, words: Collection[str], names: Collection[str] = ()) -> 
     A word with `=` is a whole factor: `bs=16` is not `bs=160`.
 
     Args:
-        names: Those of a study, whose logs are preferred to those of others.
+        names: Names of a study. Other logs are returned only if none has these.
 
     Raises:
         UserError: If there are none.
@@ -43,15 +43,17 @@ def find(results: Path, words: Collection[str], names: Collection[str] = ()) -> 
             own = root / "logs" / "bundle" / study / f"{bundle}.log"
             for log in filter(Path.exists, (own, *(root / CLUSTER).glob(f"*{bundle}*/*.log"))):
                 subjects[log] = {study}
+    if not subjects and not words:
+        raise UserError(f"{root / 'logs'}: holds no log yet; run snakemake first.")
     if not subjects:
         expected = "words of a run's name, such as bs=16 seed=0; results/runs has a folder for each"
-        raise unexpected("name", show(" ".join(words) or "no name"), expected)
+        raise unexpected("name", show(" ".join(words)), expected)
     of_study = [path for path, own in subjects.items() if not own.isdisjoint(names)]
     return sorted(of_study or subjects, key=lambda path: path.stat().st_mtime)
 
 
 def _subjects(log: Path) -> set[str]:
-    """Return what a log in `logs` is of: a study, or a run or a timing and what contains it."""
+    """Return the names in the path of a log: a study, a run or a timing, without settings."""
     _, first, *more = log.parts
     return {first.removesuffix(".log"), *more[:-1]}
 

@@ -1,7 +1,7 @@
 """The jobs that run now: a file each for `watch`, and lines in the log of a training.
 
-A job replaces its file as it goes on, and deletes it at its end. `kill -9` leaves a file whose
-process does not exist; the next attempt at the job replaces it.
+A job replaces its file as it goes on, and deletes it at its end. `kill -9` leaves the file, but
+the process in it no longer exists. The next attempt at the job replaces the file.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Running:
 
     @property
     def line(self) -> str:
-        """The job, its last words, and their age where they are old or there are none."""
+        """The job with its last words, and their age if they are old."""
         where = f" on {self.host}" if self.host else ""
         since = f"{wording.duration(self.age)} ago"
         if not self.said:
