@@ -113,7 +113,7 @@ def whole(tmp_path_factory):
     csv_tables.write(run_table.collect(results, study, "gap"), results / "studies" / "runs.csv")
     figure = {"name": "a", "title": "A", "caption": "A."}
     disk.write_text(results / "figures" / "figures.json", f"[{figure}]".replace("'", '"'))
-    disk.write_text(results / "figures" / "a.svg", "<svg viewBox='0 0 9 9'><g/><g/></svg>")
+    disk.write_text(results / "figures" / "a.svg", '<svg viewBox="0 0 9 9"><g/><g/></svg>')
     return results, study, run
 
 

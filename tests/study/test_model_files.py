@@ -72,10 +72,7 @@ def test_a_file_that_nobody_may_read(method, tmp_path, monkeypatch):
     forbid(monkeypatch, method)
     monkeypatch.chdir(tmp_path)
     found = model_files.problem(("models", "net"), "net.py")
-    assert found.text == (
-        "received 'net.py' (Permission denied); an existing Python file, a .keras file or a "
-        "built-in model is expected."
-    )
+    assert found.text.startswith("received 'net.py' (Permission denied); ")
 
 
 @pytest.mark.parametrize("text", ["-" * 100000 + "1", "a" + ".b" * 100000])

@@ -155,7 +155,7 @@ FLAT, OUTPUT = "keras.Input(input_shape), layers.Flatten()", "own.py: gives outp
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("x = 1\n", r"own.py: expected a function build\(input_shape, classes\)"),
+        ("x = 1\n", r"own.py: build\(input_shape, classes\) or `model`"),
         ("raise RuntimeError('no')\n", "own.py:1: cannot be imported: RuntimeError: no"),
         ("import sys\nsys.exit()\n", "own.py:2: cannot be imported: SystemExit"),
         (f"{HEAD}{BODY}1 / 0\n", "own.py:4: cannot be built .*: ZeroDivisionError"),
