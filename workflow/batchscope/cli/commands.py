@@ -16,7 +16,7 @@ from batchscope.problems import received
 
 
 def init(arguments: Namespace) -> None:
-    """Write a study for a folder of images, a table, a text or arrays, and what it will cost."""
+    """Write a study for your data or logs; print a first guess of the batch size, and the time."""
     from batchscope.cli import init as starting
 
     print(starting.write(arguments))
