@@ -89,6 +89,9 @@ def test_epochs_are_enough_for_the_largest_size():
     # 90 % of it, 0.65, after 187.5 examples: 20 evaluations until then cost less than 30 / 3.
     assert every == 10
     assert new_study.length(fallen, CONSTANT, 4, 100, 3)[1] == 9
+    # 1.25 times the lowest loss, 0.125, is lower than 95 % of the fall: after 275 examples.
+    fallen = curve(2.0, 0.3, 0.2, 0.1)
+    assert new_study.length(fallen, CONSTANT, 1, 100, 30)[0] == math.ceil(1.5 * 275 / 100)
 
 
 def test_a_guess_lies_between_noise_scale_and_throughput():

@@ -18,7 +18,7 @@ _MOST_LOGS = 20  # a screen of them
 
 
 def init(arguments: Namespace) -> None:
-    """Write a study for a folder of images, a table, a text or arrays, and what it will cost."""
+    """Write a study for your data or logs; print a first guess of the batch size, and the time."""
     from batchscope.cli import init as starting
 
     print(starting.write(arguments))

@@ -59,7 +59,7 @@ def _map(word: str) -> dict[str, Any]:
 _FLAG = {"action": "store_true"}
 _OPTIONS: dict[str, dict[str, Any]] = {
     "config": {"nargs": "?", "default": project_files.DEFAULT_CONFIG, "help": "the study's file"},
-    "data": {"help": "a folder of images, a table, a text, arrays, or such as digits"},
+    "data": {"help": "a folder of images or of logs, a table, a text, arrays, or such as digits"},
     "model": {"nargs": "?", "help": "your model's file; one that is built in if left out"},
     "--label": {"metavar": "COLUMN", "help": "of a table; the last column if left out"},
     "--task": {

@@ -15,8 +15,8 @@ from batchscope.training.probe import Probe
 if TYPE_CHECKING:
     from batchscope.datasets import Dataset
 
-_RATE_SECONDS, _LONG_SECONDS, _NOISE_SECONDS = 6.0, 15.0, 2.0
-_RATE_UPDATES, _LEAST_UPDATES = 500, 20  # of the training at each rate
+_RATE_SECONDS, _LONG_SECONDS, _NOISE_SECONDS = 4.0, 30.0, 2.0
+_RATE_UPDATES, _LEAST_UPDATES = 500, 30  # of the training at each rate
 _EVALUATIONS = (8, 40)  # of that training
 _SLOW_STEP = 1.0  # seconds of an update; larger batches are not timed
 
@@ -35,8 +35,8 @@ def explore(data: Dataset, model: Any, factors: dict[str, Any], memory: float) -
     examples = probe.examples
     most = int(max(1, min(memory / probe.bytes_per_example(), examples)))
     sizes = new_study.batch_sizes(examples, most)
-    base = sizes[len(sizes) // 2]
-    seconds = _step_seconds(probe, most)
+    seconds = _step_seconds(probe, sizes, most)
+    base = _middle(sizes, seconds)
     constant = float(probe.validation.constant_losses()[0].mean())
     updates = max(math.ceil(examples / base), _RATE_UPDATES)
     updates = max(_LEAST_UPDATES, min(updates, int(_RATE_SECONDS / seconds[base])))
@@ -76,26 +76,34 @@ def explore(data: Dataset, model: Any, factors: dict[str, Any], memory: float) -
     }
 
 
-def _step_seconds(probe: Probe, most: int) -> dict[int, float]:
-    """Return the seconds of an update at the powers of two up to the largest size."""
+def _step_seconds(probe: Probe, sizes: list[int], most: int) -> dict[int, float]:
+    """Return the seconds of an update at powers of two, at least up to the middle of the sizes."""
     seconds: dict[int, float] = {}
     size = 1
     while size <= min(most, new_study.LARGEST):
         seconds[size] = probe.step_seconds(size)
-        if seconds[size] > _SLOW_STEP:
+        if seconds[size] > _SLOW_STEP and size >= sizes[(len(sizes) - 1) // 2]:
             break
         size *= 2
     return seconds
+
+
+def _middle(sizes: list[int], seconds: dict[int, float]) -> int:
+    """Return the upper one of the middle sizes, or the lower one if its updates take long."""
+    lower, upper = sizes[(len(sizes) - 1) // 2], sizes[len(sizes) // 2]
+    fast = seconds.get(upper, math.inf) * _RATE_UPDATES <= _RATE_SECONDS
+    return upper if fast else lower
 
 
 def _curve(probe: Probe, rate: float, size: int, updates: int, spaced: int = 0) -> Curve:
     """Return the curve of one training.
 
     Args:
-        spaced: Evaluate as often as a training of so many updates, and end after twice the
-            examples of the lowest loss.
+        spaced: Evaluate as often as a training of this length, and end after twice the examples
+            of the lowest loss.
     """
-    evaluations = 3 * (spaced or updates) * size // probe.validation.examples
+    # As many forward passes as training examples.
+    evaluations = (spaced or updates) * size // probe.validation.examples
     evaluations = min(max(evaluations, _EVALUATIONS[0]), _EVALUATIONS[1])
     distance = max(1, (spaced or updates) // evaluations)
     used, fallen = [], []

@@ -11,7 +11,8 @@ SIZES = 4
 SEEDS, FIRST_SEEDS = 6, 3  # A verdict needs six. A long study begins with three.
 LONG_SECONDS = 1800.0  # of a study that begins with fewer seeds
 FALL = 0.9  # share of the fall from the constant predictor's loss to the lowest one
-_LEARNED = 0.95  # share of that fall after which a training may end
+# A training may end after this share of the fall, if its loss is also near the lowest one.
+_LEARNED, _NEAR = 0.95, 1.25
 _SPARE = 1.5  # factor of the epochs, for seeds and rates that need more
 _EVALUATIONS = 20  # on the way to nine tenths of the fall
 _MOST_EVALUATED = 3  # examples evaluated per training example
@@ -69,7 +70,7 @@ def best_rate(curves: Mapping[float, Curve], constant: float) -> float | None:
     """Return the learning rate that is soonest at a common loss; None if no rate learns.
 
     The common loss is nine tenths of the fall from the constant predictor to the lowest loss of
-    any rate. What a training does after that point has no influence.
+    any rate. Later losses have no influence, so that a fast rate may overfit.
     """
     lowest = min(curve.lowest for curve in curves.values())
     if lowest >= constant:
@@ -79,7 +80,7 @@ def best_rate(curves: Mapping[float, Curve], constant: float) -> float | None:
 
 
 def next_rates(curves: Mapping[float, Curve], constant: float) -> list[float]:
-    """Return the rates that the range test tries next: beyond the end at which the best one is."""
+    """Return the rates to try next: all at first, then one beyond a best rate at an end."""
     if not curves:
         return list(TRIED)
     best = best_rate(curves, constant)
@@ -120,7 +121,8 @@ def length(
         examples: Training examples.
         evaluated: Examples of an evaluation.
     """
-    learned = curve.examples_to(loss_after(_LEARNED, constant, curve.lowest))
+    near = min(loss_after(_LEARNED, constant, curve.lowest), _NEAR * curve.lowest)
+    learned = curve.examples_to(near)
     epochs = max(1, math.ceil(_SPARE * learned * math.sqrt(growth) / examples))
     fallen = curve.examples_to(loss_after(FALL, constant, curve.lowest))
     return epochs, _rounded(max(fallen / _EVALUATIONS, evaluated / _MOST_EVALUATED))

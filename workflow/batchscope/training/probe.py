@@ -1,4 +1,4 @@
-"""Short trainings of one network before a study is written; nothing of them is kept."""
+"""Short trainings of one network before a study is written. Their results are not stored."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from batchscope.training.step_loop import Batches, StepLoop, Totals, epoch_order
 _MOST_EVALUATED = 1024  # validation examples of an evaluation
 _COPIES = 4  # of the outputs of layers in an update: outputs, gradients, temporary arrays
 _FOLDS = 5
-_GRADIENTS = (16, 256)  # of single examples, for a noise scale
+_GRADIENTS = (16, 256)  # fewest and most gradients of single examples
 _TIMED_SECONDS = 0.2  # of the steps at a batch size
 
 
@@ -73,7 +73,8 @@ class Probe:
     ) -> Iterator[tuple[int, float]]:
         """Train from the initial weights; yield examples used and validation loss at each stop.
 
-        The loss is infinite from the update on at which it is no longer finite; the training ends.
+        Examples used are updates times the batch size. A training ends with an infinite loss when
+        its loss is no longer finite.
 
         Args:
             stops: Numbers of updates, in rising order; 0 is before the first.
@@ -148,6 +149,7 @@ class Probe:
 
 
 def _errors(gains: np.ndarray) -> float:
+    """Return a mean in standard errors; 0 if they are zero."""
     error = gains.std(ddof=1) / math.sqrt(len(gains))
     return float(gains.mean() / error) if error > 0 else 0.0
 
