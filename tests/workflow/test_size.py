@@ -7,8 +7,8 @@ import pytest
 from project import ROOT
 
 MOST_LINES = {
-    "workflow": 0,
-    "tests": 0,
+    "workflow": 42892,
+    "tests": 31508,
 }
 
 
