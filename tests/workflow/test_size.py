@@ -1,4 +1,4 @@
-"""Lines of Python: a ratchet. Each change may lower a number; raising one takes a reason beside it."""
+"""Lines of Python: a ratchet. A change may lower a number; raising one takes a reason beside it."""
 
 from __future__ import annotations
 

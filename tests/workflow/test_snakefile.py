@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -114,9 +115,10 @@ def whole(tmp_path, monkeypatch):
     """A study of which every file is there, empty but for the list of its figures."""
     monkeypatch.chdir(tmp_path)
     study = made(measure=MEASURED)
+    listing = json.dumps([{"name": "accuracy", "suffixes": figures.SUFFIXES}])
     for path in every_file(study):
         Path(path).parent.mkdir(parents=True, exist_ok=True)
-        Path(path).write_text('[{"name": "accuracy"}]' if path.endswith(figures.LISTING) else "")
+        Path(path).write_text(listing if path.endswith(figures.LISTING) else "")
     return dataclasses.replace(study)
 
 
