@@ -133,25 +133,26 @@ def entropy(shares):
 
 
 @pytest.mark.parametrize(
-    ("examples", "units", "expected"),
+    ("values", "task", "expected", "hits"),
     [
-        (Examples(ROWS, CLASSES, 1.0), 3, entropy(np.bincount(CLASSES) / 50)),
-        (Examples(ROWS, NAMED[:, 0], 1.0), 1, entropy(np.bincount(NAMED[:, 0]) / 50)),
-        (numbers(), 2, NUMBERS.var(axis=0).mean()),
-        (labels(), 2, np.mean([entropy(np.bincount(of) / 50) for of in NAMED.T])),
+        (CLASSES, tasks.CLASSIFICATION, entropy(np.bincount(CLASSES) / 50), True),
+        (CLASSES.reshape(10, 5), tasks.CLASSIFICATION, entropy(np.bincount(CLASSES) / 50), True),
+        (2 * NAMED[:, 0], tasks.CLASSIFICATION, entropy(np.bincount(NAMED[:, 0]) / 50), True),
+        (NUMBERS, tasks.REGRESSION, NUMBERS.var(axis=0).mean(), False),
+        (NAMED, tasks.MULTI_LABEL, np.mean([entropy(np.bincount(of) / 50) for of in NAMED.T]), 1),
     ],
-    ids=("classes", "one unit", "numbers", "labels"),
+    ids=("classes", "positions", "a class without examples", "numbers", "labels"),
 )
-def test_the_best_constant_has_the_loss_of_the_frequencies(examples, units, expected):
-    objective = losses.Objective(model(units), examples, chunk=16)
-    loss, scores = objective.constant_losses()
-    assert loss.shape == (50,) and loss.mean() == pytest.approx(expected, rel=1e-5)
-    assert scores.shape[0] == 50
-    own, _ = objective.example_losses()
-    assert own.mean() == pytest.approx(objective.evaluate()[0], rel=1e-5)
+def test_the_best_constant_has_the_loss_of_the_frequencies(values, task, expected, hits):
+    loss, hit = scoring.constant_losses(values, task)
+    assert loss.shape == hit.shape == (len(values),)
+    assert loss.mean() == pytest.approx(expected, rel=1e-5)
+    most = np.bincount(values.ravel()).max() / 50 if task == tasks.CLASSIFICATION else None
+    assert hit.mean() == pytest.approx(most) if most else bool(hit.any()) == bool(hits)
 
 
-def test_a_class_that_no_example_has_is_no_trouble():
-    objective = losses.Objective(model(3), Examples(ROWS, NAMED[:, 0], 1.0))
-    loss, hits = objective.constant_losses()
-    assert np.isfinite(loss).all() and hits.mean() == max(np.bincount(NAMED[:, 0])) / 50
+def test_losses_of_examples_are_those_of_the_mean():
+    objective = losses.Objective(model(2), numbers(), chunk=16)
+    loss, scores = objective.example_losses()
+    assert loss.mean() == pytest.approx(objective.evaluate()[0], rel=1e-5)
+    assert len(loss) == len(scores) == 50

@@ -15,7 +15,7 @@ from batchscope.training.probe import Probe
 if TYPE_CHECKING:
     from batchscope.datasets import Dataset
 
-_RATE_SECONDS, _LONG_SECONDS, _NOISE_SECONDS = 4.0, 30.0, 2.0
+_RATE_SECONDS, _LONG_SECONDS = 4.0, 30.0
 _RATE_UPDATES, _LEAST_UPDATES = 500, 30  # of the training at each rate
 _EVALUATIONS = (8, 40)  # of that training
 _SLOW_STEP = 1.0  # seconds of an update; larger batches are not timed
@@ -37,19 +37,23 @@ def explore(data: Dataset, model: Any, factors: dict[str, Any], memory: float) -
     sizes = new_study.batch_sizes(examples, most)
     seconds = _step_seconds(probe, sizes, most)
     base = _middle(sizes, seconds)
-    constant = float(probe.validation.constant_losses()[0].mean())
+    constant = float(probe.constant_losses(probe.validation)[0].mean())
     updates = max(math.ceil(examples / base), _RATE_UPDATES)
     updates = max(_LEAST_UPDATES, min(updates, int(_RATE_SECONDS / seconds[base])))
+    # As many forward passes as training examples.
+    evaluations = updates * base // probe.validation.examples
+    distance = max(1, updates // min(max(evaluations, _EVALUATIONS[0]), _EVALUATIONS[1]))
+    stops = range(0, updates + 1, distance)
     curves: dict[float, Curve] = {}
     while rates := new_study.next_rates(curves, constant):
         for rate in rates:
-            curves[rate] = _curve(probe, rate, base, updates)
+            curves[rate] = _curve(probe, rate, base, stops, updates)
     best = new_study.best_rate(curves, constant)
     tried = {rate: curves[rate].lowest for rate in sorted(curves)}
-    stops = [int(used) // base for used in curves[best].examples] if best else []
-    if not best or not probe.learns(best, base, stops):
+    if best is None or not probe.learns(best, base, stops):
         raise UserError(_nothing_learned(tried, updates, base, constant))
-    long = _curve(probe, best, base, max(updates, int(_LONG_SECONDS / seconds[base])), updates)
+    stops = range(0, max(updates, int(_LONG_SECONDS / seconds[base])) + 1, distance)
+    long = _curve(probe, best, base, stops, updates)
     scales = _noise_scales(probe, best, base, long, constant)
     half = new_study.size_of_throughput(new_study.HALF, seconds)
     size = new_study.guessed_batch_size(statistics.geometric_mean(scales), half, sizes[-1])
@@ -95,23 +99,16 @@ def _middle(sizes: list[int], seconds: dict[int, float]) -> int:
     return upper if fast else lower
 
 
-def _curve(probe: Probe, rate: float, size: int, updates: int, spaced: int = 0) -> Curve:
-    """Return the curve of one training.
+def _curve(probe: Probe, rate: float, size: int, stops: range, least: int) -> Curve:
+    """Return the curve of a training, evaluated at numbers of updates.
 
-    Args:
-        spaced: Evaluate as often as a training of this length, and end after twice the examples
-            of the lowest loss.
+    After the least number of updates, it ends after twice the examples of the lowest loss.
     """
-    # As many forward passes as training examples.
-    evaluations = (spaced or updates) * size // probe.validation.examples
-    evaluations = min(max(evaluations, _EVALUATIONS[0]), _EVALUATIONS[1])
-    distance = max(1, (spaced or updates) // evaluations)
     used, fallen = [], []
-    for examples, loss in probe.training(rate, size, range(0, updates + 1, distance)):
+    for examples, loss in probe.training(rate, size, stops):
         used.append(examples)
         fallen.append(loss)
-        past = examples > 2 * used[fallen.index(min(fallen))]
-        if spaced and past and examples > spaced * size:
+        if examples > max(least * size, 2 * used[fallen.index(min(fallen))]):
             break
     return Curve(tuple(used), tuple(fallen))
 
@@ -137,7 +134,7 @@ def _noise_scales(
     examples = [
         curve.examples_to(new_study.loss_after(fall, constant, curve.lowest)) for fall in falls
     ]
-    objective = probe.single_examples(_NOISE_SECONDS)
+    objective = probe.single_examples()
     scales = []
     for _ in probe.training(rate, size, [math.ceil(used / size) for used in examples]):
         scale = noise_scale.of_objective(objective)[0].scale

@@ -208,17 +208,6 @@ class Objective:
         losses, _, scores = zip(*parts, strict=True)
         return np.concatenate(losses), np.concatenate(scores)
 
-    def constant_losses(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return loss and scores of every example if the output is the best constant."""
-        constant = tf.constant(self.scoring.constant(np.asarray(self.labels)), tf.float32)
-        shape = self.model.output_shape[1:]
-        parts = [
-            self.scoring.examples(labels, tf.broadcast_to(constant, (len(labels), *shape)))
-            for _, labels in self._chunks
-        ]
-        losses, scores = zip(*parts, strict=True)
-        return np.concatenate(losses), np.concatenate(scores)
-
     def evaluated(self, losses: Iterable[np.ndarray], scores: Iterable[np.ndarray]) -> Evaluated:
         loss = sum(map(float, losses)) / self.examples
         return loss, self.scoring.metrics(sum(scores), self.labels)

@@ -13,13 +13,13 @@ import tensorflow as tf
 
 from batchscope.catalogue import run_factors, tasks
 from batchscope.datasets import Dataset, Examples
-from batchscope.training import losses, optimizers
+from batchscope.training import losses, optimizers, scoring
 from batchscope.training.step_loop import Batches, StepLoop, Totals, epoch_order, steps_per_epoch
 
 _MOST_EVALUATED = 1024  # validation examples of an evaluation
 _COPIES = 4  # of the outputs of layers in an update: outputs, gradients, temporary arrays
 _FOLDS = 5
-_GRADIENTS = (16, 256)  # fewest and most gradients of single examples
+_GRADIENTS = 128  # of single examples
 _TIMED_SECONDS = 0.2  # of the steps at a batch size
 
 
@@ -42,6 +42,7 @@ class Probe:
         self.model = model
         self.train = data.examples("train")
         self.examples = len(self.train.labels)
+        self._task = data.task
         self._size = tf.Variable(1, dtype=tf.int32)
         self._optimizer = optimizers.make_optimizer(factors)
         self._loop = StepLoop(self.model, self._optimizer, self.train, Batches(self._size))
@@ -101,12 +102,15 @@ class Probe:
         One array per criterion: the loss, and of a classification the hits.
         """
         loss, scores = objective.example_losses()
-        constant_loss, constant_scores = objective.constant_losses()
+        constant_loss, constant_hits = self.constant_losses(objective)
         gains = [constant_loss - loss]
-        if self.train.learned.task == tasks.CLASSIFICATION:
-            hits = scores.astype(float) - constant_scores
-            gains.append(hits.reshape(len(hits), -1).mean(axis=1))
+        if self._task == tasks.CLASSIFICATION:
+            gains.append(scores.reshape(len(loss), -1).mean(axis=1) - constant_hits)
         return gains
+
+    def constant_losses(self, objective: losses.Objective) -> tuple[np.ndarray, np.ndarray]:
+        """Return loss and hits of each example of an objective for the best constant output."""
+        return scoring.constant_losses(np.asarray(objective.labels), self._task)
 
     def learns(self, rate: float, size: int, stops: Sequence[int]) -> bool:
         """Return whether a training is clearly better than the best constant output at a stop.
@@ -129,20 +133,10 @@ class Probe:
             folds.append([gain for _ in training for gain in self.gains(objective)])
         return [np.concatenate(gains) for gains in zip(*folds, strict=False)]
 
-    def single_examples(self, seconds: float) -> losses.Objective:
-        """Return an objective over chunks of one training example: 16, or up to 256 of them.
-
-        Args:
-            seconds: Time that two gradients of each may take.
-        """
-        order = np.random.default_rng(0).permutation(self.examples)[: _GRADIENTS[1]]
-        rows = self.train.rows(order[: _GRADIENTS[0]])
-        objective = losses.Objective(self.model, rows, chunk=1)
-        objective.chunk_gradient(0)  # The first call traces the graph.
-        begun = time.perf_counter()
-        objective.chunk_gradient(1)
-        count = seconds / 2 / (time.perf_counter() - begun)
-        return objective.over(self.train.rows(order[: max(_GRADIENTS[0], int(count))]))
+    def single_examples(self) -> losses.Objective:
+        """Return an objective over 128 training examples, each of them a chunk of its own."""
+        chosen = np.random.default_rng(0).permutation(self.examples)[:_GRADIENTS]
+        return losses.Objective(self.model, self.train.rows(chosen), chunk=1)
 
     def bytes_per_example(self) -> int:
         return 4 * _COPIES * numbers_of_example(self.model)

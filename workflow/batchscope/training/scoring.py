@@ -16,8 +16,6 @@ from batchscope import private_interfaces
 from batchscope.catalogue import tasks
 from batchscope.datasets import Learned
 
-_RARE = 1e-9  # share in place of 0, which has no logarithm
-
 
 def logits(outputs: tf.Tensor) -> tf.Tensor:
     """Returns the logits behind a classifier's outputs, or the outputs where they are logits.
@@ -36,11 +34,6 @@ def logits(outputs: tf.Tensor) -> tf.Tensor:
 
 def full_precision(tensor: tf.Tensor) -> tf.Tensor:
     return tf.cast(tensor, tf.float32) if tensor.dtype.size < 4 else tensor
-
-
-def _logit(shares: np.ndarray) -> np.ndarray:
-    shares = np.clip(shares, _RARE, 1 - _RARE)
-    return np.log(shares / (1 - shares))
 
 
 class Scoring(abc.ABC):
@@ -62,13 +55,6 @@ class Scoring(abc.ABC):
         """Returns the sums of examples' scores."""
 
     @abc.abstractmethod
-    def constant(self, labels: np.ndarray) -> np.ndarray:
-        """Return the output, shape (units,), whose mean loss over these labels is lowest.
-
-        The loss is then the entropy of the class frequencies; for squared errors, the variance.
-        """
-
-    @abc.abstractmethod
     def metrics(self, sums: Any, labels: np.ndarray) -> dict[str, float]:
         """Returns the metrics of `tasks.TASKS`, of sums over all examples with these labels."""
 
@@ -81,8 +67,7 @@ class _Classes(Scoring):
     """
 
     def __init__(self, model: keras.Model) -> None:
-        self._units = model.output_shape[-1]
-        self._one_logit = self._units == 1
+        self._one_logit = model.output_shape[-1] == 1
 
     def examples(self, labels: tf.Tensor, outputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         numbers = logits(outputs)
@@ -99,12 +84,6 @@ class _Classes(Scoring):
 
     def total(self, scores: tf.Tensor) -> tf.Tensor:
         return tf.math.count_nonzero(scores)
-
-    def constant(self, labels: np.ndarray) -> np.ndarray:
-        if self._one_logit:
-            return _logit(np.mean(labels, keepdims=True))
-        counts = np.bincount(np.ravel(labels), minlength=self._units)
-        return np.log(np.maximum(counts / labels.size, _RARE))
 
     def metrics(self, sums: Any, labels: np.ndarray) -> dict[str, float]:
         return {"accuracy": int(sums) / labels.size}
@@ -135,9 +114,6 @@ class _Numbers(Scoring):
     def total(self, scores: tf.Tensor) -> tf.Tensor:
         return tf.reduce_sum(tf.cast(scores, tf.float64), axis=0)
 
-    def constant(self, labels: np.ndarray) -> np.ndarray:
-        return np.mean(labels, axis=0)
-
     def metrics(self, sums: Any, labels: np.ndarray) -> dict[str, float]:
         squared, absolute = np.asarray(sums) / len(labels)
         spread = np.asarray(labels, np.float64).var(axis=0)
@@ -164,9 +140,6 @@ class _Labels(Scoring):
     def total(self, scores: tf.Tensor) -> tf.Tensor:
         return tf.reduce_sum(scores, axis=0)
 
-    def constant(self, labels: np.ndarray) -> np.ndarray:
-        return _logit(np.mean(labels, axis=0))
-
     def metrics(self, sums: Any, labels: np.ndarray) -> dict[str, float]:
         right, wrong, missed = map(int, sums)
         total = 2 * right + wrong + missed
@@ -177,3 +150,22 @@ def of(model: keras.Model, learned: Learned) -> Scoring:
     if learned.task == tasks.REGRESSION:
         return _Numbers(learned)
     return _Labels() if learned.task == tasks.MULTI_LABEL else _Classes(model)
+
+
+def constant_losses(labels: np.ndarray, task: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return loss and hits of every example for the best constant prediction on these labels.
+
+    The mean loss is the entropy of the class frequencies, or the variance of the targets. Hits are
+    shares of the predicted labels, and zero for targets.
+    """
+    if task == tasks.REGRESSION:
+        losses = (labels - labels.mean(axis=0)) ** 2
+        return losses.mean(axis=1), np.zeros(len(labels))
+    if task == tasks.MULTI_LABEL:
+        shares = labels.mean(axis=0)
+        losses, hits = np.where(labels, shares, 1 - shares), labels == (shares > 0.5)
+    else:
+        shares = np.bincount(labels.ravel()) / labels.size
+        losses, hits = shares[labels], labels == shares.argmax()
+    parts = (part.reshape(len(labels), -1).mean(axis=1) for part in (-np.log(losses), hits))
+    return tuple(parts)
