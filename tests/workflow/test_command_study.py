@@ -98,12 +98,14 @@ def test_it_runs_to_its_report_without_tensorflow(finished):
     assert log.count(": finished\n") == 12
 
 
-def test_advice_and_report_name_the_key_that_gives_times(finished):
+def test_advice_and_report_try_rates_beyond_the_edge_first(finished):
+    """Longer and longer steps are better up to the last rate; seconds are worth nothing before."""
     folder, _ = finished
     words = [sys.executable, "workflow/run.py", "advice", "mine/mine.yaml"]
     said = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=True).stdout
-    assert "alone: true" in said and "time_epoch" not in said
-    assert "alone: true" in project.report(folder, "studies/theirs")
+    line = "vary: {batch_size: [8, 32, 128], learning_rate: [0.02, 0.04, 0.08, 0.16]}"
+    assert line in said and "alone: true" not in said and "time_epoch" not in said
+    assert line in project.report(folder, "studies/theirs")
 
 
 NEW = {"run_command": 4, **DRAWN}
