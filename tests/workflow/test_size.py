@@ -7,8 +7,8 @@ import pytest
 from project import ROOT
 
 MOST_LINES = {
-    "workflow": 42892,
-    "tests": 31508,
+    "workflow": 42864,
+    "tests": 31512,
 }
 
 
