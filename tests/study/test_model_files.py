@@ -73,8 +73,8 @@ def test_a_file_that_nobody_may_read(method, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     found = model_files.problem(("models", "net"), "net.py")
     assert found.text == (
-        "received 'net.py' (Permission denied); an existing Python file, a .keras file or a "
-        "built-in model is expected."
+        "received 'net.py' (Permission denied); an existing Python file, a .keras or .h5 "
+        "file or a built-in model is expected."
     )
 
 
