@@ -98,6 +98,6 @@ def test_a_guess_lies_between_noise_scale_and_throughput():
     seconds = {1: 1.0, 2: 1.1, 4: 1.2, 8: 1.6, 16: 3.0, 32: 6.5}
     assert new_study.size_of_throughput(new_study.HALF, seconds) == 4  # 3.3 of at most 5.3 a second
     assert new_study.size_of_throughput(new_study.LEVEL, seconds) == 8  # 5 a second
-    assert new_study.guessed_batch_size(100, 4, 1000) == 16  # the root of 400 is 20
-    assert new_study.guessed_batch_size(100, 4, 12) == 8
-    assert new_study.guessed_batch_size(0.1, 1, 1000) == 1
+    assert new_study.guessed_batch_size(100, 4, [4, 8, 16, 32]) == 16  # the root of 400 is 20
+    assert new_study.guessed_batch_size(100, 4, [1, 2, 4, 8]) == 8
+    assert new_study.guessed_batch_size(0.1, 1, [4, 8, 16, 32]) == 4

@@ -56,7 +56,7 @@ def explore(data: Dataset, model: Any, factors: dict[str, Any], memory: float) -
     long = _curve(probe, best, base, stops, updates)
     scales = _noise_scales(probe, best, base, long, constant)
     half = new_study.size_of_throughput(new_study.HALF, seconds)
-    size = new_study.guessed_batch_size(statistics.geometric_mean(scales), half, sizes[-1])
+    size = new_study.guessed_batch_size(statistics.geometric_mean(scales), half, sizes)
     evaluated = sum(data.record["counts"].values()) - examples
     epochs, every = new_study.length(long, constant, sizes[-1] / base, examples, evaluated)
     return {

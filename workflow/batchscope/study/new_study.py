@@ -138,11 +138,11 @@ def size_of_throughput(share: float, step_seconds: Mapping[int, float]) -> int:
     return min(size for size in throughput if throughput[size] >= share * max(throughput.values()))
 
 
-def guessed_batch_size(noise_scale: float, half: int, largest: int) -> int:
-    """Return the power of two nearest to sqrt(B_noise a / b), at most the largest size.
+def guessed_batch_size(noise_scale: float, half: int, sizes: Sequence[int]) -> int:
+    """Return the power of two nearest to sqrt(B_noise a / b), within the range of the sizes.
 
     With 1 + B_noise / B updates to a loss and a + b B seconds for each of them, this size is the
     soonest there. At B = a / b the throughput is half of the highest.
     """
     size = 2 ** round(math.log2(max(1.0, math.sqrt(noise_scale * half))))
-    return min(size, 2 ** int(math.log2(largest)))
+    return min(max(size, sizes[0]), sizes[-1])
