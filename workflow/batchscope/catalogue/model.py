@@ -1,0 +1,58 @@
+"""Base class and field types of the pydantic models of a study file."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Annotated, Any, TypeVar
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic_core import PydanticCustomError
+
+LARGEST_INTEGER = 10**9
+
+
+class Model(BaseModel):
+    """A map with known keys. Docstrings of attributes are the descriptions of the schema."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, use_attribute_docstrings=True, populate_by_name=True
+    )
+
+    def stated(self) -> dict[str, Any]:
+        """Return the keys that the file states."""
+        return {key: getattr(self, key) for key in self.model_fields_set}
+
+
+Item = TypeVar("Item", bound=Hashable)
+
+
+def _unique(values: tuple[Item, ...]) -> tuple[Item, ...]:
+    for index, value in enumerate(values):
+        if value in values[:index]:
+            text = "Every value should occur once, '{value}' occurs again"
+            raise PydanticCustomError("repeated_value", text, {"value": str(value)})
+    return values
+
+
+def _as_list(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+# Strict: true is no number, and a text is none.
+Integer = Annotated[int, Field(strict=True, le=LARGEST_INTEGER)]
+Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+Positive = Annotated[Number, Field(gt=0)]
+Share = Annotated[Number, Field(gt=0, lt=1)]
+Count = Annotated[Integer, Field(ge=1, le=1_000_000)]
+Seed = Annotated[int, Field(strict=True, ge=0, le=2**32 - 1)]
+Text = Annotated[str, Field(min_length=1)]
+FilePath = Text
+# Names become parts of paths.
+Name = Annotated[str, Field(pattern="^[a-z][a-z0-9_]{0,59}$")]
+Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+Flag = Annotated[bool, Field(strict=True)]
+# A list of distinct values; several types of it follow.
+UNIQUE = AfterValidator(_unique)
+Unique = Annotated[tuple[Item, ...], Field(min_length=1), UNIQUE]
+# A list of distinct texts; a single text stands for a list of one.
+Texts = Annotated[tuple[Text, ...], BeforeValidator(_as_list), Field(min_length=1), UNIQUE]

@@ -1,0 +1,233 @@
+"""Fields of a pydantic model as names of runs, tables and the reference see them.
+
+A field that names of runs spell has a `Setting` among its metadata::
+
+    blocks: Annotated[Integer, Field(ge=4), Setting("bl")] = 7
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, TypeAdapter
+from pydantic.fields import FieldInfo
+from pydantic_core import core_schema
+
+from batchscope import wording
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Metadata of a field that names of runs spell.
+
+    Attributes:
+        alias: Name of the field in paths.
+        unit: Unit of its values.
+    """
+
+    alias: str
+    unit: str = ""
+
+
+@dataclass(frozen=True)
+class Word:
+    """Metadata of a field: a word of the study file and the value that it stands for."""
+
+    text: str
+    value: Any
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        def read(raw: Any, validate: Any) -> Any:
+            return self.value if raw == self.text else validate(raw)
+
+        return core_schema.no_info_wrap_validator_function(read, handler(source))
+
+    def __get_pydantic_json_schema__(self, core: Any, handler: Any) -> dict[str, Any]:
+        return {"anyOf": [{"const": self.text}, handler(core["schema"])]}
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A field with a `Setting`: its value in a name, a table and the reference.
+
+    Attributes:
+        name: Name in the study file and column of the tables.
+        annotation: Its type with all metadata.
+        default: Value that no name spells; None if every name spells the field.
+        doc: Description, in a sentence.
+        metadata: Its `Setting`.
+    """
+
+    name: str
+    annotation: Any
+    default: Any
+    doc: str
+    metadata: Setting
+
+    @property
+    def alias(self) -> str:
+        return self.metadata.alias
+
+    @property
+    def unit(self) -> str:
+        return self.metadata.unit
+
+    @property
+    def required(self) -> bool:
+        return self.default is None
+
+    @functools.cached_property
+    def _item(self) -> Any:
+        base, metadata = _unpacked(self.annotation)
+        if typing.get_origin(base) is tuple:
+            return typing.get_args(base)[0]
+        return Annotated[(base, *metadata)] if metadata else base
+
+    @functools.cached_property
+    def many(self) -> bool:
+        """Whether its value is a tuple; names join the items by `_`."""
+        return typing.get_origin(_unpacked(self.annotation)[0]) is tuple
+
+    @functools.cached_property
+    def choices(self) -> tuple[Any, ...]:
+        base = _unpacked(self._item)[0]
+        return typing.get_args(base) if typing.get_origin(base) is Literal else ()
+
+    @functools.cached_property
+    def type(self) -> type:
+        """Type of one value: int, float, bool or str."""
+        base = _unpacked(self._item)[0]
+        return type(self.choices[0]) if self.choices else base
+
+    @property
+    def kind(self) -> str:
+        return self.type.__name__
+
+    @functools.cached_property
+    def words(self) -> dict[str, Any]:
+        found = [one for one in _unpacked(self._item)[1] if isinstance(one, Word)]
+        return {word.text: word.value for word in found}
+
+    @functools.cached_property
+    def _adapter(self) -> TypeAdapter[Any]:
+        return TypeAdapter(self.annotation)
+
+    @functools.cached_property
+    def _item_adapter(self) -> TypeAdapter[Any]:
+        return TypeAdapter(self._item)
+
+    def read(self, raw: Any) -> Any:
+        """Return the value that a value of the study file stands for.
+
+        Raises:
+            pydantic.ValidationError: If the field cannot have it.
+        """
+        return self._adapter.validate_python(raw)
+
+    def read_item(self, raw: Any) -> Any:
+        return self._item_adapter.validate_python(raw)
+
+    def text(self, value: Any) -> str:
+        """Return the text of a value in a path; raise ValueError if it does not survive that."""
+        return "_".join(map(self._item_text, value)) if self.many else self._item_text(value)
+
+    def _item_text(self, value: Any) -> str:
+        if self.type is bool:
+            return "true" if value else "false"
+        return number_text(self.type(value)) if self.type in (int, float) else str(value)
+
+    def parse(self, text: str) -> Any:
+        """Return the value behind a text in a path; raise ValueError if no value has that text."""
+        items = tuple(map(self._parse_item, text.split("_") if self.many else [text]))
+        value = items if self.many else items[0]
+        if self.text(value) != text:
+            raise ValueError(f"Expected the canonical form of {self.name}. Received: {text!r}")
+        return value
+
+    def _parse_item(self, text: str) -> Any:
+        if self.choices and text not in self.choices:
+            raise ValueError(f"Expected one of {self.choices}. Received: {text!r}")
+        return text == "true" if self.type is bool else self.type(text)
+
+    def shown(self, value: Any) -> Any:
+        """Return the word that stands for a value, or the value itself."""
+        return next((word for word, meant in self.words.items() if meant == value), value)
+
+    def spelled(self, value: Any) -> str:
+        word = self.shown(value)
+        return word if word != value else self.text(value)
+
+    @functools.cached_property
+    def allowed(self) -> str:
+        """Values that it may have, for the reference: `integer, >= 1`."""
+        schema = self._item_adapter.json_schema()
+        for option in schema.get("anyOf", ()):
+            schema = schema | option
+        if self.choices:
+            parts = [", ".join(map(str, self.choices))]
+        else:
+            parts = [schema["type"]]
+        limits = {
+            "minimum": ">=",
+            "exclusiveMinimum": ">",
+            "maximum": "<=",
+            "exclusiveMaximum": "<",
+        }
+        parts += [f"{sign} {schema[key]:g}" for key, sign in limits.items() if key in schema]
+        text = wording.listed([*self.words, ", ".join(parts)], "or")
+        return f"list of {text}" if self.many else text
+
+
+def _unpacked(annotation: Any) -> tuple[Any, tuple[Any, ...]]:
+    """Return a type without None, and its metadata."""
+    metadata: tuple[Any, ...] = ()
+    while True:
+        if typing.get_origin(annotation) is Annotated:
+            metadata = (*annotation.__metadata__, *metadata)
+            annotation = annotation.__origin__
+        elif isinstance(annotation, types.UnionType):
+            annotation = next(one for one in typing.get_args(annotation) if one is not type(None))
+        else:
+            return annotation, metadata
+
+
+def parameters(model: type[BaseModel]) -> dict[str, Parameter]:
+    """Return the fields of a model that have a `Setting`, by name and in order."""
+    found = {}
+    for name, info in model.model_fields.items():
+        for metadata in info.metadata:
+            if isinstance(metadata, Setting):
+                found[name] = _parameter(name, info, metadata)
+    return found
+
+
+def _parameter(name: str, info: FieldInfo, metadata: Setting) -> Parameter:
+    return Parameter(
+        name,
+        Annotated[(info.annotation, *info.metadata)],
+        None if info.is_required() else info.default,
+        " ".join((info.description or "").split()),
+        metadata,
+    )
+
+
+def number_text(value: int | float) -> str:
+    """Return the canonical text of a number: integers as such, floats in their shortest form.
+
+    Raises:
+        ValueError: If the number is not finite or does not survive the round trip.
+    """
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    if not isinstance(value, float) or not math.isfinite(value):
+        raise ValueError(f"Expected a finite number. Received: {value!r}")
+    text = wording.shortest(value)
+    if float(text) != value:
+        raise ValueError(f"Expected a number that survives its own text. Received: {value!r}")
+    return text
