@@ -67,9 +67,9 @@ def main(path, cores):
         datasets.prepare(token, definition, RESULTS)
     runs, times = {}, {}
     for experiment in study.experiments.values():
-        if experiment.times.timings or experiment.trainings.pairs or experiment.at_epochs:
+        if experiment.timings or experiment.pairs or experiment.at_epochs:
             sys.exit("Expected measures of single trainings and their times alone.")
-        for run in experiment.trainings.runs:
+        for run in experiment.runs:
             runs.setdefault(run, {})  # trained, also where it is only timed
         for job in job_files.measure_jobs(experiment, RESULTS, study.machine):
             wanted = times if job.measure in TIMINGS else runs[job.runs[0]]

@@ -127,13 +127,13 @@ def write(
     """
     failed = failed or {}
     for experiment in planned.experiments.values():
-        for run in experiment.trainings.runs:
+        for run in experiment.runs:
             status = failed.get(run, records.FINISHED)
             if status != records.MISSING:
                 _write_run(results, planned, experiment, run, status, patience)
-        for small, large in experiment.trainings.pairs.get("line", ()):
+        for small, large in experiment.pairs.get("line", ()):
             _write_line(results, planned, experiment, small, large, failed)
-    every = (each.trainings.runs.values() for each in planned.experiments.values())
+    every = (each.runs.values() for each in planned.experiments.values())
     for token in {factors["dataset"] for runs in every for factors in runs}:
         record, task = {**_DATASET, "dataset": token}, _task(planned, token)
         if task != tasks.CLASSIFICATION:
@@ -200,8 +200,8 @@ def _write_run(
         "finished_at": "2026-11-21T00:00:00Z",
     }
     disk.write_json(folder / "record.json", record)
-    for measure, settings in experiment.trainings.measures.items():
-        if measure in experiment.trainings.pairs:
+    for measure, settings in experiment.measures.items():
+        if measure in experiment.pairs:
             continue
         path = _measure_path(results, run, measure, settings)
         values, details = _measured(measure, settings, size, rate, generator)
@@ -217,8 +217,8 @@ def _write_run(
         disk.write_json(path, record)
     early = {"evaluate": _evaluated_at, "noise_scale": _noise_at}
     for epoch, measure in itertools.product(experiment.at_epochs, early):
-        if measure in experiment.trainings.measures:
-            settings = {**experiment.trainings.measures[measure], "epoch": epoch}
+        if measure in experiment.measures:
+            settings = {**experiment.measures[measure], "epoch": epoch}
             values = early[measure](epoch, size, np.random.default_rng([size, seed, epoch]))
             values = values if finished and epoch <= epochs else dict.fromkeys(values)
             values = _of_task(values, task)
@@ -451,7 +451,7 @@ def _write_line(
     large: str,
     failed: dict[str, str],
 ) -> None:
-    settings = experiment.trainings.measures["line"]
+    settings = experiment.measures["line"]
     name = run_names.settings_name("line", settings)
     path = paths.pair_path(results, small, large, "line", name)
     states = [failed.get(run, records.FINISHED) for run in (small, large)]

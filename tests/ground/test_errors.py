@@ -104,7 +104,7 @@ def whole(tmp_path_factory):
     ]
     disk.write_rows(results / TRAJECTORY, records.trajectory_columns("classification"), used)
     datasets.prepare(DATASET, dataset_definitions.resolve({"source": "digits"}), results)
-    run = next(iter(study.experiments["gap"].trainings.runs))
+    run = next(iter(study.experiments["gap"].runs))
     folder = paths.run_folder(results, run)
     for name, value in (("initial", 0.0), ("final", 1.0), ("epochs/2", 0.5)):
         kernel = np.full((8, 8), value, np.float32)

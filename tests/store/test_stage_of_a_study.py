@@ -46,8 +46,8 @@ def counts(study):
 def test_a_study_begins_with_the_seeds_of_the_first_look(tmp_path):
     study = planned()
     assert counts(study) == {16: 6, 32: 6}
-    assert study.experiments["a"].trainings.looks == (6, 9, 13)
-    assert study.experiments["a"].trainings.seeds == tuple(range(6))
+    assert study.experiments["a"].looks == (6, 9, 13)
+    assert study.experiments["a"].seeds == tuple(range(6))
     assert looks.last(tmp_path, "s") == 0 and looks.goes_on(tmp_path, "s")
 
 
@@ -59,7 +59,7 @@ def test_each_configuration_has_the_most_seeds_that_a_look_gave_it(tmp_path):
     assert stage == Stage(13, {first: 13})
     study = planned(stage)
     assert counts(study) == {16: 13, 32: 6}
-    assert study.experiments["a"].trainings.seeds == tuple(range(13))
+    assert study.experiments["a"].seeds == tuple(range(13))
     assert looks.last(tmp_path, "s") == 2 and looks.goes_on(tmp_path, "s")
     wrote(tmp_path, 3, ("", [], ""))
     assert not looks.goes_on(tmp_path, "s")
@@ -74,7 +74,7 @@ def test_the_seeds_of_a_pilot_are_left_out():
     first = next(name for name in runs if name.endswith("seed=4"))
     study = begun(Stage(13, {first: 9}, first=4))
     assert counts(study) == {16: 9, 32: 6}
-    assert study.experiments["a"].trainings.seeds == tuple(range(4, 13))
+    assert study.experiments["a"].seeds == tuple(range(4, 13))
 
 
 def test_later_seeds_have_timing_jobs_of_their_own():

@@ -130,7 +130,7 @@ def test_weights_after_an_epoch_take_disk_where_they_are_read(tmp_path):
 def test_runs_without_the_weights_that_are_read_now_are_trained_again(tmp_path):
     study = planned(tmp_path, EARLY)
     complete(study, tmp_path)
-    runs = [*study.experiments["a"].trainings.runs]
+    runs = [*study.experiments["a"].runs]
     assert status.overview(study, tmp_path).to_epoch == 0  # measured: nothing is read
     for epoch in (1, 8):
         paths.measure_path(tmp_path, runs[0], "evaluate", f"at={epoch}").unlink()

@@ -111,9 +111,9 @@ def test_a_word_stands_for_a_list_of_it(tmp_path, monkeypatch):
         found.append(config.study("config.yaml"))
     assert found[0] == found[1]
     gap, speed = found[0].experiments["gap"], found[0].experiments["speed"]
-    assert (list(gap.trainings.measures), gap.figures) == (["evaluate"], ("accuracy",))
-    assert gap.trainings.beside == ("speed",)
-    assert list(speed.times.timings) == ["throughput"]
+    assert (list(gap.measures), gap.figures) == (["evaluate"], ("accuracy",))
+    assert gap.keys.beside == ("speed",)
+    assert list(speed.timings) == ["throughput"]
 
 
 def test_every_alias_is_answered_with_the_factor_or_setting():
@@ -155,7 +155,7 @@ def test_default_study_is_the_fixed_one():
     assert (study.name, study.machine, len(study.runs)) == ("default", "local", 144)
     decided, minimum = study.experiments.values()
     for experiment in study.experiments.values():
-        assert experiment.trainings.seeds == (0, 1, 2, 3, 4, 5)
+        assert experiment.seeds == (0, 1, 2, 3, 4, 5)
     assert set(minimum.trainings.runs) < set(decided.trainings.runs)  # costs measures alone
     assert list(decided.trainings.measures) == ["time_epoch"]
     measured = ["evaluate", "sharpness", "weight_distance", "noise_scale"]
@@ -195,9 +195,9 @@ reduced: {experiments: {a: {seeds_planned: "2"}}}
     study = config.study(path)
     asked = study.experiments["a"].trainings
     assert (asked.seeds_planned, type(asked.seeds_planned), asked.slower) == (10, int, 0.2)
-    assert config.study(path, "reduced").experiments["a"].trainings.seeds_planned == 2
+    assert config.study(path, "reduced").experiments["a"].keys.seeds_planned == 2
     assert list(study.runs)[0].endswith("+bs=10+lr=0.001+opt=sgd+ep=3+seed=7+mom=0.9")
-    assert study.experiments["a"].trainings.measures["sharpness"]["epsilons"] == (1e-3, 5e-4)
+    assert study.experiments["a"].measures["sharpness"]["epsilons"] == (1e-3, 5e-4)
     (definition,) = study.datasets.values()
     assert definition["split"] == {"train": 0.5, "validation": 0.2, "test": 0.2, "seed": 0}
 

@@ -37,7 +37,7 @@ def test_a_study_of_own_runs_alone_needs_nothing_else(tmp_path):
     assert (own.path, own.sha256) == (str(path), hashlib.sha256(path.read_bytes()).hexdigest())
     assert (own.rows, own.trainings, own.seeds, own.series) == (504, 36, 6, 2)
     assert own.evaluated and experiment.vary == {"batch_size": (8, 32, 128)}
-    assert experiment.trainings.margins == {"test_accuracy": 0.01}
+    assert experiment.keys.margins == {"test_accuracy": 0.01}
     assert figures.drawn(experiment) == [
         *("primary", "primary_outcome", "progress", "best_losses", "accuracy", "verdict_matrix"),
         *("advice", "critical_batch_size"),
@@ -109,7 +109,7 @@ def test_a_budget_takes_its_column(tmp_path, budgets, what):
     (problem,) = refused(tmp_path, budgets=budgets)
     assert problem.startswith(f"experiments.a.{what}") and problem.endswith(" is expected.")
     timed = own_table.rows(seconds=True).assign(epoch=1.0, test_loss=0.5)
-    assert planned(tmp_path, timed, budgets=budgets).experiments["a"].trainings.budgets == budgets
+    assert planned(tmp_path, timed, budgets=budgets).experiments["a"].keys.budgets == budgets
 
 
 def test_a_table_of_falling_rates_serves_no_budget(tmp_path):

@@ -35,8 +35,8 @@ def test_runs_are_named_by_what_they_are():
     for name, run in study.runs.items():
         assert [*run_names.parse_run(name).items()] == [*run.items()]
     experiment = study.experiments["a"]
-    assert [*experiment.trainings.runs] == [*study.runs]
-    assert (experiment.title, experiment.question, experiment.trainings.measures) == ("a", "", {})
+    assert [*experiment.runs] == [*study.runs]
+    assert (experiment.title, experiment.question, experiment.measures) == ("a", "", {})
     assert study.models == {"small_cnn": None}
     assert (study.title, study.folder_name) == ("s", "s")
 
@@ -67,7 +67,7 @@ def test_nothing_is_inherited_between_experiments():
     raw["experiments"]["b"] = {"set": {"batch_size": 16}, "seeds": [0, 5]}
     raw["experiments"]["a"]["set"] = {"momentum": 0.9}
     study = planner.make(raw)
-    runs = study.experiments["b"].trainings.runs
+    runs = study.experiments["b"].runs
     assert [run["momentum"] for run in runs.values()] == [0, 0]
 
 
@@ -76,7 +76,7 @@ def test_experiments_share_runs():
     raw["experiments"]["b"] = {"set": {"batch_size": 16}, "seeds": 3}
     study = planner.make(raw)
     assert len(study.runs) == 5
-    assert set(study.experiments["a"].trainings.runs) & set(study.experiments["b"].trainings.runs)
+    assert set(study.experiments["a"].runs) & set(study.experiments["b"].runs)
 
 
 def test_birth_values_are_not_spelled():
@@ -174,9 +174,9 @@ def test_pairs_share_everything_but_one_factor():
     }
     study = planner.make(config(experiment=experiment))
     found = study.experiments["a"]
-    assert found.trainings.measures["line"]["points"] == 5
-    assert "between" not in found.trainings.measures["line"]
-    pairs = found.trainings.pairs["line"]
+    assert found.measures["line"]["points"] == 5
+    assert "between" not in found.measures["line"]
+    pairs = found.pairs["line"]
     assert len(pairs) == 2 * 2
     for small, large in pairs:
         one, other = study.runs[small], study.runs[large]
@@ -202,7 +202,7 @@ def test_one_training_serves_several_numbers_of_epochs():
     assert list(study.runs) == list(plain.runs)
     assert study.experiments["a"].at_epochs == (1, 5, 8, 10)
     assert plain.experiments["a"].at_epochs == ()
-    assert study.experiments["a"].trainings.measures["evaluate"]["epoch"] == 0
+    assert study.experiments["a"].measures["evaluate"]["epoch"] == 0
 
 
 def test_methods_and_augmentations_are_named_where_they_are_not_the_plain_ones():
@@ -236,7 +236,7 @@ def test_other_seeds_than_planned_are_warned_of():
         return planner.make({**given, "reduced": {"experiments": {"a": {"seeds": 7}}}}, scale)
 
     assert planned(8).warnings == () and planned(8, "reduced").warnings == ()
-    assert planned(8).experiments["a"].trainings.seeds_planned == 8
+    assert planned(8).experiments["a"].keys.seeds_planned == 8
     for seeds in (6, 9):
         (line,) = planned(seeds).warnings
         assert line.startswith(f"experiments.a.seeds: received {seeds} seeds; 8 ")
@@ -262,13 +262,13 @@ def test_margins_and_the_experiments_beside_them():
     raw = config(experiment={"measure": ["evaluate"], **margins})
     raw["experiments"]["t"] = timing
     found = planner.make(raw).experiments["a"]
-    assert (found.trainings.margins, found.trainings.beside) == ({"test_accuracy": 0.03}, ("t",))
+    assert (found.keys.margins, found.keys.beside) == ({"test_accuracy": 0.03}, ("t",))
 
 
 def test_budgets_are_stated_by_kind():
     stated = {"epochs": 1.5, "updates": "6e1", "seconds": 2, "target": {"validation_loss": 0.2}}
     raw = config(experiment={"measure": ["time_epoch"], "budgets": stated})
-    found = planner.make(raw).experiments["a"].trainings.budgets
+    found = planner.make(raw).experiments["a"].keys.budgets
     assert found == {**stated, "updates": 60, "seconds": 2.0}
     assert planner.make(raw).runs == planner.make(config()).runs
 
@@ -286,7 +286,7 @@ def test_trainings_have_seconds_by_a_timing_of_theirs_or_of_one_beside_them():
 
     for raw in (asked(measure=["time_epoch"]), asked({"throughput": None}), asked("throughput")):
         found = planner.make(raw).experiments["a"]
-        assert found.trainings.timed
+        assert found.timed
         del raw["experiments"]["a"]["figures"]
         assert "loss_curves_by_seconds" in figures.drawn(planner.make(raw).experiments["a"])
     for raw in (asked(), asked(["max_batch_size"])):  # whose steps nobody timed
@@ -307,13 +307,13 @@ def test_budgets_change_tables_and_no_run():
 
 
 def test_a_loop_is_a_sweep_of_its_own():
-    own, other = planner.make(timed()).experiments["a"].times.sweeps
+    own, other = planner.make(timed()).experiments["a"].sweeps
     assert other.name == f"{own.name}+loop=eager"
-    assert planner.make(timed(vary={"batch_size": [32]})).experiments["a"].times.sweeps == (own,)
+    assert planner.make(timed(vary={"batch_size": [32]})).experiments["a"].sweeps == (own,)
     loops = list(run_factors.TIMING_ONLY_FACTORS["loop"].choices)
     every = {"batch_size": [32], "loop": loops, "threads": ["all"], "device": ["cpu"]}
     every |= {"model": ["campbell_cnn", "lheureux_cnn"], "optimizer": ["sgd", "adam"]}
-    assert len(planner.make(timed(vary=every)).experiments["a"].times.sweeps) == 5 * 2 * 2
+    assert len(planner.make(timed(vary=every)).experiments["a"].sweeps) == 5 * 2 * 2
 
 
 def test_no_other_machine_has_this_ones_results(tmp_path, monkeypatch):

@@ -48,7 +48,7 @@ def test_a_study_is_valid_and_shows_what_it_measures(path, scale):
         read = {one for figure in drawn for one in figures.FIGURES[figure].entry.measures}
         read = {measure for one in read for measure in one.split("|")}
         # What is evaluated stands in the answer and in the table of runs, too.
-        assert {*experiment.trainings.measures, *experiment.times.timings} - {"evaluate"} <= read, (
+        assert {*experiment.measures, *experiment.timings} - {"evaluate"} <= read, (
             name
         )
 
@@ -59,7 +59,7 @@ def test_a_study_at_full_scale_has_the_cells_and_seeds_to_decide_what_it_states(
     study = planned(path, "full")
     warned = [text for text in study.warnings if "received 1 timing job" not in text]
     stated = {claim.test.experiment for claim in study.claims if not claim.test.timed}
-    stated |= {name for name, one in study.experiments.items() if one.trainings.margins}
+    stated |= {name for name, one in study.experiments.items() if one.keys.margins}
     for text in warned:
         assert not text.startswith("claims:"), text
         assert not any(f"experiments.{name}.seeds:" in text for name in stated), text
@@ -92,37 +92,37 @@ def test_a_study_says_where_it_cannot_give_a_verdict():
     ]
     assert of("accumulation", "reduced").warnings == ()
     assert of("keskar2017").warnings == ()
-    assert {len(one.trainings.seeds) for one in of("keskar2017").experiments.values()} == {10}
-    assert len(of("chang2020").experiments["surfaces"].trainings.seeds) == 6
+    assert {len(one.seeds) for one in of("keskar2017").experiments.values()} == {10}
+    assert len(of("chang2020").experiments["surfaces"].seeds) == 6
 
 
 def test_reduced_keskar_keeps_the_images_and_the_batch_sizes_that_its_claims_name():
     full, study = of("keskar2017"), of("keskar2017", "reduced")
     assert study.datasets == full.datasets
     for experiment in study.experiments.values():
-        assert len(experiment.trainings.seeds) >= outcomes.LEAST_SEEDS
-        assert {run["batch_size"] for run in experiment.trainings.runs.values()} == {256, 6000}
+        assert len(experiment.seeds) >= outcomes.LEAST_SEEDS
+        assert {run["batch_size"] for run in experiment.runs.values()} == {256, 6000}
 
 
 def test_reduced_chang_and_pathak_keeps_its_seeds_and_patience():
     study = of("chang2020", "reduced")
     for name, experiment in study.experiments.items():
-        runs = [*experiment.trainings.runs.values()]
+        runs = [*experiment.runs.values()]
         by_patience = {factors["patience"] for factors in runs}
         # One epoch that is timed, and trainings to one and the same loss, stop at that.
         assert by_patience == ({0} if name in {"parallel", "matched_loss"} else {10}), name
         least = 1 if name in TIMES else 3 if name in FEW else outcomes.LEAST_SEEDS
-        assert len(experiment.trainings.seeds) >= least, name
-        assert len({factors["seed"] for factors in runs}) == len(experiment.trainings.seeds)
+        assert len(experiment.seeds) >= least, name
+        assert len({factors["seed"] for factors in runs}) == len(experiment.seeds)
 
 
 def test_reduced_chang_and_pathak_keeps_the_size_of_its_measures():
     study = of("chang2020", "reduced")
-    landscape = study.experiments["surfaces"].trainings.measures["landscape"]
+    landscape = study.experiments["surfaces"].measures["landscape"]
     assert (landscape["points"], landscape["examples"]) == (17, 512)
     measured = {
-        name: found.trainings.measures["sharpness"]["examples"]
+        name: found.measures["sharpness"]["examples"]
         for name, found in study.experiments.items()
-        if "sharpness" in found.trainings.measures
+        if "sharpness" in found.measures
     }
     assert measured == dict.fromkeys(("flatness", "matched_loss", "scaling"), 1000)

@@ -66,7 +66,7 @@ def test_every_study_accepts_every_suggestion(path, tmp_path):
     study, accepted = planner.make(raw, scale, folder=path.parent), []
     experiments = study.written["experiments"]
     for name, each in [*study.experiments.items()][:3]:
-        runs = [*each.trainings.runs.values(), *(run.factors for run in each.commands.values())]
+        runs = [*each.runs.values(), *(run.factors for run in each.commands.values())]
         for key, values in asked(runs) if runs else ():
             changed = suggestions.changes(study, name, [(key, values)])
             if changed:
@@ -81,7 +81,7 @@ def test_every_study_accepts_every_suggestion(path, tmp_path):
                     folder=path.parent,
                 )
                 accepted.append(key)
-    if any(each.trainings.runs for each in study.experiments.values()):
+    if any(each.runs for each in study.experiments.values()):
         assert {"learning_rate", "epochs", "evaluate_every", "batch_size", "seeds"} <= {*accepted}
 
 

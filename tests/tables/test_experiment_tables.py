@@ -70,7 +70,7 @@ def tabulated(folder, seeds, failed=(), budgets=()):
     trainings = replace(experiment.trainings, budgets=dict(budgets))
     study.experiments["gap"] = replace(experiment, trainings=trainings)
     synthetic.write(folder, study, dict.fromkeys(failed, "missing"))
-    for run, factors in experiment.trainings.runs.items():
+    for run, factors in experiment.runs.items():
         path = paths.run_folder(folder, run) / "history.csv"
         if factors["seed"] > 1 and path.exists():
             rows = pandas.read_csv(path)

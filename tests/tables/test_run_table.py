@@ -194,7 +194,7 @@ def test_seconds_of_a_throughput_beside_where_no_epoch_was_timed(written, loop, 
     """Steps that another loop drives are not the training's."""
     results, planned = written
     chosen = planned.experiments["gap"]
-    first = run_names.parse_run([*chosen.trainings.runs][0])
+    first = run_names.parse_run([*chosen.runs][0])
     births = {name: factor.default for name, factor in run_factors.TIMING_ONLY_FACTORS.items()}
     timed = [name for name in run_factors.TIMING_FACTORS if name != "batch_size"]
     factors = {**{name: first[name] for name in timed}, **births, "loop": loop}
@@ -205,7 +205,7 @@ def test_seconds_of_a_throughput_beside_where_no_epoch_was_timed(written, loop, 
     (job,) = job_files.timing_jobs(planned.experiments["speed"], results, planned.machine)
     blocks = [{"seconds_per_step": seconds} for seconds in (0.01, 0.02, 0.9)]
     disk.write_json(job.path, {"sizes": [{"batch_size": size, "blocks": blocks}]})
-    measures = dict(chosen.trainings.measures)
+    measures = dict(chosen.measures)
     trainings = replace(chosen.trainings, beside=("speed",), measures=measures)
     planned.experiments["gap"] = replace(chosen, trainings=trainings)
     frame = long_tables.made(results, planned, "gap")["trajectories"]
@@ -226,7 +226,7 @@ def evaluated(tmp_path):
     """Results of a run with three evaluations, and its trajectory's file."""
     planned = synthetic.study(synthetic.grid([32], [0], evaluate_every=500, epochs=1))
     synthetic.write(tmp_path, planned)
-    (run,) = planned.experiments["gap"].trainings.runs
+    (run,) = planned.experiments["gap"].runs
     same = {"validation_loss": 1.0, "validation_accuracy": 0.5, "test_accuracy": 0.5}
     rows = [
         {**same, "examples": examples, "updates": updates, "epoch": examples / 1149}

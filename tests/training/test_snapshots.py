@@ -130,7 +130,7 @@ def test_what_is_noted_for_the_trainings(tmp_path):
     (a, b) = (job_files.measure_jobs(each, tmp_path, "") for each in study.experiments.values())
     job_files.note_epochs(study, a, tmp_path)
     (noted,) = tmp_path.iterdir()
-    runs = [*study.experiments["a"].trainings.runs]  # of the other experiment nothing is read
+    runs = [*study.experiments["a"].runs]  # of the other experiment nothing is read
     expected = [1, 2, "middle"]  # the last weights are kept anyway
     assert json.loads(noted.read_text()) == dict.fromkeys(runs, expected)
     assert job_files.noted_epochs(tmp_path, runs[0]) == tuple(expected)

@@ -115,7 +115,7 @@ def test_data_become_a_study_with_one_grid_for_all_sizes(tmp_path):
     assert len(runs) == 4 * 5 * 6 and len(rates) == 5
     assert all(2.9 < high / low < 3.4 for low, high in itertools.pairwise(rates))
     assert len({(run["epochs"], run["evaluate_every"]) for run in runs}) == 1
-    assert "target" not in study.experiments["batch_size"].trainings.budgets
+    assert "target" not in study.experiments["batch_size"].keys.budgets
     assert study.guess.learning_rate in rates and len(study.guess.noise_scale) == 2
     assert study.guess.largest_batch_size <= 266
     assert study.guess.half_throughput <= study.guess.level_throughput

@@ -103,7 +103,7 @@ class Jobs:
 
         Args:
             configfiles: Files of `--configfile`; none for the default study.
-            given: What Snakemake made of them and of `--config`.
+            given: Options of `--config`.
             cluster: Whether jobs go to a cluster.
             remote: Whether this is one of these jobs: it is of what was planned before.
         """
@@ -111,12 +111,11 @@ class Jobs:
             check_folder(RESULTS)
             files = list(map(str, configfiles)) or [project_files.DEFAULT_CONFIG]
             path = command_line.one_file(files)
-            raw = configuration.read(path)
-            options = configuration.check_overrides({**raw, **given}, raw)
-            study = _planned(path, options["scale"])
+            options = configuration.options(given)
+            study = _planned(path, options.scale)
             look = looks.last(RESULTS, study.folder_name)
-            given = options["scale"], options["partial"]
-            made = cls(study, path, *given, look, 1 if remote else options["runs_per_job"], cluster)
+            runs_per_job = 1 if remote else options.runs_per_job
+            made = cls(study, path, options.scale, options.partial, look, runs_per_job, cluster)
             owners.check(made.folder, study.name, path)
             # A job of a cluster, which reads this too, looks at no file of the others.
             every = [run.needs for run in study.commands.values()]
@@ -140,7 +139,7 @@ class Jobs:
 
     @property
     def _staged(self) -> bool:
-        return any(one.trainings.looks for one in self.study.experiments.values())
+        return any(one.looks for one in self.study.experiments.values())
 
     @functools.cached_property
     def table(self) -> states.Table:

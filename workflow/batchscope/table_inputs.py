@@ -50,7 +50,7 @@ class Followed:
             followed[name] = getattr(found.trainings, name)
         if found.numbers:
             followed["published"] = {
-                figure: [found.published[figure]["figure"], *map(asdict, series)]
+                figure: [found.keys.published[figure].figure, *map(asdict, series)]
                 for figure, series in found.numbers.items()
             }
         if found.own.path:  # a file of another content may be older
@@ -71,11 +71,11 @@ class Followed:
     def _records(self, experiment: str) -> Iterator[str]:
         found = self._study.experiments[experiment]
         yield from map(rule_parts.literal, found.own.files)
-        for other in found.trainings.beside:
+        for other in found.keys.beside:
             yield from self._records(other)
         # What other machines measured is read, and never made.
         for folder, machine in self._study.machines.values():
-            runs = (job_files.training_job(folder, run) for run in found.trainings.runs)
+            runs = (job_files.training_job(folder, run) for run in found.runs)
             for job in (*runs, *job_files.measure_jobs(found, folder, machine)):
                 if job.path.exists():
                     yield rule_parts.literal(job.path.as_posix())

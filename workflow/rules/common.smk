@@ -26,7 +26,7 @@ jobs.activate(gpus="gpu" in GIVEN and GIVEN["gpu"].value > 0, scheduled=workflow
 # that one, and the GPUs of a cluster's profile tell.
 STUDY = jobs.Jobs.of(
     workflow.configfiles,
-    config,
+    workflow.config_settings.config,
     cluster=workflow.nodes is not None and (GIVEN["_cores"].value is None or "gpu" in GIVEN),
     remote=workflow.remote_exec,
 )

@@ -24,8 +24,7 @@ from batchscope.catalogue.decision_columns import CLAIMS
 from batchscope.catalogue.outcomes import RISES, Reason, Verdict
 from batchscope.host import absence
 from batchscope.store import records
-from batchscope.study.claim_models import DIFFERENCE, GPU, MACHINE, RATIO
-from batchscope.study.claims import Cells, Claim, Test
+from batchscope.study.claims import DIFFERENCE, GPU, MACHINE, RATIO, Claim, Test
 
 Cell = dict[str, Any]  # factor or key -> its value, or [of, to] of what is compared
 Parts = Iterator[Statement | Contrast]  # which must all hold
@@ -71,7 +70,7 @@ def _read(
 ) -> tuple[dict[str, Any], Statement]:
     """Returns the row of a claim before it is judged, and what it states of a table."""
     test = claim.test
-    frame = read(test.experiment, test.file)
+    frame = read(test.experiment, test.table)
     if "machine" in frame and not any("machine" in cells for cells in test.selections()):
         frame = frame[frame["machine"] == machine]
     rows = _rows(frame, test)
@@ -178,7 +177,7 @@ def _text(cells: Any) -> str:
     return json.dumps(cells, ensure_ascii=False, default=lambda one: one.item()) if cells else ""
 
 
-def _selected(frame: pandas.DataFrame, cells: Cells) -> pandas.DataFrame:
+def _selected(frame: pandas.DataFrame, cells: Mapping[str, tuple[Any, ...]]) -> pandas.DataFrame:
     """Returns the rows that have one of the values of every factor or key."""
     for name, values in cells.items():
         if name not in frame.columns:
@@ -312,7 +311,7 @@ def _series(frame: pandas.DataFrame, test: Test) -> Iterator[_Series]:
                     yield _Series(test, {**cells, **named}, per, *tables)
 
 
-def _each(cells: Cells) -> list[Cells]:
+def _each(cells: Mapping[str, tuple[Any, ...]]) -> list[dict[str, Any]]:
     """Returns the cells with one value of everything."""
     return [
         {name: (value,) for name, value in zip(cells, values, strict=True)}

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Annotated, Any, TypeVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    WrapValidator,
+)
 from pydantic_core import PydanticCustomError
 
 LARGEST_INTEGER = 10**9
@@ -56,3 +63,13 @@ UNIQUE = AfterValidator(_unique)
 Unique = Annotated[tuple[Item, ...], Field(min_length=1), UNIQUE]
 # A list of distinct texts; a single text stands for a list of one.
 Texts = Annotated[tuple[Text, ...], BeforeValidator(_as_list), Field(min_length=1), UNIQUE]
+
+
+def mapping(model: type[Model]) -> Any:
+    """Return the type of a dict with the stated keys of a model, in the order of the file."""
+
+    def read(raw: Any, validate: Any) -> dict[str, Any]:
+        values = validate(raw)
+        return {key: getattr(values, key) for key in raw}
+
+    return Annotated[model, WrapValidator(read)]

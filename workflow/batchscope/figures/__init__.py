@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     import pandas
     from matplotlib.figure import Figure as Drawing
 
-    from batchscope.study.document import FigureFormat
-    from batchscope.study.plan import Experiment
+    from batchscope.study.study_file import FigureFormat
+    from batchscope.study.plan import PlannedExperiment
 
 SUFFIXES = (".svg", ".png", ".csv")
 LISTING = "figures.json"
@@ -106,40 +106,39 @@ class Tables:
 FIGURES: dict[str, Figure] = {name: Figure(entry) for name, entry in figure_entries.FIGURES.items()}
 
 
-def drawn(experiment: Experiment) -> list[str]:
+def drawn(experiment: PlannedExperiment) -> list[str]:
     """Returns the figures of an experiment: those that it names, or all that it allows.
 
     With one over epochs comes the same over the other budgets at which batch sizes are compared:
     the report switches between them.
     """
-    trainings, own = experiment.trainings, experiment.own
-    runs = trainings.runs.values()
+    own, runs = experiment.own, experiment.runs.values()
     batch_sizes = (
         {*experiment.vary["batch_size"]} if own.columns else {run["batch_size"] for run in runs}
     )
     met = {
         Need.AT_EPOCHS: experiment.at_epochs,
-        Need.MARGINS: trainings.margins,
+        Need.MARGINS: experiment.keys.margins,
         Need.PREFIXES: not (own.schedule or any(map(run_factors.by_horizon, runs))),
         Need.EVALUATIONS: own.evaluated
         if own.columns
         else all(run["evaluate_every"] for run in runs),
-        Need.SECONDS: trainings.timed,
+        Need.SECONDS: experiment.timed,
         Need.BATCH_SIZES: len(batch_sizes) >= own_columns.LEAST_SIZES,
         Need.COMMAND: experiment.commands,
     }
     given = figure_names.Given(
-        measures={**trainings.measures, **experiment.times.timings},
+        measures={**experiment.measures, **experiment.timings},
         varied=[factor for factor, values in experiment.vary.items() if len(values) > 1],
         needs=[need for need, found in met.items() if found],
         own=own.columns or None,
     )
     # One batch size makes as many updates in every epoch.
-    axes = ("updates", *(["seconds"] if trainings.timed else [])) if len(batch_sizes) > 1 else ()
+    axes = ("updates", *(["seconds"] if experiment.timed else [])) if len(batch_sizes) > 1 else ()
     names, found = figure_names.available(given), []
     # The figures beside the recommendation are drawn regardless of the figures that a study names.
     first = [name for name in figure_entries.LEAD if name in names]
-    for name in [*first, *(experiment.figures or names)]:
+    for name in [*first, *(experiment.keys.figures or names)]:
         variants = figure_entries.FIGURES[name].variants()
         found += [name, *(each.name for each in variants if each.along in axes)]
     return list(dict.fromkeys(found))

@@ -24,7 +24,7 @@ from batchscope.store import job_files, paths, records, states, weights
 from batchscope.tables import csv_tables
 
 if TYPE_CHECKING:
-    from batchscope.study.plan import Experiment, Study
+    from batchscope.study.plan import PlannedExperiment, Study
 
 LARGE_TABLE_BYTES = 100_000  # deflated; a figure's data above this stay in their file alone
 Look = tuple[str, tuple[int, ...], int]  # a model's token, shape of an example, classes
@@ -34,7 +34,7 @@ Record = dict[str, Any]
 class ExperimentResults(NamedTuple):
     """What there is of one experiment."""
 
-    experiment: Experiment
+    experiment: PlannedExperiment
     rows: list[runs_table.Row]  # as `runs_table.complete` returns them
     tables: Tables  # empty before they are made
     figures: list[Record]  # as `read_figures` returns them

@@ -90,7 +90,7 @@ def text(study: Study, results: Path | str, config: str, seeds: bool = False) ->
     """
     folder = Path(results) / "studies" / study.folder_name
     trained = [
-        name for name, each in study.experiments.items() if each.trainings.runs or each.own.columns
+        name for name, each in study.experiments.items() if each.runs or each.own.columns
     ]
     for name in trained:
         if not (path := folder / name / "advice.csv").exists():

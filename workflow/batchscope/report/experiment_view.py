@@ -42,7 +42,7 @@ from batchscope.report.text import (
     with_interval,
 )
 from batchscope.store import records
-from batchscope.study.plan import Experiment
+from batchscope.study.plan import PlannedExperiment
 
 RATE = "learning_rate"
 INCREASES, DECREASES, UNCLEAR = "increases", "decreases", "unclear"
@@ -83,7 +83,7 @@ def build(
         "plan": experiment,
         "finished": any(row["status"] == records.FINISHED for row in found.rows),
         "varied": _varied(found),
-        "timings": [name.replace("_", " ") for name in experiment.times.timings],
+        "timings": [name.replace("_", " ") for name in experiment.timings],
         "runs": len(found.rows),
         "cards": own,
         "rising": rising.of_experiment(tables),
@@ -157,16 +157,16 @@ def _texts(row: Row) -> Row:
     }
 
 
-def _answer(experiment: Experiment, rows: list[Row]) -> tuple[list[Row], list[Row]]:
+def _answer(experiment: PlannedExperiment, rows: list[Row]) -> tuple[list[Row], list[Row]]:
     """Return the rows that answer an experiment's question, and the others."""
     at_end = [row for row in rows if row["budget"] == END]
     asked = _primary(experiment, list(dict.fromkeys(row["outcome"] for row in at_end)))
     answer = [row for outcome in asked for row in at_end if row["outcome"] == outcome]
-    answer = answer if experiment.primary else answer[:_MOST_AT_FIRST]
+    answer = answer if experiment.keys.primary else answer[:_MOST_AT_FIRST]
     return answer, [row for row in rows if row not in answer]
 
 
-def _primary(experiment: Experiment, outcomes: list[str]) -> list[str]:
+def _primary(experiment: PlannedExperiment, outcomes: list[str]) -> list[str]:
     """Return the outcomes that an experiment's question is about.
 
     An experiment that names no primary columns asks about the outcomes of the figures that it
@@ -174,16 +174,16 @@ def _primary(experiment: Experiment, outcomes: list[str]) -> list[str]:
     only if it measures nothing else. They do not count if several learning rates were tried,
     because batch sizes are then compared at the best rate of each.
     """
-    if experiment.primary:
-        return list(experiment.primary)
-    measures = experiment.trainings.measures
+    if experiment.keys.primary:
+        return list(experiment.keys.primary)
+    measures = experiment.measures
     special = [name for name in measures if name not in _OF_EVERY_TRAINING]
     columns = {column for name in special for column in ENTRIES[name].columns_for(measures[name])}
     measured = [outcome for outcome in outcomes if outcome in columns]
     tuned = len(experiment.vary.get(RATE, ())) > 1
     drawn = [
         outcome
-        for figure in experiment.figures
+        for figure in experiment.keys.figures
         for outcome in (measured if tuned else outcomes)
         if FIGURES[figure].shows(outcome)
     ]
@@ -316,7 +316,7 @@ def _varied(found: ExperimentResults) -> str:
     """Returns `batch size 16 to 256; seed 0 to 5`."""
     rows = found.rows or [
         {"batch_size": size, **sweep.factors}
-        for sweep in found.experiment.times.sweeps
+        for sweep in found.experiment.sweeps
         for size in sweep.batch_sizes
     ]
     values: dict[str, set[str]] = {}

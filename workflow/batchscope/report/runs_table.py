@@ -56,7 +56,7 @@ def complete(study: Study, name: str, rows: list[Row]) -> list[Row]:
         for row in rows
     ]
     own = {row["run"]: row for row in tidy if row.get("machine") in here}
-    planned = {**experiment.trainings.runs, **experiment.commands}
+    planned = {**experiment.runs, **experiment.commands}
     rest = (row for row in tidy if row["run"] not in planned or row.get("machine") not in here)
     return [*(own.get(run) or _unrecorded(study, name, run) for run in planned), *rest]
 

@@ -145,7 +145,7 @@ def _number_figures(experiments: list[Row]) -> Links:
             links[plan.name, name] = (label, f"#figure-{number}")
             figure |= {"label": label, "id": f"figure-{number}"}
             figure |= {"title": figure["title"].rstrip("."), "trend": rows[0] if alone else None}
-            figure |= {"published": plan.published.get(name)}
+            figure |= {"published": plan.keys.published.get(name)}
     return links
 
 
@@ -193,7 +193,7 @@ def counts(inputs: Inputs) -> Row:
 
 def _scope(inputs: Inputs) -> list[str]:
     """Returns models and data sets, the processors, and the time that trainings took."""
-    sweeps = [sweep for of in inputs.experiments.values() for sweep in of.experiment.times.sweeps]
+    sweeps = [sweep for of in inputs.experiments.values() for sweep in of.experiment.sweeps]
     named = []
     for factor, noun in (("model", "model"), ("dataset", "data set")):
         names = {row[factor] for row in inputs.rows if row.get(factor)}

@@ -71,36 +71,36 @@ def command_job(results: Path | str, name: str, run: commands.Run) -> Job:
     return Job(path, "run_command", (name,), alone=run.command.alone)
 
 
-def measure_jobs(experiment: plan.Experiment, results: Path | str, machine: str) -> Iterator[Job]:
+def measure_jobs(experiment: plan.PlannedExperiment, results: Path | str, machine: str) -> Iterator[Job]:
     """Yields every measure and timing of an experiment on a machine, whatever it lacks.
 
     A measure at epochs writes one more file for each of the experiment's `at_epochs`.
     """
-    trainings, place = experiment.trainings, Place("", Path(results), machine)
-    for measure, values in trainings.measures.items():
+    place = Place("", Path(results), machine)
+    for measure, values in experiment.measures.items():
         settings = run_names.settings_name(measure, values)
         if measure in TIMINGS:
-            for run, factors in trainings.runs.items():
+            for run, factors in experiment.runs.items():
                 for path in time_paths(place, experiment, factors, measure).values():
                     yield Job(path, measure, (run,), alone=True)
-        elif measure in trainings.pairs:
-            for pair in trainings.pairs[measure]:
+        elif measure in experiment.pairs:
+            for pair in experiment.pairs[measure]:
                 yield Job(paths.pair_path(results, *pair, measure, settings), measure, pair)
         else:
             at = experiment.at_epochs if MEASURES[measure].at_epochs else ()
             early = [at_epoch(measure, values, epoch) for epoch in at]
-            first = [(run, settings) for run in trainings.runs]
+            first = [(run, settings) for run in experiment.runs]
             for run, name in chain(
-                first, ((run, name) for run in trainings.runs for name in early)
+                first, ((run, name) for run in experiment.runs for name in early)
             ):
                 yield Job(paths.measure_path(results, run, measure, name), measure, (run,))
     yield from timing_jobs(experiment, results, machine)
 
 
-def timing_jobs(experiment: plan.Experiment, results: Path | str, machine: str) -> Iterator[Job]:
+def timing_jobs(experiment: plan.PlannedExperiment, results: Path | str, machine: str) -> Iterator[Job]:
     """Yields every job of an experiment's timings of sweeps, whatever the machine lacks."""
-    for measure, values in experiment.times.timings.items():
-        found = (sweep_names.jobs(measure, sweep) for sweep in experiment.times.sweeps)
+    for measure, values in experiment.timings.items():
+        found = (sweep_names.jobs(measure, sweep) for sweep in experiment.sweeps)
         sweeps = {job.name: job for jobs in found for job in jobs}
         for repeat in range(1, values[REPEATS.name] + 1):
             settings = run_names.job_settings(measure, values, repeat)
@@ -110,7 +110,7 @@ def timing_jobs(experiment: plan.Experiment, results: Path | str, machine: str) 
 
 
 def time_path(
-    place: Place, experiment: plan.Experiment, factors: dict[str, Any], timing: str
+    place: Place, experiment: plan.PlannedExperiment, factors: dict[str, Any], timing: str
 ) -> Path:
     """Returns the record of the timing job that gives a training its times.
 
@@ -118,15 +118,15 @@ def time_path(
     those of one seed at several batch sizes were taken in the same turn. Where seeds come in
     stages, those before the first are counted too: their times were of another plan.
     """
-    trainings, seed = experiment.trainings, factors["seed"]
-    repeat = 1 + (seed if trainings.looks else trainings.seeds.index(seed))
-    settings = run_names.job_settings(timing, trainings.measures[timing], repeat)
+    seed = factors["seed"]
+    repeat = 1 + (seed if experiment.looks else experiment.seeds.index(seed))
+    settings = run_names.job_settings(timing, experiment.measures[timing], repeat)
     configuration = run_names.timing_name(factors)
     return paths.timing_path(place.results, place.recorded, configuration, settings, timing)
 
 
 def time_paths(
-    place: Place, experiment: plan.Experiment, factors: dict[str, Any], timing: str
+    place: Place, experiment: plan.PlannedExperiment, factors: dict[str, Any], timing: str
 ) -> dict[int, Path]:
     """Returns batch size -> its timing record, as `time_path`, for all sizes of a training."""
     return {

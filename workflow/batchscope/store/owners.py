@@ -12,7 +12,7 @@ from pathlib import Path
 
 from batchscope import disk
 from batchscope.errors import ConfigError, UserError
-from batchscope.study import config
+from batchscope.study import yaml_file
 
 FILE = "owner.json"
 
@@ -68,6 +68,6 @@ def last(results: Path | str, names: Collection[str] = ()) -> tuple[str, str] | 
 def _names(path: Path, study: str) -> bool:
     """Whether a configuration file names a study; one that cannot be read may."""
     try:
-        return config.read(path).get("study") == study
+        return yaml_file.read(path).get("study") == study
     except UserError:
         return True

@@ -58,7 +58,7 @@ class Table:
         # Experiment -> its jobs, trainings first; what experiments share is in each.
         self.experiments = {
             name: [
-                *(trained[run] for run in experiment.trainings.runs),
+                *(trained[run] for run in experiment.runs),
                 *(made[run] for run in experiment.commands),
                 *(
                     _other(job, [trained[run] for run in job.runs])

@@ -36,7 +36,7 @@ def snapshot(study: plan.Study, results: Path | str, cores: int) -> Snapshot:
     best = {}
     for name, experiment in study.experiments.items():
         runs = {run: command.factors for run, command in experiment.commands.items()}
-        runs |= experiment.trainings.runs
+        runs |= experiment.runs
         losses = {run: _lowest_loss(paths.run_folder(results, run)) for run in runs}
         if finished := [run for run in runs if losses[run] is not None]:
             run = min(finished, key=losses.__getitem__)

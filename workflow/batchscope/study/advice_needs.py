@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from batchscope.catalogue import tasks
 from batchscope.catalogue.outcomes import LEAST_SEEDS
-from batchscope.study.plan import Experiment
+from batchscope.study.plan import PlannedExperiment
 
 LEAST_SIZES = 3
 RERUN = "--forcerun"  # key of a check whose value is a rule to run again, no key of a study
@@ -87,16 +87,16 @@ def missing(
         yield Need("rates", RATE, rates or "", 2 * of_rate)
 
 
-def given_by(experiment: Experiment) -> Mapping[str, tuple[str, str]]:
+def given_by(experiment: PlannedExperiment) -> Mapping[str, tuple[str, str]]:
     """Return what gives the runs of an experiment their seconds and outcomes, as `HERE`."""
     if experiment.commands:
         return COMMAND
     return EXTERNAL if experiment.own.path else HERE
 
 
-def planned(experiment: Experiment) -> list[Need]:
+def planned(experiment: PlannedExperiment) -> list[Need]:
     """Return what will be missing of an experiment that trains at two batch sizes or more."""
-    trainings, runs = experiment.trainings, [*experiment.trainings.runs.values()]
+    runs = [*experiment.runs.values()]
     runs += [run.factors for run in experiment.commands.values()]
     rates: dict[int, set[float]] = {}
     for run in runs:
@@ -106,12 +106,12 @@ def planned(experiment: Experiment) -> list[Need]:
     every = set().union(*rates.values())
     trained = Trained(
         sorted(rates),
-        len(trainings.seeds),
+        len(experiment.seeds),
         min(map(len, rates.values())),
         every.pop() if len(every) == 1 else None,
-        trainings.timed,
+        experiment.timed,
         # What a log will hold is not known yet.
-        "evaluate" in trainings.measures or all(run.get("evaluate_every", True) for run in runs),
+        "evaluate" in experiment.measures or all(run.get("evaluate_every", True) for run in runs),
         given_by(experiment),
     )
     return [*missing(trained)]

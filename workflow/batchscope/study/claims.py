@@ -1,13 +1,17 @@
-"""What documents state, as `claims` has it: each with the test that the runs put it to."""
+"""Claims of documents: checkable sentences, each with its test.
+
+A planned claim is the model of the study file whose cells hold values of factors.
+"""
 
 from __future__ import annotations
 
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
 
 from batchscope import wording
 from batchscope.catalogue import (
@@ -21,65 +25,98 @@ from batchscope.catalogue import (
 )
 from batchscope.catalogue.entries import REPEATS
 from batchscope.catalogue.figures import FIGURES
-from batchscope.catalogue.outcomes import FALLS, LEAST_SEEDS
-from batchscope.catalogue.readers import expected, number, plain, read_items
+from batchscope.catalogue.model import Model, Name, Number, Positive, Text
+from batchscope.catalogue.outcomes import FALLS, LEAST_SEEDS, RISES
 from batchscope.catalogue.run_factors import EVERY_FACTOR
 from batchscope.catalogue.tables import CLAIMED as TABLES
-from batchscope.problems import Findings, Place, Problem, received, unknown
-from batchscope.study import horizons, messages
-from batchscope.study.claim_models import DIFFERENCE, RATIO, ClaimKeys, TestKeys
+from batchscope.problems import Place, Problem, received, unknown
+from batchscope.study import horizons
+from batchscope.study.factor_models import Scalar
 
 if TYPE_CHECKING:
-    from batchscope.study.plan import Experiment
+    from batchscope.study.plan import PlannedExperiment
 
-_SHOWN = 6  # claims that a warning names
-_BOUNDED = ("value", "comparison", "interaction")
-_AS_GIVEN = ("type", "experiment", "table", "column", "over", "direction", "best", "scale")
-_POSITIONS = {"trend": 2, "equivalence": 2, "interaction": 2, "argmax": 2, "exception": 3}
+GPU, MACHINE = "gpu", "machine"
+RATIO, DIFFERENCE = "ratio", "difference"
+_LISTED = 6  # claims that a warning names
+_LEAST_POSITIONS = {"trend": 2, "equivalence": 2, "interaction": 2, "argmax": 2, "exception": 3}
 
-Cells = dict[str, tuple[Any, ...]]
-Grid = list[dict[str, Any]]  # the factors of every cell of an experiment
-Known = Mapping[str, Callable[[Any], Any]]  # what cells may name -> what reads a value of it
+Rows = list[dict[str, Any]]  # the factors of every cell of an experiment
+Report = Callable[[Problem], None]
 
 
-@dataclass(frozen=True)
-class Test:
-    """How a claim is tested.
+def _as_list(raw: Any) -> Any:
+    return raw if isinstance(raw, list | tuple) else [raw]
 
-    Attributes:
-        cells: Factor or key -> the values to which the rows are restricted.
-        over: The factor along which a trend, a best value and so on are sought.
-        chosen: Values of `over`: stated to be best, or to be exceptions.
-        sides: Cells of both sides of a comparison or an interaction, the first less the other; or
-            of the groups of an order, from the lowest to the highest.
-        scale: `difference`, or `ratio` for values that are compared on a logarithmic scale.
-    """
+
+Values = Annotated[
+    tuple[Scalar, ...],
+    Field(min_length=1),
+    BeforeValidator(_as_list, json_schema_input_type=Any),
+]
+Cells = Annotated[dict[str, Values], Field(min_length=1)]
+Scale = Annotated[
+    Literal["difference", "ratio"],
+    Field(
+        description="Whether the test is about differences, or about ratios of positive numbers: "
+        "slopes are then factors per doubling."
+    ),
+]
+Direction = Annotated[
+    Literal["rises", "falls"],
+    Field(description="Direction of a trend; for an exception, its side of its neighbours."),
+]
+Margin = Annotated[
+    Positive,
+    Field(
+        description="Largest distance that counts as none; on the scale `ratio` a factor above 1."
+    ),
+]
+
+
+class Test(Model):
+    """Test of a claim."""
 
     type: str
-    experiment: str
-    column: str
-    table: str = "runs"
-    cells: Cells = field(default_factory=dict)
-    over: str = "batch_size"
-    direction: str = ""
-    best: str = "highest"
-    chosen: tuple[Any, ...] = ()
-    sides: tuple[Cells, ...] = ()
-    low: float = -math.inf
-    high: float = math.inf
-    scale: str = DIFFERENCE
+    experiment: Name
+    """The experiment whose runs or times test it."""
+    table: Literal[tuple(TABLES)] = "runs"
+    """One of its tables, without `.csv`."""
+    column: Text
+    """The column that the claim is about."""
+    cells: Cells = {}
+    """Factor or key of the table -> values: the rows that count. Default: all."""
+    over: Text = "batch_size"
+    """The factor along which a trend, a best value or an exception is sought."""
+
+    @model_validator(mode="after")
+    def _check_ratios(self) -> Self:
+        """On the scale `ratio`, bounds are positive, and a margin is a factor above 1."""
+        for key in ("above", "below", "near", "margin") if self.scale == RATIO else ():
+            least = 1 if key == "margin" else 0
+            if getattr(self, key, None) is not None and getattr(self, key) <= least:
+                text = "On the scale ratio, {key} should be greater than {least}"
+                raise PydanticCustomError("ratio", text, {"key": key, "least": least})
+        return self
+
+    @property
+    def sides(self) -> tuple[dict[str, Any], ...]:
+        """Cells of both sides of a comparison or interaction, the first less the other; or of the
+        groups of an order, from the lowest to the highest.
+        """
+        return ()
+
+    def with_sides(self, sides: tuple[dict[str, Any], ...]) -> dict[str, Any]:
+        """Return the fields that hold these sides."""
+        return {}
 
     @property
     def timed(self) -> bool:
         return self.table in tables.OF_TIMINGS
 
     @property
-    def file(self) -> str:
-        return self.table
-
-    @property
     def asked(self) -> str:
-        """The experiment of whose every series it states a trend over batch sizes; or empty."""
+        """The experiment, if the claim is a trend over batch sizes of its every series."""
         whole = self.type == "trend" and self.table == "runs" and not self.cells
         return self.experiment if whole and self.over == "batch_size" else ""
 
@@ -89,251 +126,366 @@ class Test:
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """Where it states a slope, a value, a difference or a ratio to lie."""
-        if self.type in (*_BOUNDED, "equivalence"):
-            return self.low, self.high
+        """Bounds of the slope, value, difference or ratio that the claim states."""
         falls = self.best == "lowest" if self.type == "argmax" else self.direction == FALLS
         none = 1.0 if self.ratio else 0.0
         return (-math.inf, none) if falls else (none, math.inf)
 
     @property
     def budget(self) -> dict[str, Any]:
-        """The budget at which trajectories are read; of other tables none."""
+        """The budget at which trajectories are read; nothing for other tables."""
         budgets = tables.BUDGETS if self.table == "trajectories" else ()
         fixed = {name: self.cells.get(name, ()) for name in budgets}
         return {name: values[0] for name, values in fixed.items() if len(values) == 1}
 
     @property
-    def compared(self) -> list[tuple[Cells, ...]]:
+    def compared(self) -> list[tuple[dict[str, Any], ...]]:
         if self.type == "order":
             return [(upper, lower) for lower, upper in itertools.pairwise(self.sides)]
         return [self.sides or ({},)]
 
-    def selections(self) -> Iterator[Cells]:
+    def selections(self) -> Iterator[dict[str, Any]]:
         named = ({self.over: self.chosen},) if self.chosen else ()
         for side in (*(self.sides or ({},)), *named):
             yield {**self.cells, **side}
 
 
-@dataclass(frozen=True)
-class Claim:
-    """A checkable sentence of a document.
+def _near(test: Any, none: float) -> tuple[float, float]:
+    """Return the bounds at a margin from `near`, or from no difference."""
+    near, margin = getattr(test, "near", None), test.margin
+    near = none if near is None else near
+    return (near / margin, near * margin) if test.ratio else (near - margin, near + margin)
 
-    Attributes:
-        id: Its name in claims.csv.
-        place: Where it stands in the document.
-        requires: `gpu` or `machine` where it can be tested only with a GPU, or with the results of
-            a second machine; else empty.
-        figure: The figure of the experiment that shows it; empty where none does.
+
+class _Bounded(Test):
+    """A test of bounds."""
+
+    above: Number | None = None
+    """Lower bound of the value, difference or ratio."""
+    below: Number | None = None
+    """Upper bound."""
+    near: Number | None = None
+    """In place of bounds, a number from which the value is at most `margin` away."""
+    margin: Margin | None = None
+
+    @model_validator(mode="after")
+    def _check_bounds(self) -> Self:
+        if self.above is None and self.below is None and None in (self.near, self.margin):
+            text = "Expected a bound (above, below, or near with margin)"
+            raise PydanticCustomError("bounds", text)
+        if self.bounds[0] >= self.bounds[1]:
+            raise PydanticCustomError("bounds", "below should be greater than above")
+        return self
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        if None not in (self.near, self.margin):
+            return _near(self, 0)
+        low, high = self.above, self.below
+        return -math.inf if low is None else low, math.inf if high is None else high
+
+
+class _Sides(_Bounded):
+    """A test of two sides, the first less the other."""
+
+    of: Cells
+    """One side of a comparison, or one series of an interaction."""
+    to: Cells
+    """The other side."""
+    scale: Scale = DIFFERENCE
+
+    @property
+    def sides(self) -> tuple[dict[str, Any], ...]:
+        return self.of, self.to
+
+    def with_sides(self, sides: tuple[dict[str, Any], ...]) -> dict[str, Any]:
+        return dict(zip(("of", "to"), sides, strict=True))
+
+
+class Trend(Test):
+    """The column rises or falls."""
+
+    type: Literal["trend"]
+    direction: Direction
+    scale: Scale = DIFFERENCE
+
+
+class Equivalence(Test):
+    """The column changes by less than a margin."""
+
+    type: Literal["equivalence"]
+    margin: Margin
+    scale: Scale = DIFFERENCE
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        return _near(self, 1 if self.ratio else 0)
+
+
+class Value(_Bounded):
+    """The column lies within bounds."""
+
+    type: Literal["value"]
+
+
+class Contrast(_Sides):
+    """The difference or ratio of two sides lies within bounds."""
+
+    type: Literal["comparison"]
+
+
+class Interaction(_Sides):
+    """The difference or ratio of the slopes of two series lies within bounds."""
+
+    type: Literal["interaction"]
+
+
+class Argmax(Test):
+    """The column is best at one of some values."""
+
+    type: Literal["argmax"]
+    chosen: Annotated[Values, Field(alias="is")]
+    """Values of the factor that the document calls best."""
+    best: Literal["highest", "lowest"] = "highest"
+    """Which value of the column is the best."""
+
+
+class Order(Test):
+    """Groups of cells are in an order."""
+
+    type: Literal["order"]
+    order: Annotated[tuple[Cells, ...], Field(min_length=2)]
+    """Groups of cells, from the lowest to the highest."""
+
+    @property
+    def sides(self) -> tuple[dict[str, Any], ...]:
+        return self.order
+
+    def with_sides(self, sides: tuple[dict[str, Any], ...]) -> dict[str, Any]:
+        return {"order": sides}
+
+
+class ExceptionOf(Test):
+    """Some values are off the line of their neighbours."""
+
+    type: Literal["exception"]
+    chosen: Annotated[Values, Field(alias="is")]
+    """Values of the factor that the document calls exceptions."""
+    direction: Direction
+
+
+# Keys that only some tests have. Set here, since pydantic warns of fields that shadow them.
+Test.direction, Test.best, Test.chosen, Test.scale = "", "highest", (), DIFFERENCE
+
+AnyTest = Annotated[
+    Trend | Equivalence | Value | Contrast | Interaction | Argmax | Order | ExceptionOf,
+    Field(discriminator="type", description="Test of a claim."),
+]
+
+
+class Claim(Model):
+    """A checkable sentence of a document."""
+
+    id: Name
+    """Its name in claims.csv."""
+    document: Text
+    """The document; its claims in one study share the level of the tests."""
+    place: Text
+    """Place in the document."""
+    sentence: Text
+    """The statement, in your own words."""
+    requires: Literal["", "gpu", "machine"] = ""
+    """What the test needs: `gpu`, or `machine` for the results of a second one. Without it, the
+    verdict is not testable.
     """
-
-    id: str
-    document: str
-    place: str
-    sentence: str
-    test: Test
-    requires: str = ""
-    figure: str = ""
+    figure: Text = ""
+    """The figure of the experiment that shows it. Default: the first that fits."""
+    test: AnyTest
 
 
 def read(
-    findings: Findings,
-    stated: Iterable[ClaimKeys],
-    experiments: Mapping[str, Experiment],
+    claims: Iterable[Claim],
+    experiments: Mapping[str, PlannedExperiment],
     machines: tuple[str, ...],
     training_sizes: Mapping[str, int | None],
+    report: Report,
+    warn: Report,
 ) -> tuple[Claim, ...]:
-    """Returns the sound claims of a study; reports and warns of all else.
+    """Return the claims with values of factors in their cells; report invalid ones.
 
     Args:
-        stated: What the file states.
-        training_sizes: Data set -> training examples, None where only the files know.
+        training_sizes: Data set -> training examples, None if only the files know.
+        report: Takes problems; `warn` takes warnings.
     """
     found: dict[str, Claim] = {}
-    for index, keys in enumerate(stated):
+    for index, claim in enumerate(claims):
         at = ("claims", index)
-        if keys.id in found:
-            text = f"received '{keys.id}' again; every id once is expected."
-            findings.report(Problem((*at, "id"), text))
-        if test := _test(findings, (*at, "test"), keys.test, experiments):
-            figure = _figure(findings, at, keys.figure, experiments[test.experiment], test)
-            words = (keys.id, keys.document, keys.place, keys.sentence)
-            found[keys.id] = Claim(*words, test, keys.requires, figure)
-    claims = tuple(found.values())
-    stated_of = {claim.test.experiment for claim in claims}
-    grids = {name: _grid(experiments[name], machines) for name in stated_of}
+        if claim.id in found:
+            report(received((*at, "id"), claim.id, "another id than that of another claim"))
+        if test := _test((*at, "test"), claim.test, experiments, report):
+            experiment = experiments[test.experiment]
+            figure = _figure(at, claim.figure, experiment, test, report)
+            found[claim.id] = claim.model_copy(update={"test": test, "figure": figure})
+    planned = tuple(found.values())
+    named = {claim.test.experiment for claim in planned}
+    grids = {name: _grid(experiments[name], machines) for name in named}
     lacking, few = {}, {}
-    for claim in claims:
+    for claim in planned:
         test, of = claim.test, f"experiments.{claim.test.experiment}"
         grid, experiment = grids[test.experiment], experiments[test.experiment]
         why = "" if claim.requires else _lacks(test, grid)
         if not (why or claim.requires or experiment.commands):
             why = _beyond(test, grid, training_sizes)
-        lacking[claim.id] = why and f"{of} has {why}; it is expected by"
-        seeds, least = _too_few(test, experiment), f"at least {LEAST_SEEDS} are expected"
-        few[claim.id] = seeds and f"received {seeds} in {of}; {least} for a verdict on"
-    _warn(findings, lacking)
-    _warn(findings, few)
-    return claims
+        lacking[claim.id] = why and f"{of} has {why}, which is needed by"
+        seeds, least = _too_few(test, experiment), f"at least {LEAST_SEEDS} are needed"
+        few[claim.id] = seeds and f"{of} has {seeds}; {least} for a verdict on"
+    _warn(warn, lacking)
+    _warn(warn, few)
+    return planned
 
 
-def _warn(findings: Findings, why: Mapping[str, str]) -> None:
-    """Warns of every reason once, with the claims that have it."""
+def _warn(warn: Report, reasons: Mapping[str, str]) -> None:
+    """Warn of every reason once, with its claims."""
     claims: dict[str, list[str]] = {}
-    for name, text in why.items():
+    for name, text in reasons.items():
         claims.setdefault(text, []).append(name)
     claims.pop("", None)
     for text, names in claims.items():
-        more = [f"{len(names) - _SHOWN} more"] if len(names) > _SHOWN else []
-        listed = wording.listed([*names[:_SHOWN], *more])
-        findings.warn(Problem(("claims",), f"{text} {listed}."))
+        more = [f"{len(names) - _LISTED} more"] if len(names) > _LISTED else []
+        warn(Problem(("claims",), f"{text} {wording.listed([*names[:_LISTED], *more])}."))
 
 
 def _test(
-    findings: Findings, place: Place, keys: TestKeys, experiments: Mapping[str, Experiment]
+    place: Place, test: Test, experiments: Mapping[str, PlannedExperiment], report: Report
 ) -> Test | None:
-    """Returns a test, or None where something in it is reported."""
-    before, name = len(findings.problems), keys.experiment
+    """Return a test with values of factors in its cells; None if there is a problem."""
+    problems: list[Problem] = []
+    name = test.experiment
     if name not in experiments or experiments[name].own.path:
         here = [one for one, found in experiments.items() if not found.own.path]
         text = "an experiment that trains or times here" if name in experiments else "an experiment"
-        choices = here if name in experiments else experiments
-        findings.report(received((*place, "experiment"), name, text, choices))
+        report(received((*place, "experiment"), name, text, here))
         return None
-    given = {key: getattr(keys, key) for key in _AS_GIVEN if hasattr(keys, key)}
-    low, high = _bounds(keys)
-    test = Test(**given, low=low, high=high)
     experiment = experiments[name]
-    known, about = _factors(experiment), TABLES[test.table]
+    readers, about = _readers(experiment), TABLES[test.table]
     for key in about.keys:
-        known[key] = plain if about.columns[key].kind == "str" else _number
+        readers[key] = _as_is if about.columns[key].kind == "str" else _number
     columns = {key: own_columns.named(key) for key in experiment.own_factors}
 
-    def cells(at: Place, given: dict[str, Any]) -> Cells:
-        found = {key: _values(findings, (*at, key), key, raw, known) for key, raw in given.items()}
-        return {columns.get(key, key): values for key, values in found.items() if values}
+    def values(at: Place, key: str, raw: tuple[Any, ...]) -> tuple[Any, ...]:
+        if key not in readers:
+            problems.append(unknown(at, "factor", readers))
+            return ()
+        found = []
+        for index, item in enumerate(raw):
+            where = (*at, index) if len(raw) > 1 else at
+            try:
+                value = readers[key](item)
+            except (ValidationError, PydanticCustomError):
+                problems.append(received(where, item, f"a value of {key.replace('_', ' ')}"))
+                continue
+            if value in found:
+                problems.append(received(where, item, "every value once"))
+            found.append(value)
+        return tuple(found)
 
-    if test.over not in known:
-        findings.report(unknown((*place, "over", test.over), "factor", known))
-    sides = [((*place, key), getattr(keys, key)) for key in ("of", "to") if hasattr(keys, key)]
-    order = getattr(keys, "order", [])
-    sides += [((*place, "order", index), side) for index, side in enumerate(order)]
-    chosen = getattr(keys, "chosen", [])
-    test = replace(
-        test,
-        cells=cells((*place, "cells"), keys.cells),
-        chosen=_values(findings, (*place, "is"), test.over, chosen, known) if chosen else (),
-        sides=tuple(cells(*each) for each in sides),
-        over=columns.get(test.over, test.over),
-    )
-    findings.report(*_wrong_column(place, test, experiment), *_apart(place, test))
-    if low >= high:
-        findings.report(received((*place, "below"), high, "a number above `above`"))
-    at = (*place, "cells")
-    if test.table == "trajectories" and len(test.budget) != 1 and not findings.broken(at):
-        text = f"received without one budget; one of {', '.join(tables.BUDGETS)} is expected."
-        findings.report(Problem(at, text))
-    return None if len(findings.problems) > before else test
+    def cells(at: Place, raw: Mapping[str, tuple[Any, ...]]) -> dict[str, Any]:
+        found = {key: values((*at, key), key, items) for key, items in raw.items()}
+        return {columns.get(key, key): items for key, items in found.items() if items}
+
+    if test.over not in readers:
+        problems.append(unknown((*place, "over", test.over), "factor", readers))
+    order = [("order", index) for index in range(len(test.sides))]
+    homes = order if test.type == "order" else [("of",), ("to",)]
+    sides = [
+        cells((*place, *home), side) for home, side in zip(homes, test.sides, strict=False)
+    ]
+    changed = {"cells": cells((*place, "cells"), test.cells), **test.with_sides(tuple(sides))}
+    if test.chosen:
+        changed["chosen"] = values((*place, "is"), test.over, test.chosen)
+    sound = not problems
+    test = test.model_copy(update={**changed, "over": columns.get(test.over, test.over)})
+    problems += [*_wrong_column(place, test, experiment), *_apart(place, test)]
+    if test.table == "trajectories" and len(test.budget) != 1 and sound:
+        text = f"Trajectories are read at one budget: {', '.join(tables.BUDGETS)}."
+        problems.append(Problem((*place, "cells"), text))
+    for problem in problems:
+        report(problem)
+    return None if problems else test
 
 
-def _factors(experiment: Experiment) -> dict[str, Callable[[Any], Any]]:
-    """Returns factor -> what reads its value; a seed pairs cells, and distinguishes none."""
-    found = run_factors.SWEEP_FACTORS if experiment.times.timings else run_factors.FACTORS
+def _as_is(value: Any) -> Any:
+    return value
+
+
+def _number(value: Any) -> int | float:
+    if isinstance(value, bool | str):
+        raise PydanticCustomError("number_type", "Input should be a number")
+    return value
+
+
+def _readers(experiment: PlannedExperiment) -> dict[str, Callable[[Any], Any]]:
+    """Return factor -> function that reads its value. Seeds pair cells and distinguish none."""
+    found = run_factors.SWEEP_FACTORS if experiment.timings else run_factors.FACTORS
     if experiment.own_factors:
         found = command_names.factors(experiment.own_factors)
-    known = {name: one.read_item for name, one in found.items() if name != "seed"}
-    return {**known, **dict.fromkeys(("dataset", "model", "machine"), plain)}
+    known = {name: factor.read_item for name, factor in found.items() if name != "seed"}
+    return {**known, **dict.fromkeys(("dataset", "model", "machine"), _as_is)}
 
 
-def _wrong_column(place: Place, test: Test, experiment: Experiment) -> Iterator[Problem]:
-    """Yields that an experiment has no such column, or that it cannot be read at a budget."""
+def _wrong_column(place: Place, test: Test, experiment: PlannedExperiment) -> Iterator[Problem]:
+    """Yield an unknown column, and a table that cannot be read at a budget."""
     table, column = test.table, test.column
-    measures = {**experiment.trainings.measures, **experiment.times.timings}
+    measures = {**experiment.measures, **experiment.timings}
     filling = {*TABLES[table].measures} & {*measures}
     if experiment.commands:
         measures = {"evaluate": {}}
-    trained = (experiment.trainings.runs or experiment.commands) and not TABLES[table].measures
-    learned = experiment.trainings.tasks
-    known = tables.claimed(table, measures, learned) if filling or trained else []
+    trained = (experiment.runs or experiment.commands) and not TABLES[table].measures
+    known = tables.claimed(table, measures, experiment.tasks) if filling or trained else []
     if experiment.commands and table in ("runs", "trajectories"):
         known += filter(tasks.own, experiment.own.columns)
     if column not in known:
         text = f"a column of {table}.csv that the experiment measures"
         yield received((*place, "column"), column, text, known)
     schedule = horizons.of_own_runs(experiment.own.schedule)
-    schedule = schedule or horizons.schedule_of(experiment.trainings.runs.values())
+    schedule = schedule or horizons.schedule_of(experiment.runs.values())
     if schedule and table == "trajectories":
-        text = f"received trajectories {schedule.why}; {schedule.expected}, or another table."
-        yield Problem((*place, "table"), text)
+        text = f"{schedule.expected}, or another table, {schedule.why}"
+        yield received((*place, "table"), table, text)
 
 
 def _apart(place: Place, test: Test) -> Iterator[Problem]:
-    """Yields the sides that do not differ in their values alone.
-
-    What one side fixes and another leaves open would differ between the two as well.
-    """
+    """Yield sides that do not differ in their values alone."""
     at = (*place, "order" if test.type == "order" else "to")
     for side in test.sides[1:]:
         if side and test.sides[0] and {*side} != {*test.sides[0]}:
-            names = [wording.listed(sorted(each)) for each in (side, test.sides[0])]
-            text = f"received {names[0]} beside {names[1]}; the same factors are expected."
-            yield Problem(at, text)
+            names = [wording.listed(sorted(one)) for one in (test.sides[0], side)]
+            yield Problem(at, f"Expected the factors {names[0]} (received {names[1]}).")
             break
     read = [{factor: {*values} for factor, values in side.items()} for side in test.sides]
     if any(side and side in read[:index] for index, side in enumerate(read)):
-        yield Problem(at, "received the same cells twice; different ones are expected.")
-
-
-def _bounds(keys: TestKeys) -> tuple[float, float]:
-    """Returns the bounds of what is stated; of an equivalence those of a difference."""
-    bounds = {key: getattr(keys, key, None) for key in ("above", "below", "near", "margin")}
-    ratio, margin = getattr(keys, "scale", DIFFERENCE) == RATIO, bounds["margin"]
-    if margin is not None and (bounds["near"] is not None or keys.type == "equivalence"):
-        near = bounds["near"] if bounds["near"] is not None else 1 if ratio else 0
-        return (near / margin, near * margin) if ratio else (near - margin, near + margin)
-    low, high = bounds["above"], bounds["below"]
-    return -math.inf if low is None else low, math.inf if high is None else high
-
-
-def _values(findings: Findings, place: Place, key: str, raw: Any, known: Known) -> tuple[Any, ...]:
-    """Returns the values of a factor or key in cells; reports what is none."""
-    if key not in known:
-        findings.report(unknown(place, "factor", known))
-        return ()
-    several = isinstance(raw, list)
-    read = partial(read_items, known[key]) if several else known[key]
-    values, problems = messages.read(read, raw, place)
-    findings.report(*problems)
-    if problems:
-        return ()
-    return values if several else (values,)
-
-
-def _number(raw: Any) -> int | float:
-    value = number(raw)
-    if value is None:
-        raise expected("a number")
-    return value
+        yield Problem(at, "The sides have the same cells.")
 
 
 def _figure(
-    findings: Findings, place: Place, given: str, experiment: Experiment, test: Test
+    place: Place, given: str, experiment: PlannedExperiment, test: Test, report: Report
 ) -> str:
-    """Returns the figure that shows what a test is of: the one named, or the first that fits."""
-    if given and (given not in FIGURES or (experiment.figures and given not in experiment.figures)):
+    """Return the figure that shows the column of a test: the given one, or the first that fits."""
+    named = experiment.keys.figures
+    if given and (given not in FIGURES or (named and given not in named)):
         expected = f"a figure of the experiment {experiment.name}"
-        findings.report(received((*place, "figure"), given, expected, experiment.figures))
+        report(received((*place, "figure"), given, expected, named))
     # An experiment that names none draws all that it can.
-    shown = experiment.figures or tuple(FIGURES)
-    learned = experiment.trainings.tasks
+    shown = named or tuple(FIGURES)
+    learned = experiment.tasks
     of_column = [name for name in shown if figures.learned(name, learned).shows(test.column)]
     of_table = [name for name in TABLES[test.table].figures if name in shown]
-    return given or next(iter([*of_table, *of_column, *experiment.figures]), "")
+    return given or next(iter([*of_table, *of_column, *named]), "")
 
 
-def _grid(experiment: Experiment, machines: tuple[str, ...]) -> Grid:
-    every = [*experiment.trainings.runs.values()]
-    for sweep in experiment.times.sweeps:
+def _grid(experiment: PlannedExperiment, machines: tuple[str, ...]) -> Rows:
+    every = [*experiment.runs.values()]
+    for sweep in experiment.sweeps:
         every += [{**sweep.factors, "batch_size": size} for size in sweep.batch_sizes]
     found: dict[str, dict[str, Any]] = {}
     for factors in every:
@@ -351,7 +503,7 @@ def _grid(experiment: Experiment, machines: tuple[str, ...]) -> Grid:
     ]
 
 
-def _matching(grid: Grid, cells: Cells) -> Grid:
+def _matching(grid: Rows, cells: Mapping[str, tuple[Any, ...]]) -> Rows:
     """Returns the cells of a grid that have some of these values; keys of rows are not in it."""
     return [
         cell
@@ -360,7 +512,7 @@ def _matching(grid: Grid, cells: Cells) -> Grid:
     ]
 
 
-def _lacks(test: Test, grid: Grid) -> str:
+def _lacks(test: Test, grid: Rows) -> str:
     """Returns what an experiment has not, of what a test names or needs; else an empty text."""
     for cells in test.selections():
         for key, values in cells.items():
@@ -374,7 +526,7 @@ def _lacks(test: Test, grid: Grid) -> str:
                 return f"no {wording.listed(parts, 'with')}"
     if test.over not in EVERY_FACTOR or any(test.over in side for side in test.sides):
         return ""
-    least = _POSITIONS.get(test.type, 1)
+    least = _LEAST_POSITIONS.get(test.type, 1)
     for side in test.sides or ({},):
         count = len({cell.get(test.over) for cell in _matching(grid, {**test.cells, **side})})
         if count < least:
@@ -383,7 +535,7 @@ def _lacks(test: Test, grid: Grid) -> str:
     return ""
 
 
-def _beyond(test: Test, grid: Grid, training_sizes: Mapping[str, int | None]) -> str:
+def _beyond(test: Test, grid: Rows, training_sizes: Mapping[str, int | None]) -> str:
     """Returns what some training that a test reads does not reach, or an empty text."""
     read = [cell for cells in test.selections() for cell in _matching(grid, cells)]
     for column, budget in test.budget.items():
@@ -394,11 +546,11 @@ def _beyond(test: Test, grid: Grid, training_sizes: Mapping[str, int | None]) ->
     return ""
 
 
-def _too_few(test: Test, experiment: Experiment) -> str:
+def _too_few(test: Test, experiment: PlannedExperiment) -> str:
     """Returns how few replicates there are where no result could decide a test; else nothing."""
-    noun, count = "seed", len(experiment.trainings.seeds)
+    noun, count = "seed", len(experiment.seeds)
     if test.timed:
-        filling, timings = TABLES[test.table].measures, experiment.times.timings
+        filling, timings = TABLES[test.table].measures, experiment.timings
         noun = "repeat of the timing"
         count = min(each[REPEATS.name] for name, each in timings.items() if name in filling)
     return wording.count(count, noun) if count < LEAST_SEEDS else ""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,57 +14,64 @@ from batchscope.catalogue import command_names, own_columns
 from batchscope.catalogue.run_factors import FALLING
 from batchscope.catalogue.stages import Stage
 from batchscope.errors import UserError
-from batchscope.problems import Findings, Place, Problem, received
+from batchscope.problems import Place, Problem, received
 from batchscope.study import grids, plan
 from batchscope.study.commands import RESOURCES, RUN_DIR, Command, Run, placeholders, sha256
-from batchscope.study.document import CommandKeys
+from batchscope.study.experiments import CommandExperiment
+from batchscope.study.factor_models import RESERVED
 
 _SCRIPTS = (".py", ".sh")
 
 
-class _AsGiven(grids.FactorReader):
-    """Takes every factor as it is: the command alone knows what a data set or a model is."""
-
-    def __init__(self, findings: Findings) -> None:
-        self.findings, self._ids = findings, {}
-
-
 def grid(
-    findings: Findings, place: Place, keys: CommandKeys, defaults: dict[str, Any], stage: Stage
+    place: Place,
+    keys: CommandExperiment,
+    defaults: dict[str, Any],
+    seeds: tuple[Any, tuple[int, ...], Stage],
 ) -> grids.Grid:
-    """Returns the grid at a stage: of the defaults the factors that a placeholder names."""
-    given = {*keys.set, *keys.vary, *(name for case in keys.cases for name in case)}
+    """Return the grid, with the defaults that a placeholder names.
+
+    Args:
+        seeds: Seeds, numbers of seeds before each interim analysis, and the stage.
+    """
+    stated = {*keys.set, *keys.vary, *(name for case in keys.cases for name in case)}
     used = placeholders((*keys.command, *keys.env.values()))
-    own = {name: value for name, value in defaults.items() if name in used - given}
-    named = command_names.factors({*given, *own, "batch_size"})
-    factors = {name: one for name, one in named.items() if name != "seed"}
-    kind = grids.Kind(factors, f"unknown factor; one of {', '.join(factors)} is expected.")
-    return grids.read(_AsGiven(findings), place, keys, kind, own, own, stage)
+    inherited = {name: value for name, value in defaults.items() if name in used - stated}
+    named = command_names.factors({*stated, *inherited, "batch_size"})
+    factors = {name: factor for name, factor in named.items() if name != "seed"}
+    return grids.Grid(place, factors, inherited, keys.set, keys.cases, keys.vary, *seeds)
 
 
-def command(findings: Findings, place: Place, keys: CommandKeys, folder: Path) -> Command | None:
-    """Returns the command of an experiment; None where something it depends on cannot be read."""
+def command(
+    place: Place,
+    keys: CommandExperiment,
+    folder: Path,
+    found: list[Problem],
+    warn: Callable[[Problem], None],
+) -> Command | None:
+    """Return the command of an experiment; None if one of its inputs cannot be read."""
     inputs = {}
     for index, path in enumerate(keys.inputs):
         try:
             inputs[path] = sha256(folder / os.path.expanduser(path))
         except UserError as error:
-            text = f"{error}; a file or a folder is expected, relative to that of this file."
-            findings.report(Problem((*place, "inputs", index), text))
+            text = f"{error}. Expected a file or a folder, relative to the study file."
+            found.append(Problem((*place, "inputs", index), text))
     covered = [os.path.normpath(path) for path in keys.inputs]
     for word in keys.command:
         above = [*Path(os.path.normpath(word)).parents, Path(os.path.normpath(word))]
         script = Path(word).suffix in _SCRIPTS and (folder / word).is_file()
         if script and not {*map(str, above)} & {*covered}:
-            text = f"received without {word}, a change of which then makes no new run; "
-            findings.warn(Problem((*place, "inputs"), f"{text}inputs: [{word}] is expected."))
+            text = f"A change of {word} makes no new run. Add inputs: [{word}]."
+            warn(Problem((*place, "inputs"), text))
     if len(inputs) < len(keys.inputs):
         return None
+    log = keys.log.stated() | ({"metrics": keys.metrics} if keys.metrics else {})
     return Command(
         keys.command,
         keys.env,
         inputs,
-        keys.log.given | ({"metrics": keys.metrics} if keys.metrics else {}),
+        log,
         os.path.abspath(folder),
         keys.resources.threads,
         keys.resources.gpu,
@@ -74,53 +82,68 @@ def command(findings: Findings, place: Place, keys: CommandKeys, folder: Path) -
     )
 
 
-def problems(
-    findings: Findings, place: Place, keys: CommandKeys, factors: grids.Grid
-) -> Iterator[Problem]:
-    """Yields the placeholders that there are not, and the factors that none of them uses."""
-    known = {*factors.kind.factors, "seed", RUN_DIR, *RESOURCES}
+def problems(place: Place, keys: CommandExperiment, factors: grids.Grid) -> Iterator[Problem]:
+    """Yield unknown placeholders, factors that no placeholder uses, and reserved factors."""
+    for home, values in (("set", keys.set), ("vary", keys.vary), *enumerate(keys.cases)):
+        at = (*place, home) if isinstance(home, str) else (*place, "cases", home)
+        yield from (Problem((*at, name), text) for name, text in _names(values))
+    known = {*factors.factors, "seed", RUN_DIR, *RESOURCES}
     texts = {("command", index): word for index, word in enumerate(keys.command)}
     texts |= {("env", name): text for name, text in keys.env.items()}
     for at, text in texts.items():
         for name in sorted(placeholders([text]) - known):
             got = f"{{{name}}}" if name else "{"
-            expected = "a factor of the experiment, run_dir, threads or gpus in braces, or {{,"
+            expected = "a factor of the experiment, run_dir, threads or gpus in braces, or {{"
             yield received((*place, *at), got, expected, [f"{{{one}}}" for one in known])
     for index, path in enumerate(keys.requires):
         for name in sorted(placeholders([path]) - (known - {RUN_DIR})):
             expected = "a factor of the experiment in braces"
             yield received((*place, "requires", index), f"{{{name}}}", expected)
-    if findings.broken((*place, "command"), (*place, "env")):
-        return
     used = placeholders(texts.values())
     homes = {"seed": ("seeds",), **{name: ("set", name) for name in factors.set}}
     homes |= {name: ("cases", at, name) for at, case in enumerate(factors.cases) for name in case}
     homes |= {name: ("vary", name) for name in factors.vary}
     for name in homes.keys() - used:
-        text = f"received a factor that the command is not given; {{{name}}} is expected in "
-        yield Problem((*place, *homes[name]), f"{text}command or env.")
+        text = f"The command does not use this factor. Add {{{name}}} to command or env."
+        yield Problem((*place, *homes[name]), text)
 
 
-def runs(findings: Findings, place: Place, made_by: Command, factors: grids.Grid) -> dict[str, Run]:
-    """Returns the runs by their names; none where two are the same, or a name is too long."""
-    found: dict[str, Run] = {}
+def _names(factors: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the factors that a command may not have, and the reason."""
+    for name in factors:
+        if name == "seed":
+            yield name, "The experiment's key `seeds` states the seeds."
+        elif name in ("threads", "device", "replicas"):
+            yield name, "State `resources: {threads: 4, gpu: 1}` in the experiment."
+        elif name in RESERVED:
+            yield name, "This is the name of a placeholder. Choose another name."
+        elif name in command_names.ALIASES or not re.fullmatch("[a-z][a-z0-9_]{0,59}", name):
+            known = command_names.ALIASES.get(name)
+            yield name, "Unknown factor." + (f" Did you mean '{known}'?" if known else "")
+
+
+def runs(
+    place: Place, command: Command, factors: grids.Grid, found: list[Problem]
+) -> dict[str, Run]:
+    """Return the runs by their names; none if two are equal, or a name is too long."""
+    made: dict[str, Run] = {}
     resolved: dict[str, str] = {}
     for _, values, _ in factors.combinations():
-        for seed in factors.seeds_of(functools.partial(_name, made_by, values)):
-            run = Run(made_by, {**values, "seed": seed})
+        for seed in factors.seeds_of(functools.partial(_name, command, values)):
+            run = Run(command, {**values, "seed": seed})
             try:
                 name = run.name
             except ValueError:
-                text = "received a run whose name has more than 200 characters; shorter names of "
-                findings.report(Problem(place, f"{text}factors, or fewer, are expected."))
+                text = "The name of a run has more than 200 characters. "
+                found.append(Problem(place, f"{text}Choose shorter names of factors, or fewer."))
                 return {}
             first = resolved.setdefault(repr(run.resolved(RUN_DIR)), name)
-            if first != name or name in found:
-                text = f"received the same command for two runs, {first} and {name}; every run is "
-                findings.report(Problem((*place, "command"), f"{text}expected to have its own."))
+            if first != name or name in made:
+                text = f"Two runs have the same command: {first} and {name}."
+                found.append(Problem((*place, "command"), text))
                 return {}
-            found[name] = run
-    return found
+            made[name] = run
+    return made
 
 
 def _name(made_by: Command, values: dict[str, Any], seed: int) -> str | None:
@@ -130,11 +153,11 @@ def _name(made_by: Command, values: dict[str, Any], seed: int) -> str | None:
     return None
 
 
-def planned(made: dict[str, Run], factors: grids.Grid, keys: CommandKeys) -> plan.OwnRuns:
+def planned(made: dict[str, Run], keys: CommandExperiment) -> plan.ExternalLogs:
     """Returns what the plan knows of evaluations that only the logs of the runs will have."""
     axes = [name for name in own_columns.AXES if keys.alone or name != "seconds"]
     schedules = [run.factors.get("schedule") for run in made.values()]
-    return plan.OwnRuns(
+    return plan.ExternalLogs(
         trainings=len(made),
         seeds=len({run.factors["seed"] for run in made.values()}),
         columns=(

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 
 from batchscope.errors import ConfigError, UserError
-from batchscope.study import config
+from batchscope.study import yaml_file
 
 # Each job's command, some lines alone; another place for jobs: one that dies there before it has
 # a log makes the logger of bars print a traceback.
@@ -37,7 +37,7 @@ def check(words: Sequence[str]) -> None:
     ]
     try:
         if given.configfile:
-            config.read(one_file(given.configfile))
+            yaml_file.read(one_file(given.configfile))
     except UserError as error:
         problems.append(str(error))
     if problems:

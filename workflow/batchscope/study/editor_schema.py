@@ -1,78 +1,58 @@
-"""The schema as editors read it: what a study may hold, in the words of JSON schema alone.
-
-Editors take it for hints and completion. Whatever the program accepts is valid in it; what only
-planning can detect (a batch size above the training set, a figure without its measure) is too.
-"""
+"""JSON schema of a study file, for editors: hints and completion."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
-from batchscope.catalogue.figures import FIGURES
-from batchscope.study.document import CommandKeys, StudyFile
+from batchscope.study.study_file import StudyFile
 
-_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+_WIDTH = 110
 
 
 def text() -> str:
-    return json.dumps(document(), indent=1, ensure_ascii=False) + "\n"
+    return _lines(document()) + "\n"
 
 
 def document() -> dict[str, Any]:
-    """Returns the schema."""
-    found = _without_titles(StudyFile.model_json_schema())
-    comment = "Printed by `python workflow/run.py schema`."
-    head = {"$schema": _DIALECT, "$comment": comment, "title": "Batchscope study"}
-    definitions = found["$defs"]
-    commanded = _without_titles(CommandKeys.model_json_schema())
-    definitions |= commanded.pop("$defs")
-    experiment, own = definitions["ExperimentKeys"], commanded["properties"]
-    for key in own.keys() & experiment["properties"].keys():
-        if own[key] == experiment["properties"][key]:  # stands once
-            own[key] = {"$ref": f"#/$defs/ExperimentKeys/properties/{key}"}
-    figures = experiment["properties"]["figures"]
-    for item in (figures["then"]["items"], figures["else"]):
-        item["enum"] = list(FIGURES)
-    kinds = {"CommandKeys": commanded, "ExperimentKeys": experiment}
-    of_kind = [{"$ref": f"#/$defs/{kind}"} for kind in kinds]
-    named = found["properties"]["experiments"]["patternProperties"]
-    for name in named:
-        named[name] = {"if": {"required": ["command"]}, "then": of_kind[0], "else": of_kind[1]}
-    # There a key without a value takes that key away, and its kind is stated elsewhere.
-    keys = {
-        key: {"anyOf": [*_of_kinds(key, kinds), {"type": "null"}]}
-        for key in {**experiment["properties"], **own}
+    """Return the schema. It accepts every file that planning accepts."""
+    head = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$comment": "Printed by `python workflow/run.py schema`.",
+        "title": "Batchscope study",
     }
-    definitions["ReducedExperiment"] = {**experiment, "properties": keys}
-    reduced = definitions["Reduced"]["properties"]["experiments"]
-    reduced["additionalProperties"] = {"$ref": "#/$defs/ReducedExperiment"}
-    definitions["CommandKeys"] = commanded
-    del definitions["EveryKey"]
-    return {**head, **found}
+    return {**head, **_without_titles(StudyFile.model_json_schema())}
 
 
-def _of_kinds(key: str, kinds: dict[str, Any]) -> list[dict[str, str]]:
-    having = [kind for kind, schema in kinds.items() if schema["properties"].get(key)]
-    return [{"$ref": f"#/$defs/{kind}/properties/{key}"} for kind in having]
-
-
-def _without_titles(rule: Any, named: bool = False) -> Any:
-    """Returns a schema without the titles that pydantic makes of names, descriptions on a line.
+def _without_titles(schema: Any, named: bool = False) -> Any:
+    """Return a schema without pydantic's titles of fields, with descriptions on one line.
 
     Args:
-        named: Whether the keys are names of the study and not of JSON schema.
+        named: Whether the keys are names of the study file instead of words of JSON schema.
     """
-    if isinstance(rule, list):
-        return [_without_titles(each) for each in rule]
-    if not isinstance(rule, dict):
-        return rule
+    if isinstance(schema, list):
+        return [_without_titles(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
     found = {
         key: _without_titles(value, key in ("properties", "$defs") and not named)
-        for key, value in rule.items()
+        for key, value in schema.items()
         if named or key != "title"
     }
-    if not named and "description" in found:
+    if not named and isinstance(found.get("description"), str):
         found["description"] = " ".join(found["description"].split())
-    # As nothing fits is stated without offering the key.
-    return False if not named and found.get("not") == {} else found
+    return found
+
+
+def _lines(value: Any, indent: str = "") -> str:
+    """Return JSON in which a value stands on one line if it is short."""
+    short = json.dumps(value, ensure_ascii=False)
+    if len(indent) + len(short) <= _WIDTH or not isinstance(value, dict | list):
+        return short
+    inner = f"{indent} "
+    if isinstance(value, dict):
+        parts = [f"{json.dumps(key)}: {_lines(item, inner)}" for key, item in value.items()]
+    else:
+        parts = [_lines(item, inner) for item in value]
+    left, right = "{}" if isinstance(value, dict) else "[]"
+    return f"{left}\n{inner}" + f",\n{inner}".join(parts) + f"\n{indent}{right}"

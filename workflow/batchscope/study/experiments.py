@@ -1,303 +1,377 @@
-"""What an experiment says beside its factors: the checks of measures, epochs, margins, budgets.
+"""The four kinds of experiment as a study file states them.
 
-Each function yields what is wrong with one key.
+An experiment trains here, times steps, runs a command, or reads external runs. The keys that it
+has decide which: `command`, `runs` or `timing`; else it trains.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any
+import re
+import shlex
+from typing import Annotated, Any, Literal
 
-from batchscope import wording
-from batchscope.catalogue import budget_kinds, columns, kept_epochs, run_names, stages, tasks
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag
+from pydantic_core import PydanticCustomError
+
+from batchscope.catalogue import budget_kinds, command_names, stages
 from batchscope.catalogue.measures import MEASURES
+from batchscope.catalogue.model import (
+    Count,
+    Flag,
+    Integer,
+    Model,
+    Name,
+    Number,
+    Positive,
+    Seed,
+    Text,
+    Texts,
+    Unique,
+    mapping,
+)
 from batchscope.catalogue.outcomes import LEAST_SEEDS
-from batchscope.catalogue.run_names import MAX_NAME_LENGTH
-from batchscope.catalogue.timings import OF_SECONDS, OF_SWEEPS
-from batchscope.problems import Place, Problem, received, show
-from batchscope.study import horizons, plan
-from batchscope.study.asked import Asked
-from batchscope.study.document import MARGIN_OUTCOMES, OUTCOMES, ExperimentKeys
-from batchscope.study.figure_checks import TIMED
-
-Runs = Iterable[dict[str, Any]]
-
-# Keys of runs, wherever they were made, and of no times.
-OF_RUNS = ("margins", "budgets", "advice", "seeds_planned", "beside", "primary")
-_LONGEST_PAIR = 210  # characters of both names: with settings, below a file name's 255
-
-
-def settings_by_name(asked: Iterable[Asked]) -> dict[str, dict[str, Any]]:
-    return {one.name: one.settings for one in asked}
+from batchscope.catalogue.run_factors import FACTORS, MOST_EPOCHS
+from batchscope.catalogue.timings import OF_SWEEPS, OF_TRAININGS
+from batchscope.logs import AUTO, FORMATS, Source
+from batchscope.logs.files import escaped
+from batchscope.study.asked import Asked, AskedOf
+from batchscope.study.factor_models import (
+    CommandFactors,
+    CommandLists,
+    TimingFactors,
+    TimingLists,
+    TrainingFactors,
+    TrainingLists,
+)
+from batchscope.study.published_numbers import CommandSeries, PublishedSeries
 
 
-def asked_problems(place: Place, asked: Iterable[Asked]) -> Iterator[Problem]:
-    """Yields the settings that do not go together, or that no path can spell."""
-    for one in asked:
-        for name, text in run_names.ENTRIES[one.name].problems(one.settings):
-            yield Problem((*place, *one.at, name), text)
+class StagedSeeds(Model):
+    """Seeds in stages: after 6, 9, 13, 19, 28, ... of them an interim analysis decides which runs
+    need more.
+    """
+
+    until: Literal["decided"]
+    """The seeds are added until the statements are decided."""
+    at_most: Annotated[Integer, Field(ge=LEAST_SEEDS, le=10_000)] = stages.AT_MOST
+    """Largest number of seeds."""
+    first: Annotated[Integer, Field(ge=0, le=stages.MOST_FIRST)] = 0
+    """First seed. Seeds before it were used to choose values."""
+
+    @property
+    def seeds(self) -> range:
+        return range(self.first, self.first + self.at_most)
+
+
+def _seeds(raw: Any) -> str:
+    return "stages" if isinstance(raw, dict) else "list" if isinstance(raw, list) else "number"
+
+
+_SeedCount = Annotated[Integer, Field(ge=1), AfterValidator(range)]
+Seeds = Annotated[
+    Annotated[_SeedCount, Tag("number")]
+    | Annotated[Unique[Seed], Tag("list")]
+    | Annotated[StagedSeeds, Tag("stages")],
+    Discriminator(_seeds),
+]
+
+
+class BudgetKeys(Model):
+    """Budgets at which batch sizes are compared."""
+
+    epochs: Annotated[Positive, Field(le=MOST_EPOCHS)] = None
+    """Number of epochs."""
+    updates: Count = None
+    """Number of updates."""
+    seconds: Positive = None
+    """Seconds of training."""
+    target: Annotated[dict[str, Number], Field(min_length=1, max_length=1)] = None
+    """One loss or metric to reach, such as {validation_loss: 0.2}."""
+
+
+class Advice(Model):
+    """Limits of the range of batch sizes that is advised."""
+
+    slower: Annotated[Number, Field(gt=0, le=1)] = budget_kinds.SLOWER
+    """Share of the fastest batch size's seconds to the target by which an advised one may take
+    longer: 0.1 for 10 %.
+    """
+
+
+class PublishedFigure(Model):
+    """A figure of a document and its finding."""
+
+    figure: Text
+    """Name of the figure or table in the document."""
+    found: Text
+    """Finding of the document, in a sentence or two."""
+    numbers: Annotated[list[PublishedSeries], Field(min_length=1)] = []
+    """Published values, one map per series: the factors that name it, its batch sizes, and one
+    number per batch size for each column. The report shows them with ours in one table.
+    """
+
+
+class CommandPublishedFigure(PublishedFigure):
+    numbers: Annotated[list[CommandSeries], Field(min_length=1)] = []
+
+
+class Experiment(Model):
+    """Keys of every kind of experiment."""
+
+    title: Text = ""
+    """Heading of the experiment in the report. Default: its name."""
+    question: Text = ""
+    """The question that the experiment answers, in one sentence."""
+    figures: Texts = ()
+    """Figures to draw, in this order. Default: all that the measures allow."""
+    published: dict[str, PublishedFigure] = {}
+    """Figure -> its counterpart in a document and the finding there. The report shows both."""
+
+
+def _metric_name(name: str) -> str:
+    if not re.fullmatch("[a-z][a-z0-9_]{0,39}", name) or "__" in name or name.endswith("_"):
+        raise PydanticCustomError("metric_name", "A metric has a lower-case name")
+    return name
+
+
+class Comparison(Experiment):
+    """Keys of experiments whose runs are compared: trained, made by a command, or external."""
+
+    margins: Annotated[dict[str, Positive], Field(min_length=1)] = {}
+    """Outcome (test_accuracy, test_loss, ...) -> loss of it that counts as negligible. State it
+    before the runs. A batch size is within the margin if every other one is shown to be better by
+    less (one-sided paired t-tests).
+    """
+    budgets: mapping(BudgetKeys) = {}
+    """Budgets at which the batch sizes are compared. Default: the largest budget that every
+    finished run reached, and as target the loss after nine tenths of the fall of the best batch
+    size at the first analysis. A change trains nothing.
+    """
+    advice: Advice = Advice()
+    """Limits of the range of batch sizes that is advised. A change trains nothing."""
+    seeds_planned: Annotated[Integer, Field(ge=2, le=1_000_000)] = None
+    """Number of seeds that was planned before any result was seen. The plan, the report and the
+    advice state a deviation, since seeds added after an analysis increase the error rate of tests.
+    A change trains nothing.
+    """
+    primary: Texts = ()
+    """Columns of runs.csv that answer the question, most important first: their trends are the
+    experiment's answer. Default: the outcomes of its figures, else those of its measures. A change
+    trains nothing.
+    """
+
+
+class TrainingExperiment(Comparison):
+    """An experiment that trains models here."""
+
+    set: TrainingFactors = {}
+    """Factors of every run, over the defaults."""
+    vary: TrainingLists = {}
+    """Factor -> its values; every combination is run."""
+    cases: Annotated[list[TrainingFactors], Field(min_length=1)] = [{}]
+    """Factors that change together; every case is run with every combination."""
+    seeds: Seeds
+    """Number of seeds (6 means 0 to 5), a list of seeds, or {until: decided, at_most: 28}."""
+    measure: Annotated[tuple[Asked, ...], AskedOf({**MEASURES, **OF_TRAININGS}, "measure")] = ()
+    """Measures of every run: a list, or a map from measures to their settings."""
+    at_epochs: Unique[Annotated[Integer, Field(ge=1, le=MOST_EPOCHS)]] = ()
+    """Numbers of epochs at which every training is evaluated and timed. Snapshots of the weights
+    exist after the epochs 1 to 5, powers of two and the last one.
+    """
+    beside: Texts = ()
+    """Timing experiments whose largest batch that fits, and whose knee of the throughput, are drawn
+    with the largest batch within the margins.
+    """
+
+
+class TimingExperiment(Experiment):
+    """An experiment that times steps and trains nothing."""
+
+    set: TimingFactors = {}
+    """Factors of every sweep, over the defaults."""
+    vary: TimingLists = {}
+    """Factor -> its values; every combination is timed."""
+    cases: Annotated[list[TimingFactors], Field(min_length=1)] = [{}]
+    """Factors that change together; every case is timed with every combination."""
+    timing: Annotated[tuple[Asked, ...], AskedOf(OF_SWEEPS, "timing")]
+    """Timings of the machine: a list, or a map from timings to their settings."""
+    at_epochs: Unique[Annotated[Integer, Field(ge=1, le=MOST_EPOCHS)]] = ()
+    """Numbers of epochs whose training time is shown."""
+
+
+class LogFormat(Model):
+    """Format of logs."""
+
+    format: Literal[(AUTO, *FORMATS)] = AUTO
+    """Format of the logs; auto recognises it by their content."""
+    columns: dict[str, Text] = {}
+    """Our name of a column -> its name in the logs, or the name of a parameter in them."""
+    examples_per_epoch: Positive = None
+    """Training examples of an epoch, if the logs count epochs."""
+
+
+class Log(LogFormat):
+    """Log of a run that a command makes."""
+
+    file: Annotated[str, Field(pattern=r"^\{run_dir\}(/.+)?$")] = ""
+    """File that the command writes, in {run_dir}. Default: its printed output."""
+
+
+class Logs(LogFormat):
+    """Logs of external runs."""
+
+    files: Texts
+    """Paths and patterns, relative to the folder of the study file: `{name}` stands for a factor,
+    as in logs/bs{batch_size}_seed{seed}.csv, `*`, `**` and `?` for anything; `{{` is a brace.
+    """
+    pattern: Text = ""
+    """Factors in the names of runs that one file holds, or in parts of the paths:
+    bs{batch_size}_seed{seed}.
+    """
+
+    def source(self, metrics: tuple[str, ...] = ()) -> Source:
+        """Return the logs to read, with the metrics that the experiment names."""
+        return Source(
+            self.files,
+            self.format,
+            tuple(self.columns.items()),
+            self.examples_per_epoch,
+            self.pattern,
+            metrics,
+        )
+
+
+class LoggedExperiment(Comparison):
+    """Keys of experiments whose results come from logs."""
+
+    metrics: Annotated[
+        dict[Annotated[str, AfterValidator(_metric_name)], Literal["lower", "higher"]],
+        Field(min_length=1),
+    ] = {}
+    """User-defined metrics of the logs, and whether lower or higher values are better:
+    {word_error: lower, bleu: higher}. Their columns are validation_word_error, test_word_error and
+    train_word_error.
+    """
+
+
+def _logs(raw: Any) -> Any:
+    return {"files": escaped(raw)} if isinstance(raw, str) else raw
+
+
+class ExternalExperiment(LoggedExperiment):
+    """An experiment of runs that were made elsewhere."""
+
+    runs: Annotated[Logs, BeforeValidator(_logs, json_schema_input_type=Text | Logs)]
+    """Path of a CSV file, or a map with `files`, a pattern of logs. Each has a row per evaluation:
+    updates or examples, losses and metrics. Paths, columns and parameters of the logs hold the
+    batch size, the seed and the other factors.
+    """
+
+
+class Resources(Model):
+    """Resources of a run."""
+
+    threads: Annotated[Integer, Field(ge=1, le=4096)] = 1
+    """Threads of a run."""
+    gpu: Annotated[Integer, Field(ge=0, le=1024)] = 0
+    """GPUs of a run; without any, none is visible to it."""
+    mem_mb: Count = 2000
+    """Memory of its first attempt on a cluster; later attempts get more."""
+
+
+def _word(raw: Any) -> str:
+    if isinstance(raw, str | int | float):
+        return command_names.word(raw)
+    raise PydanticCustomError("word", 'Input should be a text, a placeholder in quotes ("{seed}")')
+
+
+def _words(raw: Any) -> Any:
+    if isinstance(raw, str):
         try:
-            run_names.settings_name(one.name, one.settings)
-        except ValueError:
-            text = f"a name of at most {MAX_NAME_LENGTH} characters is expected."
-            got = "received too many settings to spell"
-            yield Problem((*place, *one.at), f"{got}; {text}")
+            return shlex.split(raw)
+        except ValueError as error:
+            raise PydanticCustomError("command", "{reason}", {"reason": str(error)}) from None
+    return raw
 
 
-def needs_of_measures(place: Place, asked: Iterable[Asked], runs: list[Any]) -> Iterator[Problem]:
-    """Yields the measures that read what a training keeps only where it is asked to."""
-    for one in asked:
-        entry = MEASURES.get(one.name)
-        for factor, value in (entry.factors if entry else {}).items():
-            lacking = [run for run in runs if run[factor] != value]
-            if lacking:
-                text = f"received runs without {factor} ({len(lacking)}); {factor}: "
-                text += f"{show(value)} is expected, in set or defaults."
-                yield Problem((*place, one.name), text)
+Word = Annotated[str, BeforeValidator(_word, json_schema_input_type=str | int | float | bool)]
 
 
-def pairs(one: Asked, runs: Mapping[str, dict[str, Any]]) -> tuple[plan.Pair, ...]:
-    """Returns the pairs of runs of a measure, by name: alike in every factor but one."""
-    [(factor, (small_value, large_value))] = one.between.items()
-    small: dict[tuple[Any, ...], str] = {}
-    large: dict[tuple[Any, ...], str] = {}
-    for name, factors in runs.items():
-        rest = tuple(value for key, value in factors.items() if key != factor)
-        if factors[factor] == small_value:
-            small[rest] = name
-        elif factors[factor] == large_value:
-            large[rest] = name
-    return tuple((name, large[rest]) for rest, name in small.items() if rest in large)
+class CommandExperiment(LoggedExperiment):
+    """An experiment whose runs a command of the user makes."""
 
-
-def pair_problems(place: Place, one: Asked, found: tuple[plan.Pair, ...]) -> Iterator[Problem]:
-    """Yields that no runs are pairs, or that the names of two are too long."""
-    home = () if one.at[-1] == one.name else (one.name,)
-    at = (*place, *one.at, *home, "between")
-    if not found:
-        [(factor, (small, large))] = one.between.items()
-        text = f"received {factor} {small} and {large}; two runs of this experiment that differ "
-        yield Problem(at, f"{text}in nothing else are expected.")
-    # A cluster's executor makes one file name of both runs and the settings.
-    if any(len(small) + len(large) > _LONGEST_PAIR for small, large in found):
-        text = f"received two runs whose names have more than {_LONGEST_PAIR} characters; "
-        yield Problem(at, f"{text}shorter names of data set and model are expected.")
-
-
-def epochs_without_a_measure(
-    place: Place, keys: ExperimentKeys, asked: Collection[str]
-) -> Iterator[Problem]:
-    """Yields that nothing is measured at the numbers of epochs that an experiment asks for."""
-    served = {name for name, entry in run_names.ENTRIES.items() if entry.at_epochs}
-    if keys.at_epochs and not served & {*asked}:
-        in_measure = wording.listed(sorted(served - {*OF_SWEEPS}), "or")
-        in_timing = wording.listed(sorted(served & {*OF_SWEEPS}), "or")
-        text = f"received without a measure at epochs; {in_measure} in measure, or {in_timing} in "
-        yield Problem((*place, "at_epochs"), f"{text}timing, is expected.")
-
-
-def own_metrics(place: Place, keys: ExperimentKeys, logged: bool) -> Iterator[Problem]:
-    """Yields metrics of runs without logs, and those that another experiment names otherwise."""
-    if keys.metrics and not logged:
-        text = "received without logs of its own; an experiment with runs or command is expected."
-        yield Problem((*place, "metrics"), text)
-    for name, better in keys.metrics.items():
-        if better != (known := tasks.named_own()[name]):
-            text = f"received {better}; {known} is expected, as in another experiment."
-            yield Problem((*place, "metrics", name), text)
-
-
-def epochs_not_kept(place: Place, epochs: tuple[int, ...], horizons: set[int]) -> Iterator[Problem]:
-    """Yields the numbers of epochs after which not every run keeps its weights."""
-    kept = set.intersection(*(set(kept_epochs.kept_epochs(horizon)) for horizon in horizons))
-    for index, epoch in enumerate(epochs):
-        at = (*place, "at_epochs", index)
-        if epoch > min(horizons):
-            text = f"received {epoch}; at most {min(horizons)} is expected, the epochs of "
-            text += "every run." if len(horizons) == 1 else "the shortest run."
-            yield Problem(at, text)
-        elif epoch not in kept:
-            below = max(other for other in kept if other < epoch)
-            above = min((other for other in kept if other > epoch), default=None)
-            nearest = f"{below} or {above}" if above else str(below)
-            text = f"received {epoch}, after which no weights are kept; {nearest} is expected."
-            yield Problem(at, text)
-
-
-def margins_without_outcomes(
-    place: Place, keys: ExperimentKeys, asked: Collection[str], runs: Runs
-) -> Iterator[Problem]:
-    """Yields that margins are of outcomes that no run of the experiment has."""
-    outcomes_of = [name for name, one in MEASURES.items() if {*one.columns} & {*MARGIN_OUTCOMES}]
-    evaluated = {*asked} & {*outcomes_of} or all(one["evaluate_every"] for one in runs)
-    if keys.margins and not evaluated:
-        given = wording.listed(outcomes_of, "or")
-        wanted = f"{given} in measure, or evaluate_every of all trainings, is expected."
-        yield Problem((*place, "margins"), f"received without its outcomes; {wanted}")
-
-
-def outcomes_of_others(
-    place: Place, keys: ExperimentKeys, learned: Collection[str]
-) -> Iterator[Problem]:
-    """Yields the outcomes that an experiment names and no task of its data sets has."""
-    target = keys.budgets.get(budget_kinds.TARGET, {})
-    named = [(("margins", name), name) for name in keys.margins]
-    named += [(("budgets", budget_kinds.TARGET, name), name) for name in target]
-    named += [(("primary", index), name) for index, name in enumerate(keys.primary)]
-    for figure, body in keys.published.items():
-        for index, series in enumerate(body.numbers):
-            at = ("published", figure, "numbers", index)
-            named += [((*at, name), name) for name in series]
-    what = wording.listed((task.replace("_", "-") for task in learned), "or")
-    for at, name in named:
-        if tasks.own(name) or not tasks.kept([name], learned):
-            split = name.partition("_")[0]
-            had = [f"{split}_{metric}" for task in learned for metric in tasks.TASKS[task]]
-            text = f"received '{name}' of a {what}; {wording.listed(had, 'or')} is expected."
-            yield Problem((*place, *at), text)
-
-
-def has_seconds(asked: Iterable[str], beside: Iterable[ExperimentKeys]) -> bool:
-    """Whether an experiment's runs have seconds: by a timing of theirs, or of one beside."""
-    found = {*asked, *(one.name for other in beside for one in other.timing)}
-    return not OF_SECONDS.keys().isdisjoint(found)
-
-
-def seconds_problems(place: Place, keys: ExperimentKeys, timed: bool) -> Iterator[Problem]:
-    """Yields a budget of seconds of runs that have no times."""
-    if budget_kinds.SECONDS in keys.budgets and not timed:
-        text = f"received without any times; {TIMED} is expected."
-        yield Problem((*place, "budgets", budget_kinds.SECONDS), text)
-
-
-def budgets_beyond(
-    place: Place,
-    stated: dict[str, Any],
-    runs: list[dict[str, Any]],
-    training_sizes: Mapping[str, int | None],
-    learned: Collection[str],
-) -> Iterator[Problem]:
-    """Yields the budgets that the runs of an experiment cannot be read at.
-
-    Args:
-        learned: Tasks of its data sets.
-        training_sizes: Data set -> training examples, None where only the files know.
+    command: Annotated[
+        tuple[Word, ...], Field(min_length=1), BeforeValidator(_words, json_schema_input_type=Any)
+    ]
+    """Command of a run: a list of words, or a text that is split into words; no shell is started.
+    {factor} stands for the value of a factor, {run_dir} for the folder of the run, {threads} and
+    {gpus} for its resources, {{ for a brace. It runs in the folder of this file.
     """
-    home = (*place, "budgets")
-    for kind, column in budget_kinds.AXES.items():
-        end = horizons.shortest(column, runs, training_sizes)
-        if end is not None and stated.get(kind, 0) > end:
-            text = f"received {wording.shortest(stated[kind])}; at most {end} is expected, the "
-            yield Problem((*home, kind), f"{text}{kind} of the shortest run.")
-    for column in stated.get(budget_kinds.TARGET, {}):
-        evaluated = all(run["evaluate_every"] for run in runs)
-        if column not in budget_kinds.ALWAYS_THERE and not evaluated:
-            always = tasks.kept(budget_kinds.ALWAYS_THERE, learned)
-            text = "received without evaluate_every, which alone evaluates it during a training; "
-            text += f"evaluate_every, or {wording.listed(always, 'or')}, is "
-            yield Problem((*home, budget_kinds.TARGET, column), f"{text}expected.")
-
-
-def beside_problems(
-    place: Place,
-    keys: ExperimentKeys,
-    written: Collection[str],
-    experiments: Mapping[str, ExperimentKeys],
-) -> Iterator[Problem]:
-    """Yields what is beside an experiment without margins, or times nothing.
-
-    Args:
-        written: Keys of the experiment, sound or not.
+    set: CommandFactors = {}
+    """Factors of every run, over the defaults."""
+    vary: CommandLists = {}
+    """Factor -> its values; every combination is run."""
+    cases: Annotated[list[CommandFactors], Field(min_length=1)] = [{}]
+    """Factors that change together; every case is run with every combination."""
+    seeds: Seeds
+    """Number of seeds (6 means 0 to 5), a list of seeds, or {until: decided, at_most: 28}."""
+    inputs: Texts = ()
+    """Files and folders that the runs depend on, such as the script. A change of one makes all runs
+    new ones.
     """
-    if keys.beside and "margins" not in written:
-        text = "received without margins, beside which it is drawn; margins are expected."
-        yield Problem((*place, "beside"), text)
-    timed = [name for name, other in experiments.items() if other.timing]
-    for index, name in enumerate(keys.beside):
-        if name not in timed:
-            wanted = f"a timing experiment ({', '.join(timed) or 'there is none'})"
-            yield received((*place, "beside", index), name, wanted, timed)
+    requires: Texts = ()
+    """Files and folders that a run needs, such as the interpreter of another environment, with
+    placeholders as in `command`. Runs are left out while one is missing.
+    """
+    log: Log = Log()
+    """Place of a run's evaluations."""
+    env: dict[Annotated[str, Field(pattern="^[^=]+$")], Word] = {}
+    """Environment variables, with placeholders as in `command`."""
+    resources: Resources = Resources()
+    """Resources of a run."""
+    alone: Flag = False
+    """Whether each run has the machine to itself, so that its times count as seconds."""
+    resume: Flag = False
+    """Whether a run that was killed continues from the files in its folder. Otherwise the folder is
+    emptied.
+    """
+    published: dict[str, CommandPublishedFigure] = {}
 
 
-def primary_problems(place: Place, keys: ExperimentKeys) -> Iterator[Problem]:
-    """Yields the columns of the question that are no outcomes."""
-    for index, name in enumerate(keys.primary):
-        column = columns.describe(name)
-        if column is None or not column.label:
-            yield received((*place, "primary", index), name, "an outcome of runs.csv", OUTCOMES)
+KINDS = {
+    "command": CommandExperiment,
+    "runs": ExternalExperiment,
+    "timing": TimingExperiment,
+    "training": TrainingExperiment,
+}
 
 
-def too_few_seeds(place: Place, batch_sizes: int, count: int) -> Iterator[Problem]:
-    if batch_sizes > 1 and count < LEAST_SEEDS:
-        text = f"received {wording.count(count, 'seed')}; at least {LEAST_SEEDS} are "
-        yield Problem(place, f"{text}expected for a verdict on its {batch_sizes} batch sizes.")
+def kind(raw: Any) -> str:
+    """Return the kind of an experiment, a key of KINDS, by the keys that it states."""
+    if not isinstance(raw, dict):
+        return "training"
+    if "alone" in raw and "command" not in raw:
+        return "command"  # which then misses its command
+    return next((name for name in KINDS if name in raw), "training")
 
 
-def beside_the_plan(
-    place: Place, planned: int | None, seeds: int, reduced: bool
-) -> Iterator[Problem]:
-    """Yields that an experiment has other seeds than it planned; a reduced form may have fewer."""
-    if planned is None or seeds == planned or (reduced and seeds < planned):
-        return
-    if seeds > planned:
-        text = "those added after a look at the data make tests err more often, which is said "
-        text += "beside the verdicts."
-    else:
-        text = "a verdict before that is a look at the data, which is said beside it."
-    counts = f"received {wording.count(seeds, 'seed')}; {planned} (seeds_planned) are expected"
-    yield Problem(place, f"{counts}: {text}")
+AnyExperiment = Annotated[
+    Annotated[TrainingExperiment, Tag("training experiment")]
+    | Annotated[TimingExperiment, Tag("timing experiment")]
+    | Annotated[CommandExperiment, Tag("command experiment")]
+    | Annotated[ExternalExperiment, Tag("runs experiment")],
+    Discriminator(lambda raw: f"{kind(raw)} experiment"),
+]
 
-
-def planned_twice(place: Place, keys: ExperimentKeys) -> Iterator[Problem]:
-    if isinstance(keys.seeds, stages.Staged) and keys.seeds_planned is not None:
-        text = f"received {keys.seeds_planned} beside seeds in stages, of which at_most are "
-        yield Problem((*place, "seeds_planned"), f"{text}planned; one of the two is expected.")
-
-
-def another_plan(place: Place, stage: stages.Stage, now: stages.Staged) -> Iterator[Problem]:
-    """Yields that seeds that were looked at by one plan are looked at by another."""
-    seen = stage.looked_at
-    if not seen:
-        return
-    if stage.first == now.first:
-        if stage.planned != now.at_most:
-            text = f"received at_most {now.at_most}; {stage.planned} is expected, as planned then: "
-            yield Problem(place, f"{text}levels that were spent then are those of another plan.")
-    elif now.first < seen.stop and seen.start < now.seeds.stop:
-        text = f"received first {now.first}; {seen.stop} is expected: the seeds {seen.start} to "
-        yield Problem(place, f"{text}{seen.stop - 1} were looked at by another plan.")
-
-
-def statements(keys: ExperimentKeys) -> dict[str, Any]:
-    """Returns what an experiment says of its comparisons, its advice and its seeds."""
-    return {
-        "margins": keys.margins,
-        "budgets": keys.budgets,
-        "slower": keys.advice.slower,
-        "seeds_planned": keys.seeds_planned,
-    }
-
-
-def made(
-    name: str,
-    keys: ExperimentKeys,
-    vary: dict[str, tuple[Any, ...]],
-    numbers: dict[str, Any],
-    **parts: Any,
-) -> plan.Experiment:
-    """Returns an experiment of any kind."""
-    return plan.Experiment(
-        name=name,
-        title=keys.title or name,
-        question=keys.question,
-        vary=vary,
-        at_epochs=tuple(sorted(keys.at_epochs)),
-        primary=keys.primary,
-        figures=keys.figures,
-        published={
-            figure: {"figure": body.figure, "found": body.found}
-            for figure, body in keys.published.items()
-        },
-        numbers=numbers,
-        **parts,
-    )
+# Keys that only some kinds have. Set here, since pydantic warns of fields that shadow them.
+for _name, _default in {
+    "seeds_planned": None,
+    "measure": (),
+    "timing": (),
+    "at_epochs": (),
+    "beside": (),
+    "margins": {},
+    "budgets": {},
+    "primary": (),
+}.items():
+    setattr(Experiment, _name, _default)

@@ -2,61 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from batchscope.catalogue import budget_kinds, figure_names, own_columns
 from batchscope.errors import ConfigError, UserError
-from batchscope.problems import Findings, Place, Problem, received
+from batchscope.problems import Place, Problem, received
 from batchscope.study import figure_checks, horizons, plan
-from batchscope.study.document import ExperimentKeys
+from batchscope.study.experiments import ExternalExperiment, LoggedExperiment
 
 if TYPE_CHECKING:
     from batchscope.study.external_runs import ExternalRuns
 
-_IN_COLUMNS = "in whose columns the factors of each training stand; one of the two is expected."
-_MADE = "whose trainings were made elsewhere; one of the two is expected."
-# Key that does not go with `runs` -> why.
-REFUSED = {
-    "set": _IN_COLUMNS,
-    "vary": _IN_COLUMNS,
-    "cases": _IN_COLUMNS,
-    "seeds": "in whose column seed they stand; one of the two is expected.",
-    "at_epochs": "whose rows are its evaluations; one of the two is expected.",
-    "measure": _MADE,
-    "timing": _MADE,
-    "beside": "whose trainings another machine may have made; one of the two is expected.",
-}
-
-
 def read(
-    findings: Findings, place: Place, keys: ExperimentKeys, folder: Path
+    place: Place,
+    keys: ExternalExperiment,
+    folder: Path,
+    problems: list[Problem],
+    warn: Callable[[Problem], None],
 ) -> ExternalRuns | None:
-    """Returns the table of an experiment; None where it, or the experiment, is at fault."""
-    for key, why in REFUSED.items():
-        if key in keys.model_fields_set:
-            findings.report(Problem((*place, key), f"received beside `runs`, {why}"))
-    at = (*place, "runs")
-    if keys.runs is None or findings.broken(at):
-        return None
+    """Return the runs of an experiment; None if their logs are invalid."""
     from batchscope.study import external_runs  # pandas, which no other study needs
 
+    at = (*place, "runs")
     try:
         found = external_runs.read(keys.runs.source((*keys.metrics,)), folder)
     except ConfigError as error:
-        findings.report(Problem(at, "\n  ".join(error.problems)))
+        problems.append(Problem(at, "\n  ".join(error.problems)))
         return None
     except UserError as error:
-        findings.report(Problem(at, str(error)))
+        problems.append(Problem(at, str(error)))
         return None
     for note in found.notes:
-        findings.warn(Problem(at, f"{note}."))
+        warn(Problem(at, f"{note}."))
     return found
 
 
 def problems(
-    place: Place, keys: ExperimentKeys, own: plan.OwnRuns, varied: Collection[str]
+    place: Place, keys: LoggedExperiment, own: plan.ExternalLogs, varied: Collection[str]
 ) -> Iterator[Problem]:
     """Yields what an experiment asks for and its table, or its log, does not give."""
     source = own.path or "the log"
@@ -89,10 +73,10 @@ def columns(runs: ExternalRuns) -> tuple[str, ...]:
     return (*found, *(name for name, needed in own_columns.MADE_OF.items() if needed <= {*found}))
 
 
-def planned(runs: ExternalRuns) -> plan.OwnRuns:
+def planned(runs: ExternalRuns) -> plan.ExternalLogs:
     """Returns what the plan holds of external runs."""
     by_size = [rows.groupby("batch_size")["seed"].agg(set) for rows in runs.series]
-    return plan.OwnRuns(
+    return plan.ExternalLogs(
         path=runs.path,
         files=runs.cells.files,
         sha256=runs.sha256,

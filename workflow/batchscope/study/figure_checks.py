@@ -10,7 +10,7 @@ from batchscope.catalogue.entries import Figure, Need
 from batchscope.catalogue.figures import FIGURES
 from batchscope.catalogue.timings import OF_SECONDS, OF_SWEEPS
 from batchscope.problems import Place, Problem, received
-from batchscope.study.document import ExperimentKeys
+from batchscope.study.experiments import Experiment
 
 # What gives runs their seconds, in a message.
 TIMED = wording.listed(
@@ -24,39 +24,36 @@ TIMED = wording.listed(
 
 def problems(
     place: Place,
-    keys: ExperimentKeys,
-    written: Collection[str],
-    asked: Collection[str],
+    keys: Experiment,
+    measures: Collection[str],
     timed: bool,
 ) -> Iterator[Problem]:
-    """Yields the figures that there are not, that are named twice, or that lack something.
+    """Yield unknown figures, and those whose requirements the experiment lacks.
 
     Args:
-        written: Keys of the experiment, sound or not.
-        asked: What the experiment measures or times.
+        measures: Measures or timings of the experiment.
         timed: Whether its runs have seconds.
     """
     for at, name in _names(place, keys):
         if name not in FIGURES:
             yield received(at, name, "the name of a figure", FIGURES)
-        elif needed := figure_names.lacking(FIGURES[name].measures, asked):
+        elif needed := figure_names.lacking(FIGURES[name].measures, measures):
             yield _without(at, FIGURES[name], wording.listed(map(_home, needed)))
         elif at[-2] == "published" and keys.figures and name not in keys.figures:
-            text = f"received '{name}', which is not drawn; a figure of `figures` is expected."
-            yield Problem(at, text)
+            yield received(at, name, "a figure of `figures`", keys.figures)
     for at, figure in named(place, keys):
         if figure.along == "seconds" and not timed:
             yield _without(at, figure, TIMED)
         for need in figure.needs:
-            if need in (Need.AT_EPOCHS, Need.MARGINS) and need.value not in written:
+            if need in (Need.AT_EPOCHS, Need.MARGINS) and not getattr(keys, need.value):
                 yield _without(at, figure, f"{need.value} in the experiment")
 
 
-def named(place: Place, keys: ExperimentKeys) -> Iterator[tuple[Place, Figure]]:
+def named(place: Place, keys: Experiment) -> Iterator[tuple[Place, Figure]]:
     yield from ((at, FIGURES[name]) for at, name in _names(place, keys) if name in FIGURES)
 
 
-def _names(place: Place, keys: ExperimentKeys) -> Iterator[tuple[Place, str]]:
+def _names(place: Place, keys: Experiment) -> Iterator[tuple[Place, str]]:
     yield from (((*place, "figures", index), name) for index, name in enumerate(keys.figures))
     yield from (((*place, "published", name), name) for name in keys.published)
 
@@ -68,5 +65,4 @@ def _home(measures: str) -> str:
 
 
 def _without(place: Place, figure: Figure, wanted: str) -> Problem:
-    text = f"received '{figure.name}' without its requirements; {wanted} is expected."
-    return Problem(place, text)
+    return Problem(place, f"The figure needs {wanted} (received '{figure.name}').")

@@ -5,244 +5,129 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from batchscope import wording
-from batchscope.catalogue import run_factors, stages
 from batchscope.catalogue.run_factors import Factor
-from batchscope.catalogue.stages import Stage, Staged
-from batchscope.problems import Findings, Place, Problem, missing, received, show
-from batchscope.study.document import ExperimentKeys
+from batchscope.catalogue.stages import Stage
+from batchscope.problems import Place, Problem, received
 
-# Name in the file -> id in paths; None for what is at fault where it is defined.
+# Data set or model in the file -> its id in paths; None if its definition has a problem.
 Ids = Mapping[str, str | None]
-_FIRST = Stage()
-EXPECTED_SEEDS = "a positive whole number or a list of whole numbers"
-
-
-@dataclass(frozen=True)
-class Kind:
-    """What an experiment is made of: runs or times.
-
-    Attributes:
-        factors: Factors that it may have.
-        why_not: What is reported of another factor.
-    """
-
-    factors: Mapping[str, Factor]
-    why_not: str
-
-    @property
-    def core(self) -> list[str]:
-        return [name for name, one in self.factors.items() if one.core and name != "seed"]
-
-
-TRAINING = Kind(
-    run_factors.FACTORS,
-    "received in a training experiment; it is expected beside `timing` alone: a training is "
-    "always the loop in the graph.",
-)
-TIMING = Kind(
-    run_factors.SWEEP_FACTORS,
-    "received in a timing experiment, which does not depend on it; one of "
-    f"{', '.join(run_factors.SWEEP_FACTORS)} is expected.",
-)
+Problems = list[Problem]
 
 
 @dataclass(frozen=True)
 class Grid:
-    """The factors of one experiment, resolved; a value that is at fault is not here.
+    """The factors of one experiment. Data sets and models are ids.
 
     Attributes:
-        defaults: Factors of the section `defaults` of the experiment's kind.
+        factors: Factors of this kind of experiment, by name.
+        defaults: Factors of the section `defaults` that it has.
         set: Factors of every combination, over the defaults.
-        cases: Factors that move together; one empty map where there are none.
+        cases: Factors that change together; one empty map without cases.
         vary: Factor -> values.
         seeds: Seeds of every combination, or all that it may have; a single one for times.
-        looks: Numbers of seeds after which one looks; empty where all are trained at once.
-        stage: What the looks so far have given.
+        looks: Numbers of seeds before each interim analysis; empty if all are trained at once.
+        stage: Result of the interim analyses so far.
     """
 
     place: Place
-    kind: Kind
+    factors: Mapping[str, Factor]
     defaults: dict[str, Any]
     set: dict[str, Any]
     cases: list[dict[str, Any]]
     vary: dict[str, tuple[Any, ...]]
-    seeds: tuple[int, ...] | range
+    seeds: tuple[int, ...] | range = (0,)
     looks: tuple[int, ...] = ()
-    stage: Stage = _FIRST
+    stage: Stage = Stage()
 
     def seeds_of(self, name: Callable[[int], str | None]) -> tuple[int, ...] | range:
-        """Returns the seeds of a combination at this stage.
+        """Return the seeds of a combination at this stage.
 
         Args:
-            name: From a seed to the name of its run; None where it has none.
+            name: From a seed to the name of its run, or None.
         """
         if not self.looks:
             return self.seeds
         return self.seeds[: self.stage.seeds_of(name(self.seeds[0]) or "", self.looks)]
 
     @property
-    def complete(self) -> bool:
-        own = {*self.defaults, *self.set, *self.vary}
-        return all(own | {*case} >= {*self.kind.core} for case in self.cases)
-
-    @property
-    def inherited(self) -> list[Place]:
-        own = {*self.set, *self.vary, *set.intersection(*map(set, self.cases))}
-        return [("defaults", name) for name in self.kind.factors if name not in own]
-
-    @property
     def size(self) -> int:
-        return math.prod(
-            [len(self.cases), len(self.seeds), *(len(items) for items in self.vary.values())]
-        )
+        return math.prod([len(self.cases), len(self.seeds), *map(len, self.vary.values())])
 
     def combinations(self) -> Iterator[tuple[int, dict[str, Any], Callable[[str], Place]]]:
-        """Yields the case, factors without seed, and the function from factor to place."""
-        frozen = {name: factor.default for name, factor in self.kind.factors.items()}
-        choices = [list(enumerate(items)) for items in self.vary.values()]
+        """Yield the case, the factors without seed, and a function from factor to place."""
+        frozen = {name: factor.default for name, factor in self.factors.items()}
+        choices = [list(enumerate(values)) for values in self.vary.values()]
         for index, case in enumerate(self.cases):
             base = {**frozen, **self.defaults, **self.set, **case}
             for chosen in itertools.product(*choices):
                 picked = dict(zip(self.vary, chosen, strict=True))
                 values = {name: value for name, (_, value) in picked.items()}
-                find = functools.partial(self._place, picked, index, case)
-                yield index, {**base, **values}, find
+                yield index, {**base, **values}, functools.partial(self._place, picked, index)
 
-    def _place(
-        self, picked: dict[str, tuple[int, Any]], index: int, case: dict[str, Any], factor: str
-    ) -> Place:
-        """Returns where a factor of a combination stands."""
+    def _place(self, picked: dict[str, tuple[int, Any]], case: int, factor: str) -> Place:
+        """Return the place of a factor of a combination."""
         if factor in picked:
             return (*self.place, "vary", factor, picked[factor][0])
-        if factor in case:
-            return (*self.place, "cases", index, factor)
+        if factor in self.cases[case]:
+            return (*self.place, "cases", case, factor)
         return (*self.place, "set", factor) if factor in self.set else ("defaults", factor)
 
+    def problems(self) -> Iterator[Problem]:
+        """Yield the factors that are stated twice, and the required ones that are missing."""
+        homes = {"set": {*self.set}, "cases": set().union(*self.cases), "vary": {*self.vary}}
+        for factor in self.factors:
+            stated = [home for home, factors in homes.items() if factor in factors]
+            if len(stated) > 1:
+                text = f"Stated in {wording.listed(stated)}. Keep one of them."
+                yield Problem((*self.place, stated[-1], factor), text)
+        known = {*self.defaults, *self.set, *self.vary, *set.intersection(*map(set, self.cases))}
+        for name, factor in self.factors.items():
+            if factor.core and name not in (*known, "seed"):
+                text = "Missing factor. State it here, in defaults, in vary or in every case."
+                yield Problem((*self.place, "set", name), text)
 
-class FactorReader:
-    """Reads factors, whose data sets and models become ids; reports what an experiment has not."""
 
-    def __init__(self, findings: Findings, datasets: Ids, models: Ids) -> None:
-        self.findings = findings
+class IdReader:
+    """Replaces the names of data sets and models by their ids; collects unknown names."""
+
+    def __init__(self, problems: Problems, datasets: Ids, models: Ids) -> None:
+        self._problems = problems
         self._ids = {"dataset": datasets, "model": models}
 
-    def values(self, place: Place, given: Mapping[str, Any], kind: Kind | None) -> dict[str, Any]:
-        """Returns the sound factors of a map.
-
-        Args:
-            kind: Of the experiment; None where factors of another kind are of other experiments.
-        """
-        return {
-            name: found[0]
-            for name, value in given.items()
-            if (found := self._known(place, name, (value,), kind, ((*place, name),)))
+    def values(self, place: Place, factors: Mapping[str, Any]) -> dict[str, Any]:
+        found = {
+            name: self._known(name, (value,), ((*place, name),)) for name, value in factors.items()
         }
+        return {name: values[0] for name, values in found.items() if values}
 
     def lists(
-        self, place: Place, given: Mapping[str, tuple[Any, ...]], kind: Kind
+        self, place: Place, factors: Mapping[str, tuple[Any, ...]]
     ) -> dict[str, tuple[Any, ...]]:
-        """Returns the sound values of a map from factors to lists of values."""
-        found = {}
-        for name, values in given.items():
-            places = tuple((*place, name, index) for index in range(len(values)))
-            if known := self._known(place, name, values, kind, places):
-                found[name] = known
-        return found
+        return {
+            name: self._known(
+                name, values, tuple((*place, name, index) for index in range(len(values)))
+            )
+            for name, values in factors.items()
+        }
 
     def _known(
-        self,
-        place: Place,
-        name: str,
-        values: tuple[Any, ...],
-        kind: Kind | None,
-        places: tuple[Place, ...],
+        self, name: str, values: tuple[Any, ...], places: tuple[Place, ...]
     ) -> tuple[Any, ...]:
-        if kind and name not in kind.factors:
-            self.findings.report(Problem((*place, name), kind.why_not))
-            return ()
         if name not in self._ids:
             return values
         ids = self._ids[name]
-        for at, value in zip(places, values, strict=True):
+        found: list[str | None] = []
+        for place, value in zip(places, values, strict=True):
             if value not in ids:
-                wanted = f"one of {', '.join(sorted(ids))}"
-                self.findings.report(received(at, value, wanted, sorted(ids)))
-        found = [ids.get(value) for value in values]
-        for index, (at, one) in enumerate(zip(places, found, strict=True)):
-            if one and one in found[:index]:  # two names of the same
-                text = f"received {show(values[index])} again (as in [{found.index(one)}]); "
-                self.findings.report(Problem(at, f"{text}every value once is expected."))
+                text = f"one of {', '.join(sorted(ids))}"
+                self._problems.append(received(place, value, text, sorted(ids)))
+            elif ids[value] and ids[value] in found:  # two names of the same
+                first = values[found.index(ids[value])]
+                self._problems.append(received(place, value, f"another {name} than '{first}'"))
+            found.append(ids.get(value))
         return tuple(one for one in found if one)
-
-
-def read(
-    reader: FactorReader,
-    place: Place,
-    keys: ExperimentKeys,
-    kind: Kind,
-    defaults: dict[str, Any],
-    stated: Collection[str],
-    stage: Stage = _FIRST,
-) -> Grid:
-    """Returns the grid of an experiment; reports what it has twice and what it lacks.
-
-    Args:
-        stage: What its looks so far have given.
-        defaults: Sound factors of the section `defaults`.
-        stated: Factors that the section has, sound or not.
-    """
-    cases = [
-        reader.values((*place, "cases", index), case, kind) for index, case in enumerate(keys.cases)
-    ]
-    seeds, looks = (0,), ()
-    if kind is not TIMING:
-        seeds = () if keys.seeds is None else keys.seeds
-        if isinstance(seeds, Staged):
-            stage = stage if stage.first == seeds.first else Stage()  # nobody looked at these
-            seeds, looks = seeds.seeds, stages.looks(seeds.at_most)
-        if keys.seeds is None and not reader.findings.broken((*place, "seeds")):
-            reader.findings.report(missing((*place, "seeds"), EXPECTED_SEEDS))
-    grid = Grid(
-        place=place,
-        kind=kind,
-        defaults={name: value for name, value in defaults.items() if name in kind.factors},
-        set=reader.values((*place, "set"), keys.set, kind),
-        cases=cases,
-        vary=reader.lists((*place, "vary"), keys.vary, kind),
-        seeds=seeds,
-        looks=looks,
-        stage=stage,
-    )
-    given = {"set": {*keys.set}, "cases": set().union(*keys.cases), "vary": {*keys.vary}}
-    reader.findings.report(*_given_twice(place, given, kind))
-    reader.findings.report(*_not_given(reader.findings, grid, keys, {*stated}))
-    return grid
-
-
-def _given_twice(place: Place, homes: dict[str, set[str]], kind: Kind) -> Iterator[Problem]:
-    for factor in kind.factors:
-        given = [home for home, factors in homes.items() if factor in factors]
-        if len(given) > 1:
-            text = f"received in {wording.listed(given)}; one of them is expected."
-            yield Problem((*place, given[-1], factor), text)
-
-
-def _not_given(
-    findings: Findings, grid: Grid, keys: ExperimentKeys, defaults: set[str]
-) -> Iterator[Problem]:
-    """Yields the core factors that nothing gives, unless what may give them is at fault."""
-    homes = [("defaults",), *((*grid.place, home) for home in ("set", "cases", "vary"))]
-    if any(findings.misses_a_key(home, run_factors.EVERY_FACTOR) for home in homes):
-        return
-    in_every_case = set.intersection(*map(set, keys.cases))
-    given = {*keys.set, *keys.vary, *in_every_case, *defaults}
-    for factor in grid.kind.core:
-        if factor not in given and not findings.broken(*((*home, factor) for home in homes)):
-            text = f"missing; {grid.kind.factors[factor].expected} is expected, "
-            text += "here or in defaults, vary or every case."
-            yield Problem((*grid.place, "set", factor), text)

@@ -11,7 +11,7 @@ from batchscope.catalogue.entries import Need
 from batchscope.catalogue.run_factors import CONSTANT, HORIZON_REASON, by_horizon
 from batchscope.problems import Place, Problem
 from batchscope.study import figure_checks
-from batchscope.study.document import ExperimentKeys
+from batchscope.study.experiments import TrainingExperiment
 
 
 class Schedule(NamedTuple):
@@ -47,7 +47,7 @@ def of_budgets(place: Place, kinds: Iterable[str], schedule: Schedule | None) ->
         yield Problem((*place, "budgets", kind), text)
 
 
-def problems(place: Place, keys: ExperimentKeys, runs: list[dict[str, Any]]) -> Iterator[Problem]:
+def problems(place: Place, keys: TrainingExperiment, runs: list[dict[str, Any]]) -> Iterator[Problem]:
     """Yields where an experiment reads trainings before their end, or merges their horizons."""
     schedule = schedule_of(runs)
     if not schedule:

@@ -1,4 +1,4 @@
-"""What a study is once it is planned: its experiments, their runs and what is asked of them."""
+"""A planned study: the models of its file, and the runs and sweeps that follow from them."""
 
 from __future__ import annotations
 
@@ -8,83 +8,34 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from batchscope.catalogue import budget_kinds, tasks
+from batchscope.catalogue import tasks
 from batchscope.catalogue.sweep_names import Sweep
 from batchscope.study.claims import Claim
 from batchscope.study.commands import Run
 from batchscope.study.published_numbers import Series
 
 if TYPE_CHECKING:
-    from batchscope.study.document import FigureFormat
+    from batchscope.study.experiments import Experiment
+    from batchscope.study.study_file import FigureFormat, Guess, StudyFile
 
 # Names of two runs: at position 0 and 1 of a line.
 Pair = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class Trainings:
-    """What an experiment trains, and what is asked of it; empty in an experiment of times.
-
-    Where the trainings were made elsewhere, it holds what is asked of them alone.
+class ExternalLogs:
+    """Logs of external runs or of a command, as far as planning knows them.
 
     Attributes:
-        runs: Name of every run -> every factor as the name spells it, data set and model as tokens;
-            in order: cases, then vary as written, then seeds.
-        measures: Measure -> every setting, by full name.
-        pairs: Measure of two runs -> names of both, for each pair.
-        margins: Outcome -> largest loss of it that counts as negligible.
-        budgets: What its runs are compared at, as stated: kind -> value, of a target column ->
-            value.
-        slower: Share of the fastest batch size's seconds to the target by which one that is
-            advised may take longer.
-        seeds_planned: Seeds that were planned before any was seen; None where it is not stated.
-        looks: Numbers of seeds after which one looks, the last of them all that may be trained;
-            empty where the number of seeds is fixed.
-        beside: Experiments of times whose limits are drawn beside this one's.
-        timed: Whether they have seconds: of a timing of theirs or beside, or of their own table.
-        tasks: What may be learned of their data sets: all where files alone know.
-    """
-
-    runs: dict[str, dict[str, Any]] = field(default_factory=dict)
-    seeds: tuple[int, ...] = ()
-    measures: dict[str, dict[str, Any]] = field(default_factory=dict)
-    pairs: dict[str, tuple[Pair, ...]] = field(default_factory=dict)
-    margins: dict[str, float] = field(default_factory=dict)
-    budgets: dict[str, Any] = field(default_factory=dict)
-    slower: float = budget_kinds.SLOWER
-    seeds_planned: int | None = None
-    looks: tuple[int, ...] = ()
-    beside: tuple[str, ...] = ()
-    timed: bool = False
-    tasks: tuple[str, ...] = (tasks.CLASSIFICATION,)
-
-
-@dataclass(frozen=True)
-class Times:
-    """What an experiment times by itself; empty in an experiment that trains.
-
-    Attributes:
-        timings: Timing -> every setting, by full name.
-        sweeps: What is timed: a sweep over batch sizes for all else that is varied.
-    """
-
-    timings: dict[str, dict[str, Any]] = field(default_factory=dict)
-    sweeps: tuple[Sweep, ...] = ()
-
-
-@dataclass(frozen=True)
-class OwnRuns:
-    """The runs of an experiment that were made elsewhere, or by a command; empty in any other.
-
-    Attributes:
-        path: The table of their evaluations, or the pattern of their logs; empty of a command.
+        path: The table of their evaluations, or the pattern of their logs; empty for a command.
         files: All files that were read.
         sha256: Digest of these.
-        read_as: What the logs were recognised as, and what of them is called otherwise.
-        columns: Columns of our tables that it fills, beside factors.
-        evaluated: Whether a training has several evaluations, and not one row at its target.
-        schedule: One that falls towards the horizon, so that these serve no shorter training.
-        table: What was read of them, an `external_runs.ExternalRuns`.
+        read_as: Format of the logs, and columns that were renamed.
+        columns: Columns of our tables that they fill, without factors.
+        evaluated: Whether a training has several evaluations instead of one row at its target.
+        schedule: A schedule that falls towards the horizon, so that these serve no shorter
+            training.
+        table: An `external_runs.ExternalRuns`.
     """
 
     path: str = ""
@@ -102,47 +53,70 @@ class OwnRuns:
 
 
 @dataclass(frozen=True)
-class Experiment:
-    """One experiment of a study: of trainings, of times, of a command, or of external runs.
+class PlannedExperiment:
+    """An experiment with its runs.
 
     Attributes:
-        title: Heading; the name where none is given.
-        question: The question that it answers, or an empty text.
-        vary: Factor -> values.
-        at_epochs: Numbers of epochs that every training serves, in rising order.
-        primary: Columns that its question is about; empty for those of its figures or measures.
-        figures: Its figures, in order; empty for all that its measures allow.
-        published: What a document says, by figure.
-        numbers: The document's own numbers, by figure, for those that show some.
-        commands: Name of every run that a command makes -> what makes it.
+        keys: The model of the study file, of one of four kinds.
+        vary: Factor -> values; data sets and models are ids.
+        numbers: Published values by figure.
+        runs: Name of every training -> its factors, in order: cases, then vary as written, then
+            seeds.
+        seeds: Seeds of the runs so far.
+        looks: Numbers of seeds before each interim analysis, the last of them the largest that may
+            be trained; empty if the number of seeds is fixed.
+        pairs: Measure of two runs -> names of both, for each pair.
+        timed: Whether the runs have seconds: by a timing of theirs, of `beside`, or in the logs.
+        tasks: Tasks that may be learned; all if only the logs know.
+        sweeps: Sweeps over batch sizes of a timing experiment.
+        commands: Name of every run that a command makes -> the run.
+        own: Logs of external runs or of a command.
     """
 
     name: str
-    title: str
-    question: str
+    keys: Experiment
     vary: dict[str, tuple[Any, ...]]
-    at_epochs: tuple[int, ...] = ()
-    primary: tuple[str, ...] = ()
-    figures: tuple[str, ...] = ()
-    published: dict[str, dict[str, str]] = field(default_factory=dict)
     numbers: dict[str, tuple[Series, ...]] = field(default_factory=dict)
-    trainings: Trainings = field(default_factory=Trainings)
-    times: Times = field(default_factory=Times)
-    own: OwnRuns = field(default_factory=OwnRuns)
+    runs: dict[str, dict[str, Any]] = field(default_factory=dict)
+    seeds: tuple[int, ...] = ()
+    looks: tuple[int, ...] = ()
+    pairs: dict[str, tuple[Pair, ...]] = field(default_factory=dict)
+    timed: bool = False
+    tasks: tuple[str, ...] = (tasks.CLASSIFICATION,)
+    sweeps: tuple[Sweep, ...] = ()
     commands: dict[str, Run] = field(default_factory=dict)
+    own: ExternalLogs = ExternalLogs()
+
+    @property
+    def title(self) -> str:
+        return self.keys.title or self.name
+
+    @property
+    def at_epochs(self) -> tuple[int, ...]:
+        return tuple(sorted(self.keys.at_epochs))
+
+    @cached_property
+    def measures(self) -> dict[str, dict[str, Any]]:
+        """Measure -> every setting, by full name."""
+        return {one.name: one.settings for one in self.keys.measure}
+
+    @cached_property
+    def timings(self) -> dict[str, dict[str, Any]]:
+        """Timing of a sweep -> every setting, by full name."""
+        return {one.name: one.settings for one in self.keys.timing}
 
     @property
     def own_factors(self) -> list[str]:
-        """The names of the factors that its command is given; none without a command."""
-        return [name for run in [*self.commands.values()][:1] for name in run.factors]
+        """Names of the factors of its command; none without a command."""
+        return [name for run in list(self.commands.values())[:1] for name in run.factors]
 
     def factors(self) -> Iterator[dict[str, Any]]:
-        yield from self.trainings.runs.values()
-        yield from (sweep.factors for sweep in self.times.sweeps)
+        yield from self.runs.values()
+        yield from (sweep.factors for sweep in self.sweeps)
 
 
 def folder_name(study: str, reduced: bool) -> str:
-    """Returns a study's folder below `results/studies`."""
+    """Return a study's folder below `results/studies`."""
     return f"{study}-reduced" if reduced else study
 
 
@@ -151,43 +125,55 @@ class Study:
     """A planned study.
 
     Attributes:
-        title: Heading; the name where none is given.
-        machine: Name of the machine that times belong to.
+        file: The model of its file.
         datasets: Token -> resolved definition of every data set that a run uses.
         models: Token -> the user's model file, or None for a built-in model.
         experiments: By name, in the order of the file.
-        machines: Other machine -> the folder of its results, and what it calls itself there.
-        claims: What documents state, in the order of the file.
-        published: Data set's token -> how many examples a document used, and its place there.
-        written: What its file holds, in its reduced form where that runs; `folder` is the file's.
-        figure_format: Additional format of the figures; None for SVG and PNG alone.
-        guess: First guess before the study, a `document.Guess`; None if there is none.
+        machines: Other machine -> the folder of its results, and its name there.
+        claims: Checkable sentences of documents, in the order of the file.
+        published: Token of a data set -> number of its examples in a document, and the place there.
+        written: Content of its file, in its reduced form if that runs; `folder` is the file's.
     """
 
-    name: str
-    title: str
-    machine: str
+    file: StudyFile
     reduced: bool
     datasets: dict[str, dict[str, Any]]
     models: dict[str, str | None]
-    experiments: dict[str, Experiment]
-    warnings: tuple[str, ...] = field(default=())
+    experiments: dict[str, PlannedExperiment]
+    warnings: tuple[str, ...] = ()
     machines: dict[str, tuple[str, str]] = field(default_factory=dict)
     claims: tuple[Claim, ...] = ()
     published: dict[str, tuple[int, str]] = field(default_factory=dict)
     written: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
     folder: Path | None = field(default=None, repr=False, compare=False)
-    figure_format: FigureFormat | None = None
-    guess: Any = None
+
+    @property
+    def name(self) -> str:
+        return self.file.study
+
+    @property
+    def title(self) -> str:
+        return self.file.title or self.file.study
+
+    @property
+    def machine(self) -> str:
+        return self.file.machine
+
+    @property
+    def figure_format(self) -> FigureFormat | None:
+        return self.file.figure_format
+
+    @property
+    def guess(self) -> Guess | None:
+        return self.file.guess
 
     @property
     def folder_name(self) -> str:
-        """Its folder below `results/studies`."""
         return folder_name(self.name, self.reduced)
 
     @cached_property
     def runs(self) -> dict[str, dict[str, Any]]:
-        every = (one.trainings.runs for one in self.experiments.values())
+        every = (one.runs for one in self.experiments.values())
         return {name: factors for runs in every for name, factors in runs.items()}
 
     @cached_property

@@ -1,7 +1,6 @@
-"""From a study file to its experiments and runs: every check of meaning, no heavy import.
+"""Plan a study: from the models of its file to experiments and runs, with every check of meaning.
 
-Precedence of a run's factors: defaults, set, cases, vary, seed. All problems are found at
-once; what depends on a part that is broken is not reported beside it.
+Precedence of a run's factors: defaults, set, cases, vary, seed. All problems are collected.
 """
 
 from __future__ import annotations
@@ -13,40 +12,49 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from batchscope.catalogue import incompatible_factors, run_names, sweep_names, tasks
+from batchscope.catalogue import incompatible_factors, run_names, stages, sweep_names, tasks
 from batchscope.catalogue.dataset_definitions import BUILT_IN, DatasetInfo
 from batchscope.catalogue.figures import FIGURES
 from batchscope.catalogue.networks import NETWORKS
+from batchscope.catalogue.run_factors import FACTORS, SWEEP_FACTORS, Factor
 from batchscope.catalogue.run_names import MAX_NAME_LENGTH
-from batchscope.catalogue.stages import Stage, Staged
+from batchscope.catalogue.stages import Stage
 from batchscope.catalogue.timings import OF_TRAININGS
 from batchscope.errors import ConfigError
-from batchscope.problems import Place, Problem, merged, show, unknown
+from batchscope.problems import Place, Problem, merged, received, unknown
 from batchscope.study import (
+    checks,
     claims,
     command_experiment,
-    experiments,
     external_experiment,
     figure_checks,
-    grids,
     horizons,
     model_files,
     other_machines,
     published_numbers,
+    study_file,
 )
-from batchscope.study.document import CommandKeys, ExperimentKeys
-from batchscope.study.plan import Experiment, Study, Times, Trainings, folder_name
+from batchscope.study.experiments import (
+    CommandExperiment,
+    Experiment,
+    ExternalExperiment,
+    LoggedExperiment,
+    StagedSeeds,
+    TimingExperiment,
+    TrainingExperiment,
+)
+from batchscope.study.grids import Grid, IdReader
+from batchscope.study.plan import PlannedExperiment, Study, folder_name
 from batchscope.study.published_numbers import Series
-from batchscope.study.validation import Validated, reduce, validate
 
-# From a data set's id to its training examples, where it is prepared.
+# From a data set's id to its training examples, if it is prepared.
 Recorded = Callable[[str], int | None]
-# From the name of a study's folder to what the looks at its experiments have given.
+# From the name of a study's folder to the results of its interim analyses, by experiment.
 Looked = Callable[[str], Mapping[str, Stage]]
 
 
 def unrecorded(dataset_id: str) -> None:
-    """Returns nothing: what is known of prepared data where nobody looks."""
+    """Stand for records of prepared data if there are none."""
 
 
 def unlooked(folder: str) -> Mapping[str, Stage]:
@@ -55,283 +63,336 @@ def unlooked(folder: str) -> Mapping[str, Stage]:
 
 def make(
     raw: dict[str, Any],
-    scale: str = "full",
+    scale: str = study_file.FULL,
     recorded: Recorded = unrecorded,
     folder: Path | None = None,
     looked: Looked = unlooked,
 ) -> Study:
-    """Returns the study of a file.
+    """Return the planned study of a file.
 
     Args:
-        raw: What YAML holds.
+        raw: Content of the file.
         scale: `full`, or `reduced` for the smaller form.
-        folder: Where the file lies: tables of external runs lie beside it.
-        looked: What the looks at a study so far have given.
+        folder: Folder of the file, which paths of external runs are relative to.
+        looked: Results of the interim analyses so far.
 
     Raises:
-        ConfigError: With every problem of structure and of meaning.
+        ConfigError: With every structural error; if there is none, with every error of meaning.
     """
-    planner = _Planner(validate(raw, scale), scale, recorded, folder or Path(), looked)
-    study = planner.study()
-    if planner.findings.problems:
-        raise ConfigError([problem.line for problem in merged(planner.findings.problems)])
-    written = raw if scale == "full" else reduce(raw)[0]
-    return replace(study, written=written, folder=folder)
+    file, replaced = study_file.read(raw, scale)
+    reduced = scale == study_file.REDUCED
+    written = study_file.reduced_form(raw)[0] if reduced else raw
+    planner = _Planner(file, reduced, recorded, folder or Path(), looked)
+    study = planner.study(written)
+    if planner.problems:
+        found = [study_file.in_reduced(problem, replaced) for problem in planner.problems]
+        raise ConfigError([problem.line for problem in merged(found)])
+    found = [study_file.in_reduced(problem, replaced).line for problem in planner.warnings]
+    return replace(study, warnings=tuple(dict.fromkeys(found)))
 
 
 class _Planner:
-    """One pass over the sound parts of a file; collects problems, warnings and runs."""
+    """One pass over a study file; collects problems and warnings."""
 
     def __init__(
         self,
-        validated: Validated,
-        scale: str,
+        file: study_file.StudyFile,
+        reduced: bool,
         recorded: Recorded,
         folder: Path,
         looked: Looked,
     ) -> None:
-        self.document, self.findings = validated.document, validated.findings
-        self.most: set[Any] = set()  # names of all runs that the study may come to
-        self.stages = looked(folder_name(self.document.study, scale == "reduced"))
-        self.scale, self.recorded, self.folder = scale, recorded, folder
-        self.datasets = dict(self._read_datasets())
+        self.file, self.reduced, self.folder = file, reduced, folder
+        self.problems: list[Problem] = []
+        self.warnings: list[Problem] = []
+        self.possible_runs: set[Any] = set()  # all runs that the study may come to
+        self.stages = looked(folder_name(file.study, reduced))
+        self.datasets = dict(self._read_datasets(recorded))
         self.models = dict(self._read_models())
-        self.by_id = {one.id: one for one in self.datasets.values() if one}
-        ids = {name: one.id if one else None for name, one in self.datasets.items()}
-        models = {name: one[0] if one else None for name, one in self.models.items()}
-        self.factors = grids.FactorReader(self.findings, ids, models)
-        self.sizes = {one.id: one.training_examples for one in self.by_id.values()}
-
-    def study(self) -> Study:
-        document = self.document
-        defaults = self.factors.values(("defaults",), document.defaults, None)
-        planned = {}
-        for name, keys in document.experiments.items():
-            place = ("experiments", name)
-            written = self.findings.names_at(place)
-            logged = bool({"runs", "command"} & written)
-            self.findings.report(*experiments.own_metrics(place, keys, logged))
-            if logged:
-                of_a_command = "command" in written
-                plan_one = self._command_experiment if of_a_command else self._own_experiment
-                planned[name] = plan_one(name, keys, place)
-                continue
-            timed = "timing" in written
-            kind = grids.TIMING if timed else grids.TRAINING
-            stage = self.stages.get(name, Stage())
-            grid = grids.read(self.factors, place, keys, kind, defaults, document.defaults, stage)
-            plan_one = self._timing_experiment if timed else self._experiment
-            planned[name] = plan_one(name, keys, grid)
-        found = {name: one for name, one in planned.items() if one}
-        self._check_total()
-        stated = self._claims(found)
-        self._check_seeds([each for each in found.values() if not each.times.sweeps])
-        other_machines.check(self.findings, document)
-        every = [factors for one in found.values() for factors in one.factors()]
-        return Study(
-            name=document.study,
-            title=document.title or document.study,
-            machine=document.machine,
-            reduced=self.scale == "reduced",
-            datasets=self._used_datasets(every),
-            models=self._used_models(every),
-            experiments=found,
-            warnings=tuple(self.findings.warnings),
-            claims=stated,
-            published=dict(self._published()),
-            machines=other_machines.read(document),
-            figure_format=document.figure_format,
-            guess=document.guess,
+        self.by_id = {info.id: info for info in self.datasets.values() if info}
+        self.sizes = {info.id: info.training_examples for info in self.by_id.values()}
+        ids = {name: info.id if info else None for name, info in self.datasets.items()}
+        models = {name: model[0] if model else None for name, model in self.models.items()}
+        self.ids = IdReader(self.problems, ids, models)
+        tasks.name_own(
+            {
+                name: better
+                for keys in reversed([*file.experiments.values()])
+                if isinstance(keys, LoggedExperiment)
+                for name, better in keys.metrics.items()
+            }
         )
 
-    def _read_datasets(self) -> Iterator[tuple[str, DatasetInfo | None]]:
-        """Yields every data set by name; None for what is at fault."""
-        for name, definition in {**BUILT_IN, **self.document.datasets}.items():
-            place = ("datasets", name)
-            if not self.findings.broken(place):
-                self.findings.report(*definition.problems(place))
-            broken = self.findings.broken(place)
-            yield name, None if broken else DatasetInfo.of(name, definition, self.recorded)
-        for name in self.findings.names_at(("datasets",)) - {*self.document.datasets}:
-            yield name, None
+    def study(self, written: dict[str, Any]) -> Study:
+        """Return the study; it is incomplete if there are problems."""
+        file = self.file
+        defaults = self.ids.values(("defaults",), file.defaults)
+        planned = {}
+        for name, keys in file.experiments.items():
+            before = len(self.problems)
+            place = ("experiments", name)
+            self.problems += checks.metrics(place, keys)
+            found = self._plan(name, keys, place, defaults)
+            if found and len(self.problems) == before:
+                planned[name] = found
+        if not self.problems:
+            self._check_total()
+        for experiment in planned.values():
+            if not isinstance(experiment.keys, TimingExperiment):
+                self._check_seeds(experiment)
+        other_machines.check(file, self.problems, self.warnings.append)
+        every = [factors for one in planned.values() for factors in one.factors()]
+        return Study(
+            file=file,
+            reduced=self.reduced,
+            datasets=self._used_datasets(every),
+            models=self._used_models(every),
+            experiments=planned,
+            claims=self._claims(planned),
+            published=dict(self._published()),
+            machines=other_machines.read(file),
+            written=written,
+            folder=self.folder,
+        )
+
+    def _plan(
+        self, name: str, keys: Experiment, place: Place, defaults: dict[str, Any]
+    ) -> PlannedExperiment | None:
+        match keys:
+            case TrainingExperiment():
+                return self._training(name, keys, place, defaults)
+            case TimingExperiment():
+                return self._timing(name, keys, place, defaults)
+            case CommandExperiment():
+                return self._command(name, keys, place)
+            case ExternalExperiment():
+                return self._external(name, keys, place)
+        raise AssertionError(keys)
+
+    def _read_datasets(self, recorded: Recorded) -> Iterator[tuple[str, DatasetInfo | None]]:
+        """Yield every data set by name; None for an invalid one."""
+        for name, definition in {**BUILT_IN, **self.file.datasets}.items():
+            found = [*definition.problems(("datasets", name))]
+            self.problems += found
+            yield name, None if found else DatasetInfo.of(name, definition, recorded)
 
     def _read_models(self) -> Iterator[tuple[str, tuple[str, str | None] | None]]:
-        """Yields id and file of every model by name; None for what is at fault."""
-        built_in = sorted(NETWORKS)
-        yield from ((name, (name, None)) for name in built_in)
-        for name in self.findings.names_at(("models",)) - {*built_in}:
-            yield name, None
-        for name, written in self.document.models.items():
+        """Yield id and file of every model by name; None for an invalid one."""
+        yield from ((name, (name, None)) for name in sorted(NETWORKS))
+        for name, written in self.file.models.items():
             place, path = ("models", name), model_files.expanded(written)
-            if name in built_in and path != name:
-                text = "a name of its own is expected: this one is a built-in model's."
-                self.findings.report(Problem(place, f"received {show(path)}; {text}"))
-            elif path in built_in:
+            if name in NETWORKS and path != name:
+                self.problems.append(received(place, path, "another name: this model is built in"))
+            elif path in NETWORKS:
                 yield name, (path, None)
             elif problem := model_files.problem(place, path):
-                self.findings.report(problem)
+                self.problems.append(problem)
+                yield name, None
             else:
                 yield name, (model_files.token(name, path), os.path.normpath(path))
 
-    def _tasks(self, runs: Iterable[dict[str, Any]]) -> tuple[str, ...]:
-        found = {self.by_id[factors["dataset"]].task for factors in runs}
-        return tuple(task for task in tasks.TASKS if task in found or None in found)
-
     def _used_datasets(self, every: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
         ids = dict.fromkeys(factors["dataset"] for factors in every)
-        return {each: self.by_id[each].definition.resolved() for each in ids}
+        return {dataset: self.by_id[dataset].definition.resolved() for dataset in ids}
 
     def _used_models(self, every: list[dict[str, Any]]) -> dict[str, str | None]:
-        files = dict(one for one in self.models.values() if one)
-        return {each: files[each] for each in dict.fromkeys(one["model"] for one in every)}
+        files = dict(model for model in self.models.values() if model)
+        return {name: files[name] for name in dict.fromkeys(run["model"] for run in every)}
 
     def _published(self) -> Iterator[tuple[str, tuple[int, str]]]:
-        """Yields a data set's id, how many examples of it a document used, and its place there."""
-        for name, body in self.document.published.items():
-            place = ("published", name)
+        """Yield a data set's id, its number of examples in a document, and the place there."""
+        for name, body in self.file.published.items():
             if name not in self.datasets:
-                self.findings.report(unknown(place, "data set", self.datasets))
+                self.problems.append(unknown(("published", name), "data set", self.datasets))
             elif info := self.datasets[name]:
                 yield info.id, (body.examples, body.place)
 
-    def _claims(self, planned: dict[str, Experiment]) -> tuple[claims.Claim, ...]:
-        elsewhere = [one for one in self.findings.problems if one.place[0] != "claims"]
-        if elsewhere:
+    def _claims(self, planned: dict[str, PlannedExperiment]) -> tuple[claims.Claim, ...]:
+        if self.problems:  # claims are about experiments that may be missing now
             return ()
-        machines = (self.document.machine, *self.document.machines)
+        machines = (self.file.machine, *self.file.machines)
         sizes = {name: info.training_examples for name, info in self.datasets.items() if info}
-        return claims.read(self.findings, self.document.claims, planned, machines, sizes)
+        return claims.read(
+            self.file.claims, planned, machines, sizes, self.problems.append, self.warnings.append
+        )
 
-    def _experiment(self, name: str, keys: ExperimentKeys, grid: grids.Grid) -> Experiment | None:
-        place, report = grid.place, self.findings.report
-        written = self.findings.names_at(place)
-        asked = experiments.settings_by_name(keys.measure)
-        others = self.document.experiments
-        beside = [others[other] for other in keys.beside if other in others]
-        timed = experiments.has_seconds(asked, beside)
-        report(*experiments.asked_problems((*place, "measure"), keys.measure))
-        report(*figure_checks.problems(place, keys, written, asked, timed))
-        numbers = self._numbers(place, keys, grid.kind)
-        report(*experiments.epochs_without_a_measure(place, keys, asked))
-        report(*experiments.seconds_problems(place, keys, timed))
-        report(*experiments.beside_problems(place, keys, written, others))
-        report(*experiments.primary_problems(place, keys))
-        report(*experiments.planned_twice(place, keys))
-        if not self._sound(grid):
+    def _grid(
+        self,
+        place: Place,
+        keys: TrainingExperiment | TimingExperiment,
+        factors: Mapping[str, Factor],
+        defaults: dict[str, Any],
+    ) -> Grid:
+        cases = [
+            self.ids.values((*place, "cases", index), case) for index, case in enumerate(keys.cases)
+        ]
+        grid = Grid(
+            place,
+            factors,
+            {name: value for name, value in defaults.items() if name in factors},
+            self.ids.values((*place, "set"), keys.set),
+            cases,
+            self.ids.lists((*place, "vary"), keys.vary),
+            *(self._seeds(place[-1], keys) if isinstance(keys, TrainingExperiment) else ()),
+        )
+        self.problems += grid.problems()
+        return grid
+
+    def _seeds(
+        self, name: str, keys: TrainingExperiment | CommandExperiment
+    ) -> tuple[Any, tuple[int, ...], Stage]:
+        """Return the seeds, the numbers of seeds before each interim analysis, and the stage."""
+        stage, seeds = self.stages.get(name, Stage()), keys.seeds
+        if not isinstance(seeds, StagedSeeds):
+            return seeds, (), stage
+        # Other seeds have not been analysed yet.
+        stage = stage if stage.first == seeds.first else Stage()
+        return seeds.seeds, stages.looks(seeds.at_most), stage
+
+    def _training(
+        self, name: str, keys: TrainingExperiment, place: Place, defaults: dict[str, Any]
+    ) -> PlannedExperiment | None:
+        before = len(self.problems)
+        grid = self._grid(place, keys, FACTORS, defaults)
+        others = self.file.experiments
+        measures = {measure.name: measure.settings for measure in keys.measure}
+        timed = checks.has_seconds(
+            measures, [others[other] for other in keys.beside if other in others]
+        )
+        at = (*place, "measure")
+        self.problems += [
+            *checks.settings(at, keys.measure),
+            *figure_checks.problems(place, keys, measures, timed),
+            *checks.epochs_without_a_measure(place, keys, measures),
+            *checks.seconds(place, keys, timed),
+            *checks.beside(place, keys, others),
+            *checks.primary(place, keys),
+            *checks.planned_twice(place, keys, keys.seeds),
+            *checks.target(place, keys),
+        ]
+        numbers = self._numbers(place, keys)
+        if len(self.problems) > before or not self._usable(grid):
             return None
-        runs = self._expand(grid, timed=not OF_TRAININGS.keys().isdisjoint(asked))
+        runs = self._expand(grid, timed=not OF_TRAININGS.keys().isdisjoint(measures))
         if not runs:
             return None
         factors = [*runs.values()]
         learned = self._tasks(factors)
-        report(*experiments.outcomes_of_others(place, keys, learned))
-        report(*experiments.needs_of_measures((*place, "measure"), keys.measure, factors))
-        epochs = {each["epochs"] for each in factors}
-        report(*experiments.epochs_not_kept(place, keys.at_epochs, epochs))
-        report(*experiments.budgets_beyond(place, keys.budgets, factors, self.sizes, learned))
-        report(*horizons.problems(place, keys, factors))
-        report(*experiments.margins_without_outcomes(place, keys, asked, factors))
-        paired = {one.name: experiments.pairs(one, runs) for one in keys.measure if one.between}
-        for one in keys.measure:
-            if one.between:
-                report(*experiments.pair_problems((*place, "measure"), one, paired[one.name]))
-        trainings = Trainings(
+        epochs = {run["epochs"] for run in factors}
+        self.problems += [
+            *checks.outcomes_of_others(place, keys, learned),
+            *checks.factors_of_measures(at, keys.measure, factors),
+            *checks.epochs_not_kept(place, keys.at_epochs, epochs),
+            *checks.budgets_beyond(place, keys.budgets, factors, self.sizes, learned),
+            *horizons.problems(place, keys, factors),
+            *checks.margins(place, keys, measures, factors),
+        ]
+        pairs = {one.name: checks.pairs(one, runs) for one in keys.measure if one.between}
+        for measure in keys.measure:
+            if measure.between:
+                self.problems += checks.pair_problems(at, measure, pairs[measure.name])
+        return PlannedExperiment(
+            name,
+            keys,
+            grid.vary,
+            numbers,
             runs=runs,
             seeds=_seeds(runs.values()),
             looks=grid.looks,
-            measures=asked,
-            pairs=paired,
-            beside=keys.beside,
+            pairs=pairs,
             timed=timed,
             tasks=learned,
-            **experiments.statements(keys),
         )
-        return experiments.made(name, keys, grid.vary, numbers, trainings=trainings)
 
-    def _timing_experiment(
-        self, name: str, keys: ExperimentKeys, grid: grids.Grid
-    ) -> Experiment | None:
-        place, report = grid.place, self.findings.report
-        written = self.findings.names_at(place)
-        text = "received beside `timing`; a training or a timing experiment is expected."
-        for key in ("measure", "seeds", *experiments.OF_RUNS):
-            if key in keys.model_fields_set:
-                report(Problem((*place, key), text))
-        timings = experiments.settings_by_name(keys.timing)
-        report(*experiments.asked_problems((*place, "timing"), keys.timing))
-        report(*experiments.epochs_without_a_measure(place, keys, timings))
-        report(*figure_checks.problems(place, keys, written, timings, timed=True))
-        numbers = self._numbers(place, keys, grid.kind)
-        if not self._sound(grid) or self._too_many(grid):
+    def _timing(
+        self, name: str, keys: TimingExperiment, place: Place, defaults: dict[str, Any]
+    ) -> PlannedExperiment | None:
+        before = len(self.problems)
+        grid = self._grid(place, keys, SWEEP_FACTORS, defaults)
+        timings = {timing.name: timing.settings for timing in keys.timing}
+        self.problems += [
+            *checks.settings((*place, "timing"), keys.timing),
+            *checks.epochs_without_a_measure(place, keys, timings),
+            *figure_checks.problems(place, keys, timings, timed=True),
+        ]
+        numbers = self._numbers(place, keys)
+        if len(self.problems) > before or not self._usable(grid):
             return None
-        times = Times(timings, self._sweeps(grid, timings))
-        return experiments.made(name, keys, grid.vary, numbers, times=times)
+        sweeps = self._sweeps(grid, timings)
+        return PlannedExperiment(name, keys, grid.vary, numbers, sweeps=sweeps)
 
-    def _own_experiment(self, name: str, keys: ExperimentKeys, place: Place) -> Experiment | None:
-        table = external_experiment.read(self.findings, place, keys, self.folder)
-        numbers = self._asked_of_logs(place, keys)
+    def _external(
+        self, name: str, keys: ExternalExperiment, place: Place
+    ) -> PlannedExperiment | None:
+        self.problems += self._log_problems(place, keys)
+        table = external_experiment.read(place, keys, self.folder, self.problems, self.warnings.append)
+        numbers = self._numbers(place, keys)
         if table is None:
             return None
-        vary, own = external_experiment.vary(table), external_experiment.planned(table)
-        self.findings.report(*external_experiment.problems(place, keys, own, vary))
-        seconds, learned = "seconds" in own.columns, table.tasks
-        trainings = Trainings(timed=seconds, tasks=learned, **experiments.statements(keys))
-        return experiments.made(name, keys, vary, numbers, trainings=trainings, own=own)
+        vary, logs = external_experiment.vary(table), external_experiment.planned(table)
+        self.problems += external_experiment.problems(place, keys, logs, vary)
+        timed = "seconds" in logs.columns
+        return PlannedExperiment(
+            name, keys, vary, numbers, timed=timed, tasks=table.tasks, own=logs
+        )
 
-    def _command_experiment(
-        self, name: str, keys: ExperimentKeys, place: Place
-    ) -> Experiment | None:
-        if not isinstance(keys, CommandKeys):  # its command is at fault
+    def _command(
+        self, name: str, keys: CommandExperiment, place: Place
+    ) -> PlannedExperiment | None:
+        before = len(self.problems)
+        seeds = self._seeds(name, keys)
+        grid = command_experiment.grid(place, keys, self.file.defaults, seeds)
+        command = command_experiment.command(place, keys, self.folder, self.problems, self.warnings.append)
+        self.problems += [
+            *grid.problems(),
+            *command_experiment.problems(place, keys, grid),
+            *checks.planned_twice(place, keys, keys.seeds),
+            *self._log_problems(place, keys),
+        ]
+        numbers = self._numbers(place, keys)
+        if command is None or len(self.problems) > before or self._too_many(grid):
             return None
-        stage = self.stages.get(name, Stage())
-        grid = command_experiment.grid(self.findings, place, keys, self.document.defaults, stage)
-        command = command_experiment.command(self.findings, place, keys, self.folder)
-        self.findings.report(*command_experiment.problems(self.findings, place, keys, grid))
-        self.findings.report(*experiments.planned_twice(place, keys))
-        numbers = self._asked_of_logs(place, keys, grid.kind)
-        if command is None or not self._sound(grid) or self._too_many(grid):
+        runs = command_experiment.runs(place, command, grid, self.problems)
+        if not runs:
             return None
-        runs = command_experiment.runs(self.findings, place, command, grid)
-        own = command_experiment.planned(runs, grid, keys)
-        vary = {
-            **grid.vary,
-            "batch_size": tuple({one.factors["batch_size"]: 0 for one in runs.values()}),
-        }
-        self.findings.report(*external_experiment.problems(place, keys, own, vary))
-        seeds, said = _seeds(run.factors for run in runs.values()), experiments.statements(keys)
-        made = {"seeds": seeds, "looks": grid.looks, "tasks": tuple(tasks.TASKS)}
-        trainings = Trainings(timed=keys.alone, **made, **said)
-        # Their names at later stages are not known: no two experiments share them.
-        self.most.update(runs if not grid.looks else ((name, at) for at in range(grid.size)))
-        parts = {"trainings": trainings, "own": own, "commands": runs}
-        return experiments.made(name, keys, vary, numbers, **parts) if runs else None
+        logs = command_experiment.planned(runs, keys)
+        sizes = tuple(dict.fromkeys(run.factors["batch_size"] for run in runs.values()))
+        vary = {**grid.vary, "batch_size": sizes}
+        self.problems += external_experiment.problems(place, keys, logs, vary)
+        # Names of runs at later stages are unknown: no two experiments share them.
+        later = ((name, at) for at in range(grid.size))
+        self.possible_runs.update(later if grid.looks else runs)
+        return PlannedExperiment(
+            name,
+            keys,
+            vary,
+            numbers,
+            seeds=_seeds(run.factors for run in runs.values()),
+            looks=grid.looks,
+            timed=keys.alone,
+            tasks=tuple(tasks.TASKS),
+            commands=runs,
+            own=logs,
+        )
 
-    def _asked_of_logs(
-        self, place: Place, keys: ExperimentKeys, kind: grids.Kind = grids.TRAINING
-    ) -> dict[str, tuple[Series, ...]]:
-        """Reports what no log gives, whatever it holds; returns a document's numbers by figure."""
-        written = self.findings.names_at(place)
-        self.findings.report(*experiments.primary_problems(place, keys))
-        asked = figure_checks.problems(place, keys, written, run_names.ENTRIES, timed=True)
-        self.findings.report(*asked)
-        return self._numbers(place, keys, kind)
+    def _log_problems(self, place: Place, keys: LoggedExperiment) -> Iterator[Problem]:
+        yield from checks.primary(place, keys)
+        yield from checks.margins(place, keys, None, ())
+        yield from checks.target(place, keys)
+        yield from figure_checks.problems(place, keys, run_names.ENTRIES, timed=True)
 
-    def _numbers(
-        self, place: Place, keys: ExperimentKeys, kind: grids.Kind
-    ) -> dict[str, tuple[Series, ...]]:
-        """Returns a document's numbers by figure, for the figures that are given some."""
+    def _numbers(self, place: Place, keys: Experiment) -> dict[str, tuple[Series, ...]]:
+        """Return the published values by figure."""
         found = {}
         for figure, body in keys.published.items():
             if body.numbers and figure in FIGURES:
                 at = (*place, "published", figure, "numbers")
-                for problem in published_numbers.problems(at, figure, body.numbers):
-                    if not self.findings.broken(problem.place):
-                        self.findings.report(problem)
+                self.problems += published_numbers.problems(at, figure, body.numbers)
                 found[figure] = tuple(
                     Series(
-                        self.factors.values(
-                            (*at, index), published_numbers.factors_of(series), kind
-                        ),
+                        self.ids.values((*at, index), published_numbers.factors_of(series))
+                        if not isinstance(keys, CommandExperiment)
+                        else published_numbers.factors_of(series),
                         series["batch_size"],
                         published_numbers.columns_of(series),
                     )
@@ -339,87 +400,90 @@ class _Planner:
                 )
         return found
 
-    def _sound(self, grid: grids.Grid) -> bool:
-        return grid.complete and not self.findings.broken(grid.place, *grid.inherited)
+    def _tasks(self, runs: Iterable[dict[str, Any]]) -> tuple[str, ...]:
+        found = {self.by_id[factors["dataset"]].task for factors in runs}
+        return tuple(task for task in tasks.TASKS if task in found or None in found)
 
-    def _too_many(self, grid: grids.Grid) -> bool:
-        limit = self.document.max_runs
+    def _usable(self, grid: Grid) -> bool:
+        """Return whether all data sets and models of a grid are valid, and its size as well."""
+        ids = all(
+            grid.vary.get(name) or all(case.get(name) for case in grid.cases)
+            or grid.set.get(name) or grid.defaults.get(name)
+            for name in ("dataset", "model")
+        )
+        return ids and all(grid.vary.values()) and not self._too_many(grid)
+
+    def _too_many(self, grid: Grid) -> bool:
+        limit = self.file.max_runs
         if grid.size > limit:
-            text = f"received {grid.size} runs; at most {limit} (max_runs) are expected."
-            self.findings.report(Problem(grid.place, text))
+            self.problems.append(received(grid.place, grid.size, f"at most {limit} runs (max_runs)"))
         return grid.size > limit
 
     def _check_total(self) -> None:
-        """Reports more runs than a study may come to: at its last stage, where it has some."""
-        limit, count = self.document.max_runs, len(self.most)
-        if count > limit and not self.findings.problems:
-            text = f"received {count} runs in all experiments; at most {limit} are"
-            self.findings.report(Problem(("max_runs",), f"{text} expected."))
+        """Report more runs than a study may have, at its last stage."""
+        limit, count = self.file.max_runs, len(self.possible_runs)
+        if count > limit:
+            text = f"at most {limit} runs in all experiments"
+            self.problems.append(received(("max_runs",), count, text))
 
-    def _check_seeds(self, planned: Iterable[Experiment]) -> None:
-        """Warns of experiments with too few seeds for any verdict, or other ones than planned."""
-        for each in planned:
-            runs = each.trainings.runs.values()
-            sizes = len({run["batch_size"] for run in runs}) or len(each.vary["batch_size"])
-            count = each.own.seeds or len(each.trainings.seeds)
-            place = ("experiments", each.name, "runs" if each.own.path else "seeds")
-            reduced, intended = self.scale == "reduced", each.trainings.seeds_planned
-            stated = self.document.experiments[each.name].seeds
-            stage = self.stages.get(each.name)
-            for problem in (
-                *experiments.too_few_seeds(place, sizes, count),
-                *experiments.beside_the_plan(place, intended, count, reduced),
-            ):
-                self.findings.warn(problem)
-            if stage and isinstance(stated, Staged):
-                for problem in experiments.another_plan(place, stage, stated):
-                    self.findings.warn(problem)
+    def _check_seeds(self, planned: PlannedExperiment) -> None:
+        """Warn of too few seeds for any verdict, and of other seeds than planned."""
+        keys, sizes = planned.keys, {run["batch_size"] for run in planned.runs.values()}
+        count = planned.own.seeds or len(planned.seeds)
+        place = ("experiments", planned.name, "runs" if planned.own.path else "seeds")
+        found = [
+            *checks.too_few_seeds(place, len(sizes) or len(planned.vary["batch_size"]), count),
+            *checks.unplanned_seeds(place, keys.seeds_planned, count, self.reduced),
+        ]
+        stage, seeds = self.stages.get(planned.name), getattr(keys, "seeds", None)
+        if stage and isinstance(seeds, StagedSeeds):
+            found += checks.another_plan(place, stage, seeds)
+        self.warnings += found
 
-    def _expand(self, grid: grids.Grid, timed: bool) -> dict[str, dict[str, Any]]:
-        """Returns the factors of every run by its name; none where something is reported."""
-        if self._too_many(grid):
-            return {}
+    def _expand(self, grid: Grid, timed: bool) -> dict[str, dict[str, Any]]:
+        """Return the factors of every run by its name; none if there is a problem."""
         runs: dict[str, dict[str, Any]] = {}
-        cases: dict[str, int] = {}  # run -> the case that gave it
-        for index, factors, find in grid.combinations():
+        cases: dict[str, int] = {}  # run -> its case
+        for index, factors, place_of in grid.combinations():
             info = self.by_id[factors["dataset"]]
-            self._check(incompatible_factors.of_examples(factors, info), find)
-            self._check(incompatible_factors.of_training(factors, info), find)
+            self._check(incompatible_factors.of_examples(factors, info), place_of)
+            self._check(incompatible_factors.of_training(factors, info), place_of)
             name_of = functools.partial(self._run_name, grid.place, factors, timed)
             now = grid.seeds_of(name_of)
             for seed in grid.seeds:
                 name = name_of(seed)
                 if name is None:
                     return {}
-                if name in cases:  # values of vary and seeds are distinct: it is the case
-                    text = f"received the runs of cases[{cases[name]}] again; "
-                    place = (*grid.place, "cases", index)
-                    self.findings.report(Problem(place, text + "every run once is expected."))
+                if name in cases:  # values of vary and seeds are distinct, so cases repeat
+                    text = f"another case than cases[{cases[name]}], which has the same runs"
+                    self.problems.append(received((*grid.place, "cases", index), {1: 1}, text))
                     return {}
                 cases[name] = index
                 if seed in now:
                     runs[name] = {**factors, "seed": seed}
-        self.most.update(cases)
+        self.possible_runs.update(cases)
         return runs
 
-    def _sweeps(self, grid: grids.Grid, timings: dict[str, Any]) -> tuple[sweep_names.Sweep, ...]:
-        found = []
-        for _, factors, find in grid.combinations():
+    def _sweeps(self, grid: Grid, timings: dict[str, Any]) -> tuple[sweep_names.Sweep, ...]:
+        combinations = []
+        for _, factors, place_of in grid.combinations():
             info = self.by_id[factors["dataset"]]
-            self._check(incompatible_factors.of_examples(factors, info), find)
-            self._check(incompatible_factors.of_timing(factors, info, timings), find)
-            found.append(factors)
-        grouped = tuple(sweep_names.group(found))
+            self._check(incompatible_factors.of_examples(factors, info), place_of)
+            self._check(incompatible_factors.of_timing(factors, info, timings), place_of)
+            combinations.append(factors)
+        sweeps = tuple(sweep_names.group(combinations))
         try:
-            _ = [sweep.name for sweep in grouped]
+            _ = [sweep.name for sweep in sweeps]
         except ValueError:
-            text = f"received batch sizes whose name has more than {MAX_NAME_LENGTH} characters; "
-            text += "fewer, or ranges without gaps, are expected."
-            self.findings.report(Problem((*grid.place, "vary"), text))
-        return grouped
+            text = f"The batch sizes need a name of more than {MAX_NAME_LENGTH} characters. "
+            text += "State fewer, or ranges without gaps."
+            self.problems.append(Problem((*grid.place, "vary"), text))
+        return sweeps
 
-    def _check(self, wrong: Iterable[tuple[str, str]], find: Callable[[str], Place]) -> None:
-        self.findings.report(*(Problem(find(factor), text) for factor, text in wrong))
+    def _check(
+        self, wrong: Iterable[tuple[str, str]], place_of: Callable[[str], Place]
+    ) -> None:
+        self.problems += [Problem(place_of(factor), text) for factor, text in wrong]
 
     def _run_name(
         self, place: Place, factors: dict[str, Any], timed: bool, seed: int
@@ -430,9 +494,9 @@ class _Planner:
             if timed:
                 run_names.timing_name(factors)
         except ValueError:
-            text = f"received a run whose name has more than {MAX_NAME_LENGTH} characters; "
-            text += "shorter names of data set and model are expected."
-            self.findings.report(Problem(place, text))
+            text = f"The name of a run has more than {MAX_NAME_LENGTH} characters. "
+            text += "Choose shorter names of data set and model."
+            self.problems.append(Problem(place, text))
             return None
         return name
 

@@ -1,64 +1,65 @@
-"""Numbers of a document that stand beside a figure's own: as contrast, and not as a target."""
+"""Published values of documents, shown for comparison with the values of a study."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any, NamedTuple, Self
 
-from pydantic_core import InitErrorDetails, ValidationError
+from pydantic import Field, create_model, model_validator
+from pydantic_core import PydanticCustomError
 
 from batchscope import wording
-from batchscope.catalogue import run_factors
-from batchscope.catalogue.fields import Keyed, ListOf, Refused
-from batchscope.catalogue.parameters import Parameter, by_name
-from batchscope.catalogue.readers import FieldReader, absent, below, problem
+from batchscope.catalogue.model import Count, Model, Number, Unique, mapping
+from batchscope.catalogue.run_factors import EVERY_FACTOR
 from batchscope.catalogue.tasks import METRICS, NATS, Metric
-from batchscope.problems import Place, Problem
-from batchscope.study.command_keys import own_factor
+from batchscope.problems import Place, Problem, received
+from batchscope.study.factor_models import OpenFactors, value_fields
 
 _WEIGHTS = "units of the weights"
 
 
-def _column(name: str, label: str, unit: str, maximum: float | None = None) -> Parameter:
-    return Parameter(name, name, "float", None, label, unit, minimum=0, maximum=maximum)
+class Column(NamedTuple):
+    """A column that a document may give values of, in the unit of our tables."""
+
+    label: str
+    unit: str
+    least: float | None = 0
+    most: float | None = None
 
 
-def _of_metric(metric: Metric, split: str, data: str) -> Parameter:
-    label, unit = f"{wording.capital(metric.words)} on {data} data", "shares" * metric.share
-    found = _column(f"{split}_{metric.name}", label, unit, 1 if metric.most == 1 else None)
-    return found if metric.least == 0 else replace(found, minimum=None, wanted=metric.expected)
+def _of_metric(metric: Metric, data: str) -> Column:
+    label = f"{wording.capital(metric.words)} on {data} data"
+    least = 0 if metric.least == 0 else None
+    return Column(label, "shares" * metric.share, least, 1 if metric.most == 1 else None)
 
 
-# What a document may give a number of, in the units of our own tables.
-COLUMNS: dict[str, Parameter] = by_name(
-    *(
-        _of_metric(metric, split, data)
+COLUMNS: dict[str, Column] = {
+    **{
+        f"{split}_{metric.name}": _of_metric(metric, data)
         for metric in METRICS.values()
         for split, data in (("test", "test"), ("train", "training"))
-    ),
-    _column("utilisation_percent", "Utilisation", "percent", 100),
-    _column("memory_mb", "Memory", "MB"),
-    _column("examples_per_second", "Throughput", "examples per second"),
-    _column("best_train_loss", "Best training loss", NATS),
-    _column("best_validation_loss", "Best validation loss", NATS),
-    _column("epochs_run", "Epochs until it stopped", "epochs"),
-    _column("seconds_per_epoch", "Time per epoch", "s"),
-    _column("train_seconds", "Total training time", "s"),
-    _column("weight_distance", "Distance from the initial weights", _WEIGHTS),
-    _column("update_norm_median", "Median norm of an update", _WEIGHTS),
-    *(
-        _column(
-            f"sharpness_{space}_{epsilon}",
-            f"Sharpness in {words}, epsilon {epsilon}",
-            "% of 1 + loss",
+    },
+    "utilisation_percent": Column("Utilisation", "percent", most=100),
+    "memory_mb": Column("Memory", "MB"),
+    "examples_per_second": Column("Throughput", "examples per second"),
+    "best_train_loss": Column("Best training loss", NATS),
+    "best_validation_loss": Column("Best validation loss", NATS),
+    "epochs_run": Column("Epochs until it stopped", "epochs"),
+    "seconds_per_epoch": Column("Time per epoch", "s"),
+    "train_seconds": Column("Total training time", "s"),
+    "weight_distance": Column("Distance from the initial weights", _WEIGHTS),
+    "update_norm_median": Column("Median norm of an update", _WEIGHTS),
+    **{
+        f"sharpness_{space}_{epsilon}": Column(
+            f"Sharpness in {words}, epsilon {epsilon}", "% of 1 + loss"
         )
         for space, words in (("full", "the full space"), ("subspace", "a random subspace"))
         for epsilon in ("0.001", "0.0005")
-    ),
-)
-# The figures that show them. All stand in one table of the report beside ours; `accuracy` and
-# `usage` have panels for them too.
+    },
+}
+# The figures that show them. All are in one table of the report; `accuracy` and `usage` also have
+# panels for them.
 FIGURES: dict[str, tuple[str, ...]] = {
     "accuracy": tuple(f"{split}_{name}" for name in METRICS for split in ("test", "train")),
     "usage": ("utilisation_percent", "memory_mb", "examples_per_second"),
@@ -68,66 +69,41 @@ FIGURES: dict[str, tuple[str, ...]] = {
     "update_norms": ("update_norm_median",),
     "sharpness": tuple(name for name in COLUMNS if name.startswith("sharpness_")),
 }
-_SIZES = ListOf(run_factors.EVERY_FACTOR["batch_size"], doc="The document's batch sizes.")
 
 
-def _numbers(column: Parameter) -> ListOf:
-    unit = f", in {column.unit}" if column.unit else ""
-    doc = f"{column.doc} in the document{unit}."
-    return ListOf(column, distinct=False, doc=doc)
+class _Series(Model):
+    """One series: factors that name it, batch sizes, and one number of each column for each."""
+
+    batch_size: Unique[Count]
+    """The document's batch sizes."""
+
+    @model_validator(mode="after")
+    def _check_lengths(self) -> Self:
+        for name in COLUMNS:
+            values = getattr(self, name)
+            if values is not None and len(values) != len(self.batch_size):
+                text = "{name} should have {count} numbers, one per batch size"
+                context = {"name": name, "count": len(self.batch_size)}
+                raise PydanticCustomError("length", text, context)
+        return self
 
 
-@dataclass(frozen=True)
-class _SeriesKeys(FieldReader):
-    """One series: factors, batch sizes, and a number of each column for each of them."""
-
-    others: Callable[[str], FieldReader | None] | None = None  # the reader of any other factor
-    expected = "a map with batch_size and a column of numbers"
-
-    @property
-    def _keys(self) -> Keyed:
-        known = {
-            **run_factors.EVERY_FACTOR,
-            "seed": Refused("a seed given by the experiment's own key 'seeds'"),
-            "batch_size": _SIZES,
-            **{name: _numbers(column) for name, column in COLUMNS.items()},
-        }
-        return Keyed(known, "key", self.expected, others=self.others)
-
-    def read(self, raw: Any) -> dict[str, Any]:
-        """Returns the values of its keys; lists have one number per batch size."""
-        wrong = [*_incomplete(raw)] if isinstance(raw, dict) else []
-        found = {}
-        try:
-            found = self._keys.read(raw)
-        except ValidationError as error:
-            wrong += below((), error)
-        if wrong:
-            raise ValidationError.from_exception_data("series", wrong)
-        return found
-
-    def json_schema(self) -> dict[str, Any]:
-        schema = {"type": "object"} if self.others else self._keys.json_schema()
-        return {**schema, "required": ["batch_size"]}
+def _fields() -> dict[str, Any]:
+    fields = value_fields(
+        {name: one for name, one in EVERY_FACTOR.items() if name not in ("seed", "batch_size")}
+    )
+    for name, column in COLUMNS.items():
+        number = Annotated[Number, Field(ge=column.least, le=column.most)]
+        values = Annotated[tuple[number, ...], Field(min_length=1)]
+        fields[name] = (values, Field(None, description=f"{column.label} in the document."))
+    return fields
 
 
-def _incomplete(raw: dict[str, Any]) -> Iterator[InitErrorDetails]:
-    """Yields that there are no batch sizes, or not one number for each of them."""
-    sizes = raw.get("batch_size")
-    if "batch_size" not in raw:
-        error = absent(_SIZES.expected)
-        yield InitErrorDetails(type=error, loc=("batch_size",), input=raw)
-    for name, values in raw.items():
-        lists = isinstance(sizes, list) and isinstance(values, list)
-        if name in COLUMNS and lists and sizes and values and len(values) != len(sizes):
-            text = f"received {wording.count(len(values), 'number')}; {len(sizes)}, one per "
-            error = problem(f"{text}batch size, are expected.")
-            yield InitErrorDetails(type=error, loc=(name,), input=values)
-
-
-PublishedSeries = Annotated[dict[str, Any], _SeriesKeys()]
-# Of a command's experiment, whose factors may have any name.
-CommandSeries = Annotated[dict[str, Any], _SeriesKeys(others=own_factor)]
+PublishedSeries = mapping(create_model("PublishedSeries", __base__=_Series, **_fields()))
+# The factors of a command may have any name.
+CommandSeries = mapping(
+    create_model("CommandSeries", __base__=(_Series, OpenFactors), **_fields())
+)
 
 
 @dataclass(frozen=True)
@@ -135,7 +111,7 @@ class Series:
     """One line of a document's figure, or one row of its table.
 
     Attributes:
-        factors: Factor -> value, for those that name it; data set and model are ids.
+        factors: Factors that name it; data set and model are ids.
         batch_sizes: In the document's order.
         columns: Column -> one number per batch size.
     """
@@ -153,24 +129,23 @@ def columns_of(series: dict[str, Any]) -> dict[str, tuple[float, ...]]:
     return {name: values for name, values in series.items() if name in COLUMNS}
 
 
-def problems(place: Place, figure: str, given: list[dict[str, Any]]) -> Iterator[Problem]:
-    """Yields what is wrong with the series of numbers that stand beside a figure."""
+def problems(place: Place, figure: str, numbers: list[dict[str, Any]]) -> Iterator[Problem]:
+    """Yield the problems of the published values of a figure."""
     if figure not in FIGURES:
-        text = f"received numbers for '{figure}', which shows no column that a document may give; "
-        yield Problem(place, f"{text}{wording.listed(FIGURES, 'or')} is expected.")
+        text = f"No document may give values for '{figure}', only for "
+        yield Problem(place, f"{text}{wording.listed(FIGURES, 'or')}.")
         return
     shown = wording.listed(FIGURES[figure], "or")
-    for index, series in enumerate(given):
+    for index, series in enumerate(numbers):
         at, columns = (*place, index), columns_of(series)
         if not columns:
-            yield Problem(at, f"received no numbers; {shown} is expected.")
+            yield Problem(at, f"Missing numbers of {shown}.")
         for name in columns:
             if name not in FIGURES[figure]:
-                text = f"received a column that '{figure}' does not show; {shown} is expected."
-                yield Problem((*at, name), text)
-        for earlier, other in enumerate(given[:index]):
+                yield received((*at, name), name, f"a column of the figure ({shown})")
+        for earlier, other in enumerate(numbers[:index]):
             same = factors_of(other) == factors_of(series)
             if same and columns_of(other).keys() & columns.keys():
-                text = f"received the series of numbers[{earlier}] again; factors that "
-                yield Problem(at, f"{text}distinguish it from the others are expected.")
+                text = f"The same series as numbers[{earlier}]. State factors that distinguish it."
+                yield Problem(at, text)
                 break

@@ -14,7 +14,7 @@ import yaml
 
 from batchscope.errors import ConfigError
 from batchscope.study import planner
-from batchscope.study.plan import Experiment, Study
+from batchscope.study.plan import PlannedExperiment, Study
 
 SIZE, EVERY = "batch_size", "evaluate_every"
 _FACTORS = (SIZE, EVERY, "learning_rate", "epochs")
@@ -57,7 +57,7 @@ def _accepts(study: Study, experiment: str, keys: Keys) -> bool:
     return True
 
 
-def _change(plan: Experiment, written: Keys, key: str, values: Values) -> Keys:
+def _change(plan: PlannedExperiment, written: Keys, key: str, values: Values) -> Keys:
     """Return the keys that one suggestion changes; none if no key expresses it."""
     value, (first, *rest) = next(iter(values.values())), key.split(".")
     if plan.own.path or (key in _FACTORS and value in ("", [])):
@@ -66,7 +66,7 @@ def _change(plan: Experiment, written: Keys, key: str, values: Values) -> Keys:
         return _with_factor(written, key, values)
     if key == "seeds" or (key == "alone" and plan.commands):
         return {key: value}
-    measured = first == "measure" and rest[0] in plan.trainings.measures
+    measured = first == "measure" and rest[0] in plan.measures
     if first == "measure" and measured == (len(rest) > 1):  # a new measure, or a setting of one
         return {"measure": _with_measure(written.get("measure"), *rest, value=value)}
     return {}

@@ -18,11 +18,11 @@ from batchscope.study import advice_needs
 if TYPE_CHECKING:
     import pandas
 
-    from batchscope.study.plan import Experiment
+    from batchscope.study.plan import PlannedExperiment
 
 
 def price_of_a_seed(
-    results: Path | str, experiment: Experiment
+    results: Path | str, experiment: PlannedExperiment
 ) -> Callable[[Iterable[str]], tuple[float, float]]:
     """Returns a function of runs: what one more seed of them takes.
 
@@ -31,14 +31,14 @@ def price_of_a_seed(
     timings without a note count as nothing.
     """
     results = Path(results)
-    found = experiment.trainings.runs
+    found = experiment.runs
     history = estimates.History(results, set(map(estimates.subject, found.values())))
     found = found | {name: run.factors for name, run in experiment.commands.items()}
     by_command = estimates.of_commands(results, experiment.commands)
     measured = estimates.noted(results)
     settings = {
         name: run_names.settings_name(name, values)
-        for name, values in experiment.trainings.measures.items()
+        for name, values in experiment.measures.items()
     }
 
     def noted(name: str, of: str) -> float:
@@ -64,13 +64,13 @@ def price_of_a_seed(
     return seconds
 
 
-def baselines(results: Path | str, experiment: Experiment) -> dict[str, dict[str, float]]:
+def baselines(results: Path | str, experiment: PlannedExperiment) -> dict[str, dict[str, float]]:
     """Returns data set -> outcome -> that of the best that no example is looked at for.
 
     Of classes it is always naming the most frequent one; all else is in the data set's record.
     """
     found = {}
-    for token in {factors["dataset"] for factors in experiment.trainings.runs.values()}:
+    for token in {factors["dataset"] for factors in experiment.runs.values()}:
         record = records.data_record(results, token) or {}
         counts, metrics = record.get("class_counts") or {}, {**(record.get("baselines") or {})}
         for split in filter(lambda each: any(counts[each]), counts):
@@ -81,26 +81,26 @@ def baselines(results: Path | str, experiment: Experiment) -> dict[str, dict[str
     return found
 
 
-def by_position(results: Path | str, experiment: Experiment) -> set[str]:
-    tokens = {factors["dataset"] for factors in experiment.trainings.runs.values()}
+def by_position(results: Path | str, experiment: PlannedExperiment) -> set[str]:
+    tokens = {factors["dataset"] for factors in experiment.runs.values()}
     kinds = {token: (records.data_record(results, token) or {}).get("kind") for token in tokens}
     return {run_names.split_token(token)[0] for token, kind in kinds.items() if kind == TOKENS}
 
 
 def rows(
-    results: Path | str, experiment: Experiment, tables: Mapping[str, pandas.DataFrame]
+    results: Path | str, experiment: PlannedExperiment, tables: Mapping[str, pandas.DataFrame]
 ) -> pandas.DataFrame:
     """Returns which batch sizes to use, with what limits them and what is missing."""
     names = ("comparisons", "runs", "limits", "critical_batch_size", "trajectories")
-    evaluated = experiment.trainings.measures.get("evaluate", {})
+    evaluated = experiment.measures.get("evaluate", {})
     asked = Asked(
-        experiment.trainings.margins,
-        experiment.trainings.seeds_planned,
-        experiment.trainings.looks,
+        experiment.keys.margins,
+        experiment.keys.seeds_planned,
+        experiment.looks,
         baselines(results, experiment),
         price_of_a_seed(results, experiment),
         advice_needs.given_by(experiment),
-        experiment.trainings.timed,
+        experiment.timed,
         by_position(results, experiment),
         evaluated.get("weights") == "best",
     )

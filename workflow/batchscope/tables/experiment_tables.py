@@ -39,7 +39,7 @@ from batchscope.tables import (
 )
 
 if TYPE_CHECKING:
-    from batchscope.study.plan import Study, Trainings
+    from batchscope.study.plan import Study
 
 Tables = dict[str, pandas.DataFrame]
 
@@ -69,13 +69,13 @@ def make(
         **timing_tables.made(*at),
         "limits": timing_tables.limits(*at),
         **held_equal(study, experiment, runs, long["trajectories"], default_target),
-        **to_target(chosen.trainings, runs, long["trajectories"], default_target),
+        **to_target(chosen.keys.budgets, runs, long["trajectories"], default_target),
     }
-    tolerance = chosen.trainings.measures.get("branches", {}).get("tolerance", math.nan)
+    tolerance = chosen.measures.get("branches", {}).get("tolerance", math.nan)
     made["local_critical_batch_size"] = local_critical_batch_size.table(
-        made["branches"], made["branch_points"], tolerance, chosen.trainings.looks
+        made["branches"], made["branch_points"], tolerance, chosen.looks
     )
-    made["ramps"] = ramps.table(runs, chosen.trainings.margins, chosen.trainings.looks)
+    made["ramps"] = ramps.table(runs, chosen.keys.margins, chosen.looks)
     made["advice"] = advice.rows(results, chosen, made)
     made["published"] = published.table(chosen, made)
     return {name: made[name] for name in TABLES}
@@ -89,14 +89,15 @@ def held_equal(
     default_target: readings.DefaultTarget = trainings.Trainings.default_target,
 ) -> Tables:
     """Returns what the runs say at every budget: of each batch size, and along the sizes."""
-    asked = study.experiments[experiment].trainings
-    margins = {**asked.margins, SECONDS: asked.slower}
-    given = (runs, trajectories, asked.budgets, margins, asked.looks, default_target)
+    planned = study.experiments[experiment]
+    keys, looks = planned.keys, planned.looks
+    margins = {**keys.margins, SECONDS: keys.advice.slower}
+    given = (runs, trajectories, keys.budgets, margins, looks, default_target)
     found = list(readings.of_experiment(*given))
     at_budgets = [each for each in found if each.budget.kind != END]
     return {
         "comparisons": comparisons.table(runs, found),
-        "trends": trends.table(runs, at_budgets, _stated(study, experiment), asked.looks),
+        "trends": trends.table(runs, at_budgets, _stated(study, experiment), looks),
     }
 
 
@@ -113,7 +114,7 @@ def _stated(study: Study, experiment: str) -> dict[str, Outcome]:
 
 
 def to_target(
-    asked: Trainings,
+    budgets: dict[str, Any],
     runs: pandas.DataFrame,
     trajectories: pandas.DataFrame,
     default_target: readings.DefaultTarget = trainings.Trainings.default_target,
@@ -123,7 +124,7 @@ def to_target(
     A run whose rate falls towards its horizon serves no target before its end: one that was to end
     there would have had lower rates before.
     """
-    wanted = [Target(*each) for each in asked.budgets.get("target", {}).items()]
+    wanted = [Target(*each) for each in budgets.get("target", {}).items()]
     if run_series.by_horizon(trajectories) and not trainings.at_own_targets(runs):
         trajectories = trajectories.iloc[:0]
     scalings = to_target_tables.of_study(trajectories, runs, wanted, default_target)
@@ -153,7 +154,7 @@ def stated(study: Study, folder: Path | str) -> pandas.DataFrame:
     def read(experiment: str, table: str) -> pandas.DataFrame:
         return csv_tables.read(Path(folder) / experiment / f"{table}.csv")
 
-    looks = {name: one.trainings.looks for name, one in study.experiments.items()}
+    looks = {name: one.looks for name, one in study.experiments.items()}
     return claims.table(study.claims, read, study.machine, looks)
 
 

@@ -32,7 +32,7 @@ from batchscope.store import job_files, paths, records
 from batchscope.store.job_files import Place
 
 if TYPE_CHECKING:
-    from batchscope.study.plan import Experiment, Study
+    from batchscope.study.plan import PlannedExperiment, Study
 
 NAN = math.nan
 FIRST = ("run", *run_factors.FACTORS, "status")
@@ -56,7 +56,7 @@ def named(factors: Row) -> Row:
     return found
 
 
-def learned(results: Path | str, study: Study, experiment: Experiment) -> tuple[str, ...]:
+def learned(results: Path | str, study: Study, experiment: PlannedExperiment) -> tuple[str, ...]:
     """Returns the tasks of an experiment's data sets: those of `tasks.TASKS`, in order."""
     if experiment.own.path:
         return tasks.of(experiment.own.columns)
@@ -117,7 +117,7 @@ def made(results: Path | str, study: Study, experiment: str) -> dict[str, pandas
     return tables
 
 
-def _histories(place: Place, study: Study, chosen: Experiment) -> Parts:
+def _histories(place: Place, study: Study, chosen: PlannedExperiment) -> Parts:
     """Yield one row per run and epoch."""
     clock = _clock(place, study, chosen)
     for factors, first in _runs(place.results, chosen):
@@ -130,7 +130,7 @@ def _histories(place: Place, study: Study, chosen: Experiment) -> Parts:
         yield first, rows
 
 
-def _trajectories(places: list[Place], study: Study, chosen: Experiment) -> Parts:
+def _trajectories(places: list[Place], study: Study, chosen: PlannedExperiment) -> Parts:
     """Yields one row per machine, run and evaluation; without these, of its history.
 
     Seconds are never what a training measured of itself: those of its examples in a timing job that
@@ -175,20 +175,20 @@ def _evaluations(folder: Path) -> list[Row]:
         return found
 
 
-def _measured(results: Path | str, chosen: Experiment, entry: Measure, table: Table) -> Parts:
+def _measured(results: Path | str, chosen: PlannedExperiment, entry: Measure, table: Table) -> Parts:
     """Yields the rows of a table of a measure; of a pair of runs those of the first of both."""
-    if entry.name not in chosen.trainings.measures:
+    if entry.name not in chosen.measures:
         return
-    settings = run_names.settings_name(entry.name, chosen.trainings.measures[entry.name])
+    settings = run_names.settings_name(entry.name, chosen.measures[entry.name])
     for factors, first in _runs(results, chosen):
         run = first["run"]
         if not entry.pairs:
             found = {paths.measure_path(results, run, entry.name, settings): {}}
         else:
             found = {}
-            for small, other in chosen.trainings.pairs[entry.name]:
+            for small, other in chosen.pairs[entry.name]:
                 if small == run:
-                    large = chosen.trainings.runs[other]
+                    large = chosen.runs[other]
                     by = next(name for name in run_factors.FACTORS if factors[name] != large[name])
                     same = {"factor": by, "small": factors[by], "large": large[by], "other": other}
                     found[paths.pair_path(results, run, other, entry.name, settings)] = same
@@ -197,9 +197,9 @@ def _measured(results: Path | str, chosen: Experiment, entry: Measure, table: Ta
                 yield first, [{**same, **row} for row in table.rows(record, path)]
 
 
-def _at_epochs(places: list[Place], chosen: Experiment) -> Parts:
+def _at_epochs(places: list[Place], chosen: PlannedExperiment) -> Parts:
     """Yields what measures gave after each number of epochs that the experiment asks for."""
-    asked = chosen.trainings.measures
+    asked = chosen.measures
     early = [name for name in asked if name in MEASURES and MEASURES[name].at_epochs]
     if not any(run_names.ENTRIES[name].at_epochs for name in asked):
         return
@@ -219,9 +219,9 @@ def _at_epochs(places: list[Place], chosen: Experiment) -> Parts:
             yield first, rows
 
 
-def _timed(place: Place, experiment: Experiment, factors: Row, column: str) -> float:
+def _timed(place: Place, experiment: PlannedExperiment, factors: Row, column: str) -> float:
     """Returns a column of the exclusive timing job of a training; NaN without one."""
-    timing = next((name for name in experiment.trainings.measures if name in OF_SECONDS), None)
+    timing = next((name for name in experiment.measures if name in OF_SECONDS), None)
     if timing is None:
         return NAN
     record = read_record(job_files.time_path(place, experiment, factors, timing), "values")
@@ -230,7 +230,7 @@ def _timed(place: Place, experiment: Experiment, factors: Row, column: str) -> f
 
 
 def _clock(
-    place: Place, study: Study, experiment: Experiment
+    place: Place, study: Study, experiment: PlannedExperiment
 ) -> Callable[[Row], Callable[[float], float]]:
     """Returns, of a run's factors, a function of examples used: the seconds that they take.
 
@@ -249,14 +249,14 @@ def _clock(
     return clock
 
 
-def _speeds(place: Place, study: Study, experiment: Experiment) -> Callable[[Row], float]:
+def _speeds(place: Place, study: Study, experiment: PlannedExperiment) -> Callable[[Row], float]:
     """Returns a function of a run's factors: examples per second of its timing job.
 
     The n-th seed's is the n-th job of its configuration, so that seeds share no error of a time;
     where it was not timed itself, that of a sweep beside it, in steps driven as a training's are.
     """
     beside: dict[tuple[str, int], float] = {}  # timing configuration and repeat -> examples/s
-    for name in experiment.trainings.beside:
+    for name in experiment.keys.beside:
         for job in job_files.timing_jobs(study.experiments[name], place.results, place.recorded):
             factors, timing_only = job.sweep.factors, run_factors.TIMING_ONLY_FACTORS.values()
             as_trained = (factors.get(own.name, own.default) == own.default for own in timing_only)
@@ -272,15 +272,15 @@ def _speeds(place: Place, study: Study, experiment: Experiment) -> Callable[[Row
         timed = _timed(place, experiment, factors, "examples_per_second")
         if math.isfinite(timed):
             return timed
-        repeat = experiment.trainings.seeds.index(factors["seed"]) + 1
+        repeat = experiment.seeds.index(factors["seed"]) + 1
         return beside.get((run_names.timing_name(factors), repeat), NAN)
 
     return speed
 
 
-def _runs(results: Path | str, experiment: Experiment) -> Iterator[tuple[Row, Row]]:
+def _runs(results: Path | str, experiment: PlannedExperiment) -> Iterator[tuple[Row, Row]]:
     """Yields the factors of every run on disk, and its first columns in the long tables."""
-    for run, factors in experiment.trainings.runs.items():
+    for run, factors in experiment.runs.items():
         record = read_record(paths.run_folder(results, run) / "record.json", "status")
         if record is not None:
             first = {"run": run, **named(factors), "status": shown_status(record)}

@@ -25,12 +25,12 @@ def write(results: Path | str, study: Study, output: Path) -> None:
 
 def _rows(study: Study, folder: Path) -> Iterator[dict[str, Any]]:
     for name, experiment in study.experiments.items():
-        planned = experiment.trainings.looks
+        planned = experiment.looks
         if not planned:
             continue
         tables = {each: csv_tables.read(folder / name / f"{each}.csv") for each in _READ}
-        asked = Asked(margins=experiment.trainings.margins, looks=planned)
-        first = experiment.trainings.seeds[0]
+        asked = Asked(margins=experiment.keys.margins, looks=planned)
+        first = experiment.seeds[0]
         own = {"experiment": name, "planned": planned[-1], "first": first}
         found = [*open_statements.of_advice(Tables(*tables.values()), asked)]
         stated = [claim for claim in study.claims if claim.test.experiment == name]

@@ -15,7 +15,7 @@ from batchscope.catalogue.tables import clipped
 from batchscope.tables import long_tables
 
 if TYPE_CHECKING:
-    from batchscope.study.plan import Experiment
+    from batchscope.study.plan import PlannedExperiment
 
 # Column of a document -> columns of runs.csv. The first one that has values is compared.
 _OF_MACHINE = {
@@ -30,11 +30,11 @@ COLUMNS = [
 ]
 
 
-def table(experiment: Experiment, tables: Mapping[str, pandas.DataFrame]) -> pandas.DataFrame:
+def table(experiment: PlannedExperiment, tables: Mapping[str, pandas.DataFrame]) -> pandas.DataFrame:
     """Returns one row per number of a document, with ours of the tables of the experiment."""
     rows, user_columns = [], []
     for figure, found in experiment.numbers.items():
-        document = " ".join(experiment.published[figure]["figure"].split())
+        document = " ".join(experiment.keys.published[figure].figure.split())
         for series in found:
             named = long_tables.named(series.factors)
             known = {name: named[name] for name in _SERIES_FACTORS if named.get(name) is not None}

@@ -21,7 +21,7 @@ from batchscope.store import job_files, paths, records, states
 from batchscope.tables import long_tables, timing_tables
 
 if TYPE_CHECKING:
-    from batchscope.study.plan import Experiment, Study
+    from batchscope.study.plan import PlannedExperiment, Study
 
 Factors = dict[str, Any]
 Reader = Callable[..., dict[str, Any] | None]
@@ -37,7 +37,7 @@ def collect(results: Path | str, study: Study, experiment: str) -> pandas.DataFr
     chosen, rows = study.experiments[experiment], []
     for place in job_files.places(study, results):
         read = functools.cache(long_tables.read_record)  # what runs share
-        for run, factors in chosen.trainings.runs.items():
+        for run, factors in chosen.runs.items():
             row = {"run": run, "study": study.name, "experiment": experiment}
             row |= {"machine": place.machine, **long_tables.named(factors)}
             row |= _values(place, chosen, run, factors, read)
@@ -48,14 +48,14 @@ def collect(results: Path | str, study: Study, experiment: str) -> pandas.DataFr
             rows.append(row)
     # A record of another version may have columns that are not documented.
     learned = long_tables.learned(results, study, chosen)
-    found = itertools.chain(columns.of_measures(chosen.trainings.measures, learned), *rows)
+    found = itertools.chain(columns.of_measures(chosen.measures, learned), *rows)
     frame = pandas.DataFrame(rows, columns=sorted(dict.fromkeys(found), key=columns.position))
     kinds = {name: (columns.describe(name) or Column("")).kind for name in frame}
     return frame.astype({name: _DTYPES.get(kind, "float64") for name, kind in kinds.items()})
 
 
 def _values(
-    place: job_files.Place, experiment: Experiment, run: str, factors: Factors, read: Reader
+    place: job_files.Place, experiment: PlannedExperiment, run: str, factors: Factors, read: Reader
 ) -> dict[str, Any]:
     """Returns the columns that the files of one run give."""
     results = place.results
@@ -69,7 +69,7 @@ def _values(
         losses = (epoch["train_loss"] for epoch in long_tables.history(results, run))
         row["best_train_loss"] = min(filter(math.isfinite, losses), default=math.nan)
     made = {"train": record}
-    for measure, settings in experiment.trainings.measures.items():
+    for measure, settings in experiment.measures.items():
         if measure not in MEASURES:
             found = _timed(place, experiment, factors, measure, read)
         elif MEASURES[measure].pairs:
@@ -90,7 +90,7 @@ def _values(
 
 
 def _timed(
-    place: job_files.Place, experiment: Experiment, factors: Factors, timing: str, read: Reader
+    place: job_files.Place, experiment: PlannedExperiment, factors: Factors, timing: str, read: Reader
 ) -> dict[str, Any] | None:
     """Return the record of a run's times, with the disturbance of its timing jobs.
 

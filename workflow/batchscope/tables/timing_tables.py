@@ -168,7 +168,7 @@ def made(results: Path | str, study: Study, experiment: str) -> dict[str, pandas
 def limits(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
     """Returns the sweeps of the experiments beside one: what bounds a batch's size."""
     found = []
-    for name in study.experiments[experiment].trainings.beside:
+    for name in study.experiments[experiment].keys.beside:
         made = {
             "sweeps": summaries(results, study, name),
             "throughput": throughput(results, study, name),

@@ -34,7 +34,7 @@ from batchscope.host import absence
 from batchscope.store import records
 
 if TYPE_CHECKING:
-    from batchscope.study.document import FigureFormat
+    from batchscope.study.study_file import FigureFormat
 
 STYLE = project_files.STYLE
 style = functools.partial(matplotlib.rc_context, fname=STYLE)  # whatever the user has set

@@ -1,0 +1,285 @@
+"""Checks of meaning of one experiment. Each function yields the problems of one key."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any
+
+from batchscope import wording
+from batchscope.catalogue import budget_kinds, columns, kept_epochs, run_names, stages, tasks
+from batchscope.catalogue.measures import MEASURES
+from batchscope.catalogue.outcomes import LEAST_SEEDS
+from batchscope.catalogue.run_names import MAX_NAME_LENGTH
+from batchscope.catalogue.timings import OF_SECONDS, OF_SWEEPS
+from batchscope.logs import names
+from batchscope.problems import Place, Problem, received, show, unknown
+from batchscope.study import horizons, plan
+from batchscope.study.asked import Asked
+from batchscope.study.experiments import (
+    Comparison,
+    Experiment,
+    LoggedExperiment,
+    StagedSeeds,
+    TimingExperiment,
+    TrainingExperiment,
+)
+from batchscope.study.figure_checks import TIMED
+
+Runs = Iterable[dict[str, Any]]
+
+# Outcomes that may have a margin, all of which `evaluate` measures.
+MARGIN_OUTCOMES = tuple(
+    f"{split}_{name}"
+    for split in ("test", "validation", "train")
+    for name in (*tasks.METRICS, "loss")
+)
+_OUTCOMES = tuple(name for name, column in columns.COLUMNS.items() if column.label)
+_LONGEST_PAIR = 210  # characters of both names: with settings, below a file name's 255
+
+
+def settings(place: Place, measures: Iterable[Asked]) -> Iterator[Problem]:
+    """Yield the settings that are incompatible, or too long for a path."""
+    for measure in measures:
+        for name, text in run_names.ENTRIES[measure.name].problems(measure.settings):
+            yield Problem((*place, *measure.at, name), text)
+        try:
+            run_names.settings_name(measure.name, measure.settings)
+        except ValueError:
+            text = f"The settings need a name of more than {MAX_NAME_LENGTH} characters."
+            yield Problem((*place, *measure.at), text)
+
+
+def factors_of_measures(
+    place: Place, measures: Iterable[Asked], runs: list[dict[str, Any]]
+) -> Iterator[Problem]:
+    """Yield the measures that need a factor that some run lacks."""
+    for measure in measures:
+        entry = MEASURES.get(measure.name)
+        for factor, value in (entry.factors if entry else {}).items():
+            if any(run[factor] != value for run in runs):
+                text = f"Needs {factor}: {show(value)} in set or defaults (received runs without)."
+                yield Problem((*place, measure.name), text)
+
+
+def pairs(measure: Asked, runs: Mapping[str, dict[str, Any]]) -> tuple[plan.Pair, ...]:
+    """Return the pairs of runs of a measure, by name: equal in every factor but one."""
+    [(factor, (small_value, large_value))] = measure.between.items()
+    small: dict[tuple[Any, ...], str] = {}
+    large: dict[tuple[Any, ...], str] = {}
+    for name, factors in runs.items():
+        rest = tuple(value for key, value in factors.items() if key != factor)
+        if factors[factor] == small_value:
+            small[rest] = name
+        elif factors[factor] == large_value:
+            large[rest] = name
+    return tuple((name, large[rest]) for rest, name in small.items() if rest in large)
+
+
+def pair_problems(
+    place: Place, measure: Asked, found: tuple[plan.Pair, ...]
+) -> Iterator[Problem]:
+    """Yield that no runs are pairs, or that the names of two are too long."""
+    home = () if measure.at[-1] == measure.name else (measure.name,)
+    at = (*place, *measure.at, *home, "between")
+    if not found:
+        [(factor, (small, large))] = measure.between.items()
+        text = "Expected two runs of this experiment that differ in nothing else "
+        yield Problem(at, f"{text}(received {factor} {small} and {large}).")
+    # A cluster's executor makes one file name of both runs and the settings.
+    if any(len(small) + len(large) > _LONGEST_PAIR for small, large in found):
+        text = f"The names of two runs have more than {_LONGEST_PAIR} characters. "
+        yield Problem(at, f"{text}Choose shorter names of data set and model.")
+
+
+def epochs_without_a_measure(
+    place: Place, keys: TrainingExperiment | TimingExperiment, measures: Collection[str]
+) -> Iterator[Problem]:
+    """Yield that nothing is measured at the numbers of epochs of an experiment."""
+    served = {name for name, entry in run_names.ENTRIES.items() if entry.at_epochs}
+    if keys.at_epochs and not served & {*measures}:
+        in_measure = wording.listed(sorted(served - {*OF_SWEEPS}), "or")
+        in_timing = wording.listed(sorted(served & {*OF_SWEEPS}), "or")
+        text = f"Needs {in_measure} in measure, or {in_timing} in timing."
+        yield Problem((*place, "at_epochs"), text)
+
+
+def metrics(place: Place, keys: Experiment) -> Iterator[Problem]:
+    """Yield user-defined metrics that our columns have, or that another experiment redefines."""
+    for name, better in keys.metrics.items() if isinstance(keys, LoggedExperiment) else ():
+        at = (*place, "metrics", name)
+        ours = {f"{split}_{name}" for split in tasks.SPLITS} | {name}
+        taken = ours & {*columns.COLUMNS, *columns.TRAJECTORIES}
+        if taken or names.is_split(name.partition("_")[0]) or names.ours(name):
+            yield Problem(at, "Expected a name that no column of ours has, without its data.")
+        elif better != (known := tasks.named_own()[name]):
+            yield received(at, better, f"{known}, as in another experiment")
+
+
+def epochs_not_kept(place: Place, epochs: tuple[int, ...], horizons: set[int]) -> Iterator[Problem]:
+    """Yield the numbers of epochs without a snapshot of every run."""
+    kept = set.intersection(*(set(kept_epochs.kept_epochs(horizon)) for horizon in horizons))
+    for index, epoch in enumerate(epochs):
+        at = (*place, "at_epochs", index)
+        if epoch > min(horizons):
+            which = "every run" if len(horizons) == 1 else "the shortest run"
+            yield received(at, epoch, f"at most {min(horizons)}, the epochs of {which}")
+        elif epoch not in kept:
+            below = max(other for other in kept if other < epoch)
+            above = min((other for other in kept if other > epoch), default=None)
+            nearest = f"{below} or {above}" if above else str(below)
+            yield received(at, epoch, f"{nearest}, after which there are snapshots")
+
+
+def margins(
+    place: Place, keys: Comparison, measures: Collection[str] | None, runs: Runs
+) -> Iterator[Problem]:
+    """Yield margins of unknown outcomes, shares above 1, and outcomes that no run has.
+
+    Args:
+        measures: Measures of the experiment; None if logs hold the outcomes.
+    """
+    for name, margin in keys.margins.items():
+        at = (*place, "margins", name)
+        if name not in MARGIN_OUTCOMES and not tasks.own(name):
+            yield unknown(at, "outcome", MARGIN_OUTCOMES)
+        elif tasks.is_share(name) and margin >= 1:
+            yield received(at, margin, "a share below 1 (0.01 is one point)")
+    if measures is None:
+        return
+    outcomes_of = [name for name, one in MEASURES.items() if {*one.columns} & {*MARGIN_OUTCOMES}]
+    evaluated = {*measures} & {*outcomes_of} or all(run["evaluate_every"] for run in runs)
+    if keys.margins and not evaluated:
+        needed = wording.listed(outcomes_of, "or")
+        text = f"Needs {needed} in measure, or evaluate_every of all trainings."
+        yield Problem((*place, "margins"), text)
+
+
+def target(place: Place, keys: Comparison) -> Iterator[Problem]:
+    """Yield an unknown target, and a value that it cannot have."""
+    for name, value in keys.budgets.get(budget_kinds.TARGET, {}).items():
+        at = (*place, "budgets", budget_kinds.TARGET, name)
+        metric = tasks.metric(name)
+        if name not in budget_kinds.TARGETS and not tasks.own(name):
+            yield unknown(at, "target", budget_kinds.TARGETS)
+        elif metric and metric.most == 1 and value > 1:
+            yield received(at, value, "at most 1")
+        elif value <= 0 and not (metric and metric.least < 0):
+            yield received(at, value, "a number above 0")
+
+
+def outcomes_of_others(
+    place: Place, keys: Comparison, learned: Collection[str]
+) -> Iterator[Problem]:
+    """Yield the outcomes that no task of the data sets has."""
+    goal = keys.budgets.get(budget_kinds.TARGET, {})
+    named = [(("margins", name), name) for name in keys.margins]
+    named += [(("budgets", budget_kinds.TARGET, name), name) for name in goal]
+    named += [(("primary", index), name) for index, name in enumerate(keys.primary)]
+    for figure, body in keys.published.items():
+        for index, series in enumerate(body.numbers):
+            at = ("published", figure, "numbers", index)
+            named += [((*at, name), name) for name in series]
+    task = wording.listed((task.replace("_", "-") for task in learned), "or")
+    for at, name in named:
+        if tasks.own(name) or not tasks.kept([name], learned):
+            split = name.partition("_")[0]
+            had = [f"{split}_{metric}" for task in learned for metric in tasks.TASKS[task]]
+            yield received((*place, *at), name, f"{wording.listed(had, 'or')} for a {task}")
+
+
+def has_seconds(measures: Iterable[str], beside: Iterable[Experiment]) -> bool:
+    """Whether runs have seconds: by a timing of theirs, or of an experiment under `beside`."""
+    timings = {timing.name for other in beside for timing in other.timing}
+    return not OF_SECONDS.keys().isdisjoint({*measures, *timings})
+
+
+def seconds(place: Place, keys: Comparison, timed: bool) -> Iterator[Problem]:
+    """Yield a budget of seconds for runs without times."""
+    if budget_kinds.SECONDS in keys.budgets and not timed:
+        yield Problem((*place, "budgets", budget_kinds.SECONDS), f"Needs {TIMED}.")
+
+
+def budgets_beyond(
+    place: Place,
+    budgets: dict[str, Any],
+    runs: list[dict[str, Any]],
+    training_sizes: Mapping[str, int | None],
+    learned: Collection[str],
+) -> Iterator[Problem]:
+    """Yield the budgets that a run of the experiment does not reach or evaluate.
+
+    Args:
+        learned: Tasks of its data sets.
+        training_sizes: Data set -> training examples, None if only the files know.
+    """
+    home = (*place, "budgets")
+    for kind, column in budget_kinds.AXES.items():
+        end = horizons.shortest(column, runs, training_sizes)
+        if end is not None and budgets.get(kind, 0) > end:
+            text = f"at most {end}, the {kind} of the shortest run"
+            yield received((*home, kind), budgets[kind], text)
+    for column in budgets.get(budget_kinds.TARGET, {}):
+        evaluated = all(run["evaluate_every"] for run in runs)
+        if column not in budget_kinds.ALWAYS_THERE and not evaluated:
+            always = wording.listed(tasks.kept(budget_kinds.ALWAYS_THERE, learned), "or")
+            text = f"Needs evaluate_every, which evaluates it during training; or {always}."
+            yield Problem((*home, budget_kinds.TARGET, column), text)
+
+
+def beside(
+    place: Place, keys: TrainingExperiment, experiments: Mapping[str, Experiment]
+) -> Iterator[Problem]:
+    """Yield `beside` without margins, and names of experiments that time nothing."""
+    if keys.beside and not keys.margins:
+        yield Problem((*place, "beside"), "Needs margins.")
+    timed = [name for name, other in experiments.items() if other.timing]
+    for index, name in enumerate(keys.beside):
+        if name not in timed:
+            text = f"a timing experiment ({', '.join(timed) or 'none'})"
+            yield received((*place, "beside", index), name, text, timed)
+
+
+def primary(place: Place, keys: Comparison) -> Iterator[Problem]:
+    for index, name in enumerate(keys.primary):
+        column = columns.describe(name)
+        if column is None or not column.label:
+            yield received((*place, "primary", index), name, "an outcome of runs.csv", _OUTCOMES)
+
+
+def too_few_seeds(place: Place, batch_sizes: int, count: int) -> Iterator[Problem]:
+    if batch_sizes > 1 and count < LEAST_SEEDS:
+        text = f"A verdict on {batch_sizes} batch sizes needs at least {LEAST_SEEDS} seeds "
+        yield Problem(place, f"{text}(received {count}).")
+
+
+def unplanned_seeds(
+    place: Place, planned: int | None, seeds: int, reduced: bool
+) -> Iterator[Problem]:
+    """Yield that an experiment has other seeds than planned; a reduced form may have fewer."""
+    if planned is None or seeds == planned or (reduced and seeds < planned):
+        return
+    if seeds > planned:
+        why = "Seeds that are added after an analysis increase the error rate of tests."
+    else:
+        why = "A verdict before that is an interim analysis."
+    yield Problem(place, f"Planned were {planned} seeds (received {seeds}). {why}")
+
+
+def planned_twice(place: Place, keys: Comparison, seeds: Any) -> Iterator[Problem]:
+    if isinstance(seeds, StagedSeeds) and keys.seeds_planned is not None:
+        text = f"Staged seeds are planned by at_most (received {keys.seeds_planned}). Remove one."
+        yield Problem((*place, "seeds_planned"), text)
+
+
+def another_plan(place: Place, stage: stages.Stage, seeds: StagedSeeds) -> Iterator[Problem]:
+    """Yield that seeds were analysed by another plan before."""
+    seen = stage.looked_at
+    if not seen:
+        return
+    if stage.first == seeds.first:
+        if stage.planned != seeds.at_most:
+            text = f"at_most {stage.planned}, as planned at the last interim analysis"
+            yield received(place, seeds.at_most, text)
+    elif seeds.first < seen.stop and seen.start < seeds.seeds.stop:
+        text = f"first {seen.stop}: the seeds {seen.start} to {seen.stop - 1} were analysed before"
+        yield received(place, seeds.first, text)

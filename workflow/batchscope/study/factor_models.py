@@ -1,0 +1,79 @@
+"""Models of the maps of factors in a study file: `defaults`, `set`, `vary` and `cases`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, ConfigDict, Field, create_model
+from pydantic_core import PydanticCustomError
+
+from batchscope.catalogue import command_names
+from batchscope.catalogue.fields import ListOf
+from batchscope.catalogue.model import Model, Unique, mapping
+from batchscope.catalogue.run_factors import EVERY_FACTOR, FACTORS, SWEEP_FACTORS
+
+_LONGEST_TEXT = 500
+# Placeholders of a command that are no factors, and factors with keys of their own.
+RESERVED = ("seed", "threads", "device", "replicas", "gpus", "run_dir")
+
+
+def _scalar(value: Any) -> Any:
+    is_text = isinstance(value, str) and value.isprintable() and len(value) <= _LONGEST_TEXT
+    if is_text or isinstance(value, bool | int | float):
+        return value
+    raise PydanticCustomError("scalar", "Input should be a number, true, false or a short text")
+
+
+Scalar = Annotated[Any, AfterValidator(_scalar)]
+
+
+class OpenFactors(Model):
+    """A map of factors, also of names that only a command knows."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, Scalar]
+
+
+class _OpenLists(Model):
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, Unique[Scalar]]
+
+
+def value_fields(factors: Mapping[str, Any]) -> dict[str, Any]:
+    """Return optional fields of a model, one for the value of each factor."""
+    return {
+        name: (Annotated[Any, factor], Field(None, description=factor.doc))
+        for name, factor in factors.items()
+    }
+
+
+def _models(
+    name: str,
+    factors: Mapping[str, Any],
+    base: type[Model] = Model,
+    list_base: type[Model] = Model,
+) -> tuple[Any, Any]:
+    """Return the types of a map from factors to values, and from factors to lists of values."""
+    lists = {
+        key: (Annotated[Any, ListOf(factor)], Field(None, description=factor.doc))
+        for key, factor in factors.items()
+    }
+    one = create_model(name, __base__=base, **value_fields(factors))
+    several = create_model(f"{name}Lists", __base__=list_base, **lists)
+    return mapping(one), mapping(several)
+
+
+def _without(factors: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {key: factor for key, factor in factors.items() if key not in names}
+
+
+TrainingFactors, TrainingLists = _models("TrainingFactors", _without(FACTORS, "seed"))
+TimingFactors, TimingLists = _models("TimingFactors", SWEEP_FACTORS)
+DefaultFactors, _ = _models("DefaultFactors", _without(EVERY_FACTOR, "seed"))
+CommandFactors, CommandLists = _models(
+    "CommandFactors",
+    {key: command_names.factor(key) for key in _without(FACTORS, *RESERVED)},
+    OpenFactors,
+    _OpenLists,
+)

@@ -1,0 +1,197 @@
+"""The study file as pydantic models: its keys, types, ranges and defaults."""
+
+from __future__ import annotations
+
+import copy
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationError
+
+from batchscope.catalogue.dataset_definitions import Dataset
+from batchscope.catalogue.model import Count, FilePath, Model, Name, Number, Positive, Text
+from batchscope.errors import ConfigError
+from batchscope.problems import Place, Problem, merged, unknown
+from batchscope.study import messages
+from batchscope.study.claims import Claim
+from batchscope.study.experiments import AnyExperiment
+from batchscope.study.factor_models import DefaultFactors
+
+FULL, REDUCED = "full", "reduced"
+SCALES = (FULL, REDUCED)
+MAX_RUNS = 1000
+
+
+class Machine(Model):
+    """Results of another machine."""
+
+    results: FilePath
+    """Folder of the other machine's results."""
+    machine: Name = "local"
+    """Name of that machine in its own study file."""
+
+
+class FigureFormat(Model):
+    """A second format of every figure, for a paper. The report keeps SVG and PNG."""
+
+    format: Literal["pdf"] = "pdf"
+    """File format of the additional file."""
+    width: Annotated[Number, Field(ge=40, le=400)] = 84
+    """Width of the page in mm. It limits the number of panels in a row."""
+    font_size: Annotated[Number, Field(ge=4, le=24)] = 8
+    """Size of the axis labels in points. All other texts keep their proportion to it."""
+
+
+class PublishedExamples(Model):
+    """Number of examples of a data set in a document."""
+
+    examples: Annotated[int, Field(ge=1, strict=True)]
+    """Examples for training, validation and test together."""
+    place: Text
+    """Place in the document that states it."""
+
+
+class Guess(Model):
+    """The first guess that `init` made before the study, and the numbers behind it."""
+
+    batch_size: Count
+    """Batch size that was guessed from the numbers below."""
+    learning_rate: Positive
+    """Learning rate at that batch size, by the square-root rule from the range test."""
+    largest_batch_size: Count = None
+    """Largest batch that fits a quarter of a core's memory, at most all training examples."""
+    half_throughput: Count = None
+    """Smallest batch size with half of the highest throughput."""
+    level_throughput: Count = None
+    """Smallest batch size with nine tenths of the highest throughput, where it levels off."""
+    noise_scale: Annotated[list[Positive], Field(max_length=2)] = []
+    """Gradient noise scale after half and after nine tenths of the fall of the validation loss."""
+
+
+class Reduced(Model):
+    """Keys that the smaller form of a study replaces."""
+
+    defaults: DefaultFactors = {}
+    datasets: dict[str, dict[str, Any]] = {}
+    """Data set -> keys of its definition to replace."""
+    experiments: dict[str, dict[str, Any]] = {}
+    """Experiment -> keys to replace. A key without a value is removed."""
+
+
+class StudyFile(Model):
+    """A grid of training runs and the measures of them."""
+
+    study: Name
+    """Name of the study; its tables and figures are in results/studies/{study}."""
+    title: Text = ""
+    """Heading of the report. Default: the study's name."""
+    machine: Name = "local"
+    """Name of the machine that the times belong to."""
+    machines: dict[Name, Machine] = {}
+    """Other machines, by name, with a copy of the folder `results` that the same experiments wrote
+    there. Tables and figures show them with this machine.
+    """
+    max_runs: Count = MAX_RUNS
+    """Largest number of runs of the grid; a guard against a slip in a list."""
+    datasets: dict[Name, Dataset] = {}
+    """Data sets of this study, by name. `digits`, `mnist`, `breast_cancer`, `wine` and `numpy_docs`
+    need no definition.
+    """
+    models: dict[Name, FilePath] = {}
+    """User-defined models, by name: path of a Python file with `build(input_shape, classes) ->
+    keras.Model` or a Keras model `model`, or of a `.keras` or `.h5` file, whose weights are drawn
+    anew. Built-in models need no entry.
+    """
+    defaults: DefaultFactors = {}
+    """Factors of every run, unless an experiment states them."""
+    experiments: Annotated[dict[Name, AnyExperiment], Field(min_length=1)]
+    """Experiments by name; nothing is inherited between them."""
+    figure_format: FigureFormat | None = None
+    """Format, width and font size of figures for a paper: each figure also becomes a PDF file. A
+    change draws the figures again and trains nothing.
+    """
+    claims: Annotated[list[Claim], Field(min_length=1)] = []
+    """Checkable sentences of documents, each with its test. claims.csv and the report show their
+    verdicts: supported, contradicted, not resolved, provisional or not testable here.
+    """
+    published: dict[Name, PublishedExamples] = {}
+    """Data set -> number of its examples in a document. The report shows that number and ours."""
+    guess: Guess | None = None
+    """First guess of batch size and learning rate, which `init` writes. It changes no run; the
+    report compares it with the recommendation.
+    """
+    reduced: Reduced | None = None
+    """A smaller form of the study, for `--config scale=reduced`: each key replaces the whole of the
+    same key above; a key of an experiment without a value is removed.
+    """
+
+
+def read(raw: dict[str, Any], scale: str) -> tuple[StudyFile, frozenset[Place]]:
+    """Return the model of a study file at a scale, and the places that `reduced` gave.
+
+    Raises:
+        ConfigError: With every structural error of the file and of its reduced form.
+    """
+    document, problems = _validated(raw)
+    if scale == REDUCED and "reduced" not in raw:
+        problems.append(Problem(("reduced",), "Missing key, which scale=reduced needs."))
+    replaced: frozenset[Place] = frozenset()
+    if isinstance(raw.get("reduced"), dict) and not _at(problems, "reduced"):
+        problems += _unknown_parts(raw)
+        small_raw, replaced = reduced_form(raw)
+        small, found = _validated(small_raw)
+        problems += [in_reduced(one, replaced) for one in found if _within(one.place, replaced)]
+        document = small if scale == REDUCED else document
+    if problems:
+        raise ConfigError([problem.line for problem in merged(problems)])
+    return document, replaced if scale == REDUCED else frozenset()
+
+
+def _validated(raw: dict[str, Any]) -> tuple[StudyFile | None, list[Problem]]:
+    try:
+        return StudyFile.model_validate(raw), []
+    except ValidationError as error:
+        return None, list(messages.problems(error, StudyFile))
+
+
+def _at(problems: list[Problem], key: str) -> bool:
+    return any(problem.place[:1] == (key,) for problem in problems)
+
+
+def _within(place: Place, roots: frozenset[Place]) -> bool:
+    return any(place[:length] in roots for length in range(len(place) + 1))
+
+
+def in_reduced(problem: Problem, replaced: frozenset[Place]) -> Problem:
+    """Return a problem of the reduced form at its place in the file."""
+    if _within(problem.place, replaced):
+        return problem._replace(place=("reduced", *problem.place))
+    return problem
+
+
+def _unknown_parts(raw: dict[str, Any]) -> list[Problem]:
+    """Return the data sets and experiments of `reduced` that the study lacks."""
+    return [
+        unknown(("reduced", section, name), noun, raw.get(section) or {})
+        for section, noun in (("datasets", "data set"), ("experiments", "experiment"))
+        for name in raw["reduced"].get(section) or {}
+        if name not in (raw.get(section) or {})
+    ]
+
+
+def reduced_form(raw: dict[str, Any]) -> tuple[dict[str, Any], frozenset[Place]]:
+    """Return the reduced form of a study, and the places whose values `reduced` gave."""
+    reduced, replaced = raw.get("reduced") or {}, set()
+    raw = {**copy.deepcopy(raw), "defaults": {**(raw.get("defaults") or {})}}
+    for name, value in (reduced.get("defaults") or {}).items():
+        raw["defaults"][name] = value
+        replaced.add(("defaults", name))
+    for section in ("datasets", "experiments"):
+        parts = raw.get(section) or {}
+        for name, keys in (reduced.get(section) or {}).items():
+            if isinstance(parts.get(name), dict):
+                body = {**parts[name], **keys}
+                if section == "experiments":
+                    body = {key: value for key, value in body.items() if value is not None}
+                parts[name] = body
+                replaced |= {(section, name, key) for key in keys}
+    return raw, frozenset(replaced)

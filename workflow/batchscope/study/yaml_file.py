@@ -1,0 +1,126 @@
+"""Read the YAML file of a study."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from batchscope.errors import UserError, check_regular
+from batchscope.problems import missing_blank, show
+
+_EXPECTED = "expected a study file, which begins with `study:`"
+
+
+class _Loader(yaml.SafeLoader):
+    """Scalars of YAML 1.2: 1e-3 is a number, 016 is sixteen, `on` and a date are text."""
+
+    yaml_implicit_resolvers: dict[str, Any] = {}
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[str, Any]:
+        lines: dict[str, int] = {}
+        for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
+            if key.value in lines:
+                text = f"the key {show(key.value)} occurs twice (first in line {lines[key.value]})"
+                raise yaml.MarkedYAMLError(problem=text, problem_mark=key.start_mark)
+            if isinstance(key, yaml.ScalarNode):
+                lines[key.value] = key.start_mark.line + 1
+        return super().construct_mapping(node, deep)
+
+
+for _tag, _pattern, _first in (
+    ("null", "~|null|Null|NULL|", "~nN\0"),
+    ("bool", "true|True|TRUE|false|False|FALSE", "tTfF"),
+    ("int", "[-+]?[0-9]+", "-+0123456789"),
+    (
+        "float",
+        r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)",
+        "-+.0123456789",
+    ),
+    ("merge", "<<", "<"),
+):
+    _Loader.add_implicit_resolver(
+        f"tag:yaml.org,2002:{_tag}", re.compile(f"^(?:{_pattern})$"), [*_first.strip("\0"), ""]
+    )
+
+
+def _number(loader: _Loader, node: yaml.ScalarNode) -> int | float:
+    """Return an integer for whole numbers such as 1e3, so that they may be counts."""
+    text = loader.construct_scalar(node)
+    if re.fullmatch("[-+]?[0-9]+", text):
+        return int(text)
+    if text.lstrip("-+").lower() in (".inf", ".nan"):
+        return float(text.replace(".", ""))
+    value = float(text)
+    exponent = "e" in text.lower() and "." not in text
+    return int(value) if exponent and value.is_integer() and abs(value) < 2**53 else value
+
+
+_Loader.add_constructor("tag:yaml.org,2002:int", _number)
+_Loader.add_constructor("tag:yaml.org,2002:float", _number)
+
+
+def parse(text: str) -> Any:
+    """Return the content of a YAML document; raise yaml.YAMLError if it is invalid."""
+    return yaml.load(text, _Loader)  # noqa: S506, a safe loader
+
+
+def read(path: Path | str) -> dict[str, Any]:
+    """Return the content of a study file. Only its YAML is checked.
+
+    Raises:
+        UserError: If it is no UTF-8 file with one YAML map, or if a key occurs twice.
+    """
+    text = _text(path)
+    try:
+        content = parse(text)
+    except yaml.MarkedYAMLError as error:
+        raise UserError(_message(path, text, error)) from None
+    except yaml.reader.ReaderError as error:
+        place = _place(path, text[: error.position])
+        raise UserError(f"{place}: the character {error.character:#04x} is not allowed") from None
+    except RecursionError:
+        raise UserError(f"{path}: lists or maps are nested too deep") from None
+    except (ValueError, OverflowError) as error:
+        raise UserError(f"{path}: {error}") from None
+    if not isinstance(content, dict):
+        received = "an empty file" if content is None else show(content)
+        raise UserError(f"{path}: {_EXPECTED} (received {received})")
+    return content
+
+
+def _text(path: Path | str) -> str:
+    try:
+        check_regular(path, "a study file")
+        return Path(path).read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise UserError(f"{path}: {_EXPECTED} (received no such file)") from None
+    except IsADirectoryError:
+        raise UserError(f"{path}: {_EXPECTED} (received a folder)") from None
+    except UnicodeDecodeError as error:
+        place = _place(path, error.object[: error.start].decode("utf-8"))
+        byte = error.object[error.start]
+        raise UserError(f"{place}: expected UTF-8 (received the byte {byte:#04x})") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UserError(f"{path}: {_EXPECTED} ({reason})") from None
+
+
+def _place(path: Path | str, before: str) -> str:
+    """Return file, line and column of the text that follows `before`."""
+    return f"{path}:{before.count(chr(10)) + 1}:{len(before) - before.rfind(chr(10))}"
+
+
+def _message(path: Path | str, text: str, error: yaml.MarkedYAMLError) -> str:
+    mark = error.problem_mark or error.context_mark
+    problem = " ".join(str(error.problem or error.context).split())
+    if problem.startswith("but "):
+        problem = f"{error.context}, {problem}"
+    place = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
+    # YAML takes a line without a blank behind its colon for text, and refuses the next line.
+    first = (error.context_mark or mark).line - 1 if mark else 0
+    lines = text.splitlines()[max(first, 0) : mark.line + 1] if mark else []
+    hint = next(filter(None, (missing_blank(line.strip(" -")) for line in lines)), "")
+    return f"{place}: invalid YAML: {problem}.{hint}"
