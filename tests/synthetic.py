@@ -96,11 +96,19 @@ def study(
     pairs = {"line": _ends(runs)} if "line" in chosen else {}
     factors = {run: run_names.parse_run(run) for run in runs}
     seeds = tuple(dict.fromkeys(each["seed"] for each in factors.values()))
-    stated = {"margins": {"test_accuracy": 0.03}, "timed": "time_epoch" in chosen}
-    trainings = Trainings(factors, seeds, measures=chosen, pairs=pairs, **stated)
-    experiment = Experiment(
-        name, "The gap", question, vary={}, at_epochs=AT_EPOCHS, trainings=trainings
+    keys = TrainingExperiment.model_validate(
+        {
+            "title": "The gap",
+            "question": question,
+            "seeds": list(seeds),
+            "at_epochs": AT_EPOCHS,
+            "margins": {"test_accuracy": 0.03},
+        }
     )
+    experiment = PlannedExperiment(
+        name, keys, {}, runs=factors, seeds=seeds, pairs=pairs, timed="time_epoch" in chosen
+    )
+    vars(experiment)["measures"] = chosen  # cached
     return Study("made_up", {name: experiment})
 
 

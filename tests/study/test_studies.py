@@ -48,9 +48,7 @@ def test_a_study_is_valid_and_shows_what_it_measures(path, scale):
         read = {one for figure in drawn for one in figures.FIGURES[figure].entry.measures}
         read = {measure for one in read for measure in one.split("|")}
         # What is evaluated stands in the answer and in the table of runs, too.
-        assert {*experiment.measures, *experiment.timings} - {"evaluate"} <= read, (
-            name
-        )
+        assert {*experiment.measures, *experiment.timings} - {"evaluate"} <= read, name
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)

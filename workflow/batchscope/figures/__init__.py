@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     import pandas
     from matplotlib.figure import Figure as Drawing
 
-    from batchscope.study.study_file import FigureFormat
     from batchscope.study.plan import PlannedExperiment
+    from batchscope.study.study_file import FigureFormat
 
 SUFFIXES = (".svg", ".png", ".csv")
 LISTING = "figures.json"

@@ -71,7 +71,9 @@ def command_job(results: Path | str, name: str, run: commands.Run) -> Job:
     return Job(path, "run_command", (name,), alone=run.command.alone)
 
 
-def measure_jobs(experiment: plan.PlannedExperiment, results: Path | str, machine: str) -> Iterator[Job]:
+def measure_jobs(
+    experiment: plan.PlannedExperiment, results: Path | str, machine: str
+) -> Iterator[Job]:
     """Yields every measure and timing of an experiment on a machine, whatever it lacks.
 
     A measure at epochs writes one more file for each of the experiment's `at_epochs`.
@@ -97,7 +99,9 @@ def measure_jobs(experiment: plan.PlannedExperiment, results: Path | str, machin
     yield from timing_jobs(experiment, results, machine)
 
 
-def timing_jobs(experiment: plan.PlannedExperiment, results: Path | str, machine: str) -> Iterator[Job]:
+def timing_jobs(
+    experiment: plan.PlannedExperiment, results: Path | str, machine: str
+) -> Iterator[Job]:
     """Yields every job of an experiment's timings of sweeps, whatever the machine lacks."""
     for measure, values in experiment.timings.items():
         found = (sweep_names.jobs(measure, sweep) for sweep in experiment.sweeps)

@@ -75,9 +75,7 @@ def pairs(measure: Asked, runs: Mapping[str, dict[str, Any]]) -> tuple[plan.Pair
     return tuple((name, large[rest]) for rest, name in small.items() if rest in large)
 
 
-def pair_problems(
-    place: Place, measure: Asked, found: tuple[plan.Pair, ...]
-) -> Iterator[Problem]:
+def pair_problems(place: Place, measure: Asked, found: tuple[plan.Pair, ...]) -> Iterator[Problem]:
     """Yield that no runs are pairs, or that the names of two are too long."""
     home = () if measure.at[-1] == measure.name else (measure.name,)
     at = (*place, *measure.at, *home, "between")

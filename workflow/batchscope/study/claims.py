@@ -26,7 +26,7 @@ from batchscope.catalogue import (
 from batchscope.catalogue.entries import REPEATS
 from batchscope.catalogue.figures import FIGURES
 from batchscope.catalogue.model import Model, Name, Number, Positive, Text
-from batchscope.catalogue.outcomes import FALLS, LEAST_SEEDS, RISES
+from batchscope.catalogue.outcomes import FALLS, LEAST_SEEDS
 from batchscope.catalogue.run_factors import EVERY_FACTOR
 from batchscope.catalogue.tables import CLAIMED as TABLES
 from batchscope.problems import Place, Problem, received, unknown
@@ -397,9 +397,7 @@ def _test(
         problems.append(unknown((*place, "over", test.over), "factor", readers))
     order = [("order", index) for index in range(len(test.sides))]
     homes = order if test.type == "order" else [("of",), ("to",)]
-    sides = [
-        cells((*place, *home), side) for home, side in zip(homes, test.sides, strict=False)
-    ]
+    sides = [cells((*place, *home), side) for home, side in zip(homes, test.sides, strict=False)]
     changed = {"cells": cells((*place, "cells"), test.cells), **test.with_sides(tuple(sides))}
     if test.chosen:
         changed["chosen"] = values((*place, "is"), test.over, test.chosen)

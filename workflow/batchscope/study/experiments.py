@@ -20,7 +20,6 @@ from batchscope.catalogue.model import (
     Flag,
     Integer,
     Model,
-    Name,
     Number,
     Positive,
     Seed,
@@ -30,7 +29,7 @@ from batchscope.catalogue.model import (
     mapping,
 )
 from batchscope.catalogue.outcomes import LEAST_SEEDS
-from batchscope.catalogue.run_factors import FACTORS, MOST_EPOCHS
+from batchscope.catalogue.run_factors import MOST_EPOCHS
 from batchscope.catalogue.timings import OF_SWEEPS, OF_TRAININGS
 from batchscope.logs import AUTO, FORMATS, Source
 from batchscope.logs.files import escaped

@@ -15,6 +15,7 @@ from batchscope.study.experiments import ExternalExperiment, LoggedExperiment
 if TYPE_CHECKING:
     from batchscope.study.external_runs import ExternalRuns
 
+
 def read(
     place: Place,
     keys: ExternalExperiment,

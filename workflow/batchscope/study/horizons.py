@@ -47,7 +47,9 @@ def of_budgets(place: Place, kinds: Iterable[str], schedule: Schedule | None) ->
         yield Problem((*place, "budgets", kind), text)
 
 
-def problems(place: Place, keys: TrainingExperiment, runs: list[dict[str, Any]]) -> Iterator[Problem]:
+def problems(
+    place: Place, keys: TrainingExperiment, runs: list[dict[str, Any]]
+) -> Iterator[Problem]:
     """Yields where an experiment reads trainings before their end, or merges their horizons."""
     schedule = schedule_of(runs)
     if not schedule:

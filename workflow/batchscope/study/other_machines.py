@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from batchscope.problems import Problem, received, unmet
-from batchscope.study.study_file import StudyFile
 from batchscope.study.model_files import expanded
+from batchscope.study.study_file import StudyFile
 
 
 def read(file: StudyFile) -> dict[str, tuple[str, str]]:

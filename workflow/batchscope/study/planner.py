@@ -325,7 +325,9 @@ class _Planner:
         self, name: str, keys: ExternalExperiment, place: Place
     ) -> PlannedExperiment | None:
         self.problems += self._log_problems(place, keys)
-        table = external_experiment.read(place, keys, self.folder, self.problems, self.warnings.append)
+        table = external_experiment.read(
+            place, keys, self.folder, self.problems, self.warnings.append
+        )
         numbers = self._numbers(place, keys)
         if table is None:
             return None
@@ -342,7 +344,9 @@ class _Planner:
         before = len(self.problems)
         seeds = self._seeds(name, keys)
         grid = command_experiment.grid(place, keys, self.file.defaults, seeds)
-        command = command_experiment.command(place, keys, self.folder, self.problems, self.warnings.append)
+        command = command_experiment.command(
+            place, keys, self.folder, self.problems, self.warnings.append
+        )
         self.problems += [
             *grid.problems(),
             *command_experiment.problems(place, keys, grid),
@@ -407,8 +411,10 @@ class _Planner:
     def _usable(self, grid: Grid) -> bool:
         """Return whether all data sets and models of a grid are valid, and its size as well."""
         ids = all(
-            grid.vary.get(name) or all(case.get(name) for case in grid.cases)
-            or grid.set.get(name) or grid.defaults.get(name)
+            grid.vary.get(name)
+            or all(case.get(name) for case in grid.cases)
+            or grid.set.get(name)
+            or grid.defaults.get(name)
             for name in ("dataset", "model")
         )
         return ids and all(grid.vary.values()) and not self._too_many(grid)
@@ -416,7 +422,9 @@ class _Planner:
     def _too_many(self, grid: Grid) -> bool:
         limit = self.file.max_runs
         if grid.size > limit:
-            self.problems.append(received(grid.place, grid.size, f"at most {limit} runs (max_runs)"))
+            self.problems.append(
+                received(grid.place, grid.size, f"at most {limit} runs (max_runs)")
+            )
         return grid.size > limit
 
     def _check_total(self) -> None:
@@ -480,9 +488,7 @@ class _Planner:
             self.problems.append(Problem((*grid.place, "vary"), text))
         return sweeps
 
-    def _check(
-        self, wrong: Iterable[tuple[str, str]], place_of: Callable[[str], Place]
-    ) -> None:
+    def _check(self, wrong: Iterable[tuple[str, str]], place_of: Callable[[str], Place]) -> None:
         self.problems += [Problem(place_of(factor), text) for factor, text in wrong]
 
     def _run_name(

@@ -101,9 +101,7 @@ def _fields() -> dict[str, Any]:
 
 PublishedSeries = mapping(create_model("PublishedSeries", __base__=_Series, **_fields()))
 # The factors of a command may have any name.
-CommandSeries = mapping(
-    create_model("CommandSeries", __base__=(_Series, OpenFactors), **_fields())
-)
+CommandSeries = mapping(create_model("CommandSeries", __base__=(_Series, OpenFactors), **_fields()))
 
 
 @dataclass(frozen=True)

@@ -37,8 +37,7 @@ def price_of_a_seed(
     by_command = estimates.of_commands(results, experiment.commands)
     measured = estimates.noted(results)
     settings = {
-        name: run_names.settings_name(name, values)
-        for name, values in experiment.measures.items()
+        name: run_names.settings_name(name, values) for name, values in experiment.measures.items()
     }
 
     def noted(name: str, of: str) -> float:

@@ -175,7 +175,9 @@ def _evaluations(folder: Path) -> list[Row]:
         return found
 
 
-def _measured(results: Path | str, chosen: PlannedExperiment, entry: Measure, table: Table) -> Parts:
+def _measured(
+    results: Path | str, chosen: PlannedExperiment, entry: Measure, table: Table
+) -> Parts:
     """Yields the rows of a table of a measure; of a pair of runs those of the first of both."""
     if entry.name not in chosen.measures:
         return

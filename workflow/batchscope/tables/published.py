@@ -30,7 +30,9 @@ COLUMNS = [
 ]
 
 
-def table(experiment: PlannedExperiment, tables: Mapping[str, pandas.DataFrame]) -> pandas.DataFrame:
+def table(
+    experiment: PlannedExperiment, tables: Mapping[str, pandas.DataFrame]
+) -> pandas.DataFrame:
     """Returns one row per number of a document, with ours of the tables of the experiment."""
     rows, user_columns = [], []
     for figure, found in experiment.numbers.items():

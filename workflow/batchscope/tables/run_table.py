@@ -90,7 +90,11 @@ def _values(
 
 
 def _timed(
-    place: job_files.Place, experiment: PlannedExperiment, factors: Factors, timing: str, read: Reader
+    place: job_files.Place,
+    experiment: PlannedExperiment,
+    factors: Factors,
+    timing: str,
+    read: Reader,
 ) -> dict[str, Any] | None:
     """Return the record of a run's times, with the disturbance of its timing jobs.
 
