@@ -70,12 +70,12 @@ def study(folder: Path, *words: str, **keys) -> dict:
     return {"study": "theirs", "experiments": {"a": experiment(*words, **keys)}}
 
 
-def planned(folder: Path, *words: str, **keys) -> plan.Experiment:
+def planned(folder: Path, *words: str, **keys) -> plan.PlannedExperiment:
     """Such an experiment, planned."""
     return planner.make(study(folder, *words, **keys), folder=folder).experiments["a"]
 
 
-def make(results: Path, name: str, found: plan.Experiment) -> tuple[int, str]:
+def make(results: Path, name: str, found: plan.PlannedExperiment) -> tuple[int, str]:
     """Makes a run as its job does; returns exit status and output."""
     folder = paths.run_folder(results, name)
     disk.write_json(folder / paths.COMMAND_NOTE, found.commands[name].note())

@@ -82,7 +82,7 @@ def write(
     failed = dict(zip((runs[0], runs[-2], runs[-1]), fates, strict=True)) if troubles else {}
     synthetic.write(results, study, failed)
     if troubles:
-        settings = study.experiments[experiments[0]].trainings.measures["sharpness"]
+        settings = study.experiments[experiments[0]].measures["sharpness"]
         name = run_names.settings_name("sharpness", settings)
         paths.measure_path(results, runs[8], "sharpness", name).unlink()
     tables = results / "studies" / study.folder_name

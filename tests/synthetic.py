@@ -20,7 +20,8 @@ from batchscope.catalogue.measures import MEASURES as catalogue_measures
 from batchscope.catalogue.timings import OF_TRAININGS
 from batchscope.store import job_files, paths, records
 from batchscope.study.claims import Claim
-from batchscope.study.plan import Experiment, Trainings
+from batchscope.study.experiments import TrainingExperiment
+from batchscope.study.plan import PlannedExperiment
 from batchscope.tables import csv_tables, experiment_tables, long_tables, run_table
 
 DATASET = run_names.token("digits", "1f0a93c2")
@@ -39,7 +40,7 @@ class Study:
     """As much of the plan's study as tables need."""
 
     name: str
-    experiments: dict[str, Experiment]
+    experiments: dict[str, PlannedExperiment]
     machine: str = "local"
     folder_name: str = "made_up"
     machines: dict[str, tuple[str, str]] = field(default_factory=dict)
@@ -169,7 +170,12 @@ def made(table: str, results: Path, planned: Study, name: str = "gap") -> pandas
 
 
 def _write_run(
-    results: Path, planned: Study, experiment: Experiment, run: str, status: str, patience: bool
+    results: Path,
+    planned: Study,
+    experiment: PlannedExperiment,
+    run: str,
+    status: str,
+    patience: bool,
 ) -> None:
     factors = run_names.parse_run(run)
     size, seed, rate = factors["batch_size"], factors["seed"], factors["learning_rate"]
@@ -454,7 +460,7 @@ def _landscape(settings: dict[str, Any], size: int, generator: Generator) -> dic
 def _write_line(
     results: Path,
     planned: Study,
-    experiment: Experiment,
+    experiment: PlannedExperiment,
     small: str,
     large: str,
     failed: dict[str, str],

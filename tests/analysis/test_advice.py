@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from batchscope.study import advice_needs, plan
+from batchscope.study.experiments import TrainingExperiment
 from made_advice import ASKED, SIZES, TAKEN, advised, comparisons, one, rows, runs
 
 
@@ -350,12 +351,16 @@ def test_every_series_has_one_recommendation_and_two_sizes_get_no_advice():
     assert advised(comparisons().iloc[:0]).empty
 
 
-def planned(sizes, rates, seeds, **more):
+def planned(sizes, rates, seeds, timed=False, measure=("sharpness",)):
     every = itertools.product(sizes, rates, range(seeds))
     names = ("batch_size", "learning_rate", "seed")
     made = [dict(zip(names, each, strict=True)) | {"evaluate_every": 0} for each in every]
-    trainings = plan.Trainings(dict(enumerate(made)), tuple(range(seeds)), **more)
-    return advice_needs.planned(plan.Experiment("a", "", "", {}, trainings=trainings))
+    keys = TrainingExperiment.model_validate(
+        {"seeds": seeds, **({"measure": measure} if measure else {})}
+    )
+    runs = dict(enumerate(made))
+    found = plan.PlannedExperiment("a", keys, {}, runs=runs, seeds=tuple(range(seeds)), timed=timed)
+    return advice_needs.planned(found)
 
 
 def test_a_plan_says_what_its_advice_will_lack():
@@ -366,7 +371,7 @@ def test_a_plan_says_what_its_advice_will_lack():
         ("seeds", 6),
         ("learning_rate", [0.0333, 0.1, 0.3]),
     ]
-    assert not planned([8, 16, 32], [0.1, 0.2], 6, timed=True, measures={"evaluate": {}})
+    assert not planned([8, 16, 32], [0.1, 0.2], 6, timed=True, measure="evaluate")
     assert not planned([8], [0.1], 1)
 
 

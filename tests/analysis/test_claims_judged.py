@@ -14,8 +14,7 @@ from scipy import stats
 from batchscope.analysis import claims, contrasts
 from batchscope.catalogue.decision_columns import CLAIMS
 from batchscope.catalogue.outcomes import LEVEL, Reason, Verdict
-from batchscope.study import claims as stated
-from batchscope.study.claims import Claim
+from made_claims import claim
 
 SIZES, OPTIMIZERS = (16, 32, 64, 128), ("sgd", "adam")
 ONE = {"optimizer": ("sgd",)}
@@ -51,11 +50,6 @@ def scattered(rng, **given) -> pandas.DataFrame:
 def falling(size, seed, optimizer):
     slope = {"sgd": 0.02, "adam": 0.01}[optimizer]
     return 0.9 + 0.01 * seed - (slope + 1e-4 * (seed * size % 7)) * math.log2(size / 16)
-
-
-def claim(name, kind, document="A document", requires="", **given) -> Claim:
-    given = {"experiment": "gap", "table": "runs", "column": "test_accuracy", **given}
-    return Claim(name, document, "Figure 1", "It does.", stated.Test(kind, **given), requires)
 
 
 def judged(frame, *stated_here) -> pandas.DataFrame:
@@ -98,11 +92,11 @@ BEST_32 = {"chosen": (32,), "cells": sizes(16, 32)}
 KNOWN = [
     ("trend", {"direction": "falls", "cells": ONE}, slopes(SGD), (None, 0)),
     ("trend", {"direction": "rises", "cells": ONE, "scale": "ratio"}, slopes(LOG), (1, None)),
-    ("value", {"low": 2.5, "high": 4.0, "cells": sizes(16)}, SGD[16], (2.5, 4.0)),
-    ("equivalence", {"low": -1.0, "high": 1.0, "cells": sizes(32, 64)}, SGD[64] - SGD[32], (-1, 1)),
-    ("comparison", {**TO_16, "low": 0.5}, SGD[64] - SGD[16], (0.5, None)),
-    ("comparison", {**TO_16, "high": 2.0, "scale": "ratio"}, LOG[64] - LOG[16], (None, 2)),
-    ("interaction", {**ADAM_TO_SGD, "low": 0.0}, slopes(ADAM) - slopes(SGD), (0, None)),
+    ("value", {"above": 2.5, "below": 4.0, "cells": sizes(16)}, SGD[16], (2.5, 4.0)),
+    ("equivalence", {"margin": 1.0, "cells": sizes(32, 64)}, SGD[64] - SGD[32], (-1, 1)),
+    ("comparison", {**TO_16, "above": 0.5}, SGD[64] - SGD[16], (0.5, None)),
+    ("comparison", {**TO_16, "below": 2.0, "scale": "ratio"}, LOG[64] - LOG[16], (None, 2)),
+    ("interaction", {**ADAM_TO_SGD, "above": 0.0}, slopes(ADAM) - slopes(SGD), (0, None)),
     ("argmax", BEST_32, SGD[32] - SGD[16], (0, None)),
     ("argmax", {**BEST_32, "best": "lowest"}, SGD[32] - SGD[16], (None, 0)),
     ("order", {"sides": ORDER, "cells": {"batch_size": (16,)}}, ADAM[16] - SGD[16], (0, None)),
@@ -147,9 +141,11 @@ def test_every_series_needs_one_of_several_that_are_said_to_be_best():
 
 
 def test_what_a_document_states_is_one_family_with_one_level():
-    each = itertools.product(SIZES, (2.5, 3.2, 3.5))
-    many = [claim(f"{size}{low}", "value", low=low, cells=sizes(size)) for size, low in each]
-    table = judged(FRAME, *many, claim("alone", "value", "Another", low=2.5, cells=sizes(16)))
+    each = enumerate(itertools.product(SIZES, (2.5, 3.2, 3.5)))
+    many = [
+        claim(f"s{index}", "value", above=low, cells=sizes(size)) for index, (size, low) in each
+    ]
+    table = judged(FRAME, *many, claim("alone", "value", "Another", above=2.5, cells=sizes(16)))
     own = table[table["document"] == "A document"]
     p = np.array([own["p"], own["p_against"]])
     assert set(own["level"]) == {contrasts.family_level(p.ravel())} != {table["level"]["alone"]}
@@ -171,9 +167,9 @@ def not_installed():
     return joined(*every)
 
 
-LOW = {"low": 0.5}
-REPLICAS = {"sides": ({"replicas": (2,)}, {"replicas": (1,)}), "low": 0.0}
-OTHER = {"sides": ({"machine": ("local",)}, {"machine": ("cluster",)}), "low": 0.0}
+LOW = {"above": 0.5}
+REPLICAS = {"sides": ({"replicas": (2,)}, {"replicas": (1,)}), "above": 0.0}
+OTHER = {"sides": ({"machine": ("local",)}, {"machine": ("cluster",)}), "above": 0.0}
 
 
 @pytest.mark.parametrize(
@@ -226,17 +222,17 @@ def test_a_trajectory_is_read_at_a_budget_that_every_training_reached():
     assert (found["verdict"], found["reason"]) == (Verdict.NOT_TESTABLE, Reason.NO_BUDGET)
     assert found["reason_of"] == '{"updates": 40}'
     small = {"updates": (40,), "batch_size": (16,)}  # none of which ended before
-    assert row(some, "value", low=0.0, cells=small, **of)["verdict"] == Verdict.SUPPORTED
+    assert row(some, "value", above=0.0, cells=small, **of)["verdict"] == Verdict.SUPPORTED
 
 
 def test_keys_distinguish_series_and_what_lies_in_one_cell_is_averaged():
     layers = (("a", 1.0), ("b", 2.0))
     frame = joined(*(runs(falling, layer=name, distance=level) for name, level in layers))
-    given = {"table": "layers", "column": "distance", "low": 0.0, "cells": sizes(16)}
+    given = {"table": "layers", "column": "distance", "above": 0.0, "cells": sizes(16)}
     found = row(frame, "value", **given)
     assert found["parts"] == 2 and part(found)["layer"] in ("a", "b")
     twice = joined(runs(lambda *_: 1.0), runs(lambda *_: 3.0))
-    assert row(twice, "value", low=0.0)["estimate"] == 2.0
+    assert row(twice, "value", above=0.0)["estimate"] == 2.0
     at = (runs(lambda *run, e=e: 0.1 * e + 0.01 * run[1], at_epoch=2**e) for e in range(3))
     epochs = joined(*at)
     along = {"table": "at_epochs", "over": "at_epoch", "direction": "rises", "cells": ONE}
@@ -274,11 +270,11 @@ def test_a_claim_is_tested_at_every_look_by_the_seeds_of_then():
     frame = runs(lambda size, seed, optimizer: (optimizer == "adam") + noise[size, seed], range(9))
     frame = frame[(frame["seed"] < 6) | (frame["optimizer"] == "sgd")]
     values = noise[16]
-    given = claim("one", "value", low=0.0, cells={**ONE, "batch_size": (16,)})
+    given = claim("one", "value", above=0.0, cells={**ONE, "batch_size": (16,)})
     table = claims.table([given], lambda *_: frame, "local", {"gap": (6, 9)}).loc[0]
     tails = [stats.ttest_1samp(values[:n], 0.0, alternative="greater").pvalue for n in (6, 9)]
     assert table["p"] == pytest.approx(min(1, tails[0] * 1.5, tails[1] * 3))
     assert table["n"] == 9 and table["replicates"] == 9
-    sides = claim("two", "comparison", **ADAM_TO_SGD, low=0.9, cells={"batch_size": (16,)})
+    sides = claim("two", "comparison", **ADAM_TO_SGD, above=0.9, cells={"batch_size": (16,)})
     both = claims.table([sides], lambda *_: frame, "local", {"gap": (6, 9)}).loc[0]
     assert (both["n"], both["estimate"]) == (6, pytest.approx(1.0))

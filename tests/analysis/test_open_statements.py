@@ -11,7 +11,7 @@ import pytest
 
 from batchscope.analysis import open_statements
 from batchscope.analysis.advice_series import Asked, Tables
-from batchscope.study import claims
+from made_claims import claim
 
 LOOKS = (6, 9, 13)
 OPEN = {"verdict": "not_resolved", "reason": math.nan, "seeds_to_resolve": 11}
@@ -32,8 +32,7 @@ def runs(sizes=(8, 16, 32), rates=(0.1, 0.2), seeds=None):
 
 def of_claim(frame, row=None, **test):
     """Returns the seeds that the runs of a claim get, and those with seed 0."""
-    given = claims.Test("trend", "a", "test_accuracy", direction="falls", **test)
-    stated = [claims.Claim("c", "D", "f", "It falls.", given)]
+    stated = [claim("c", "trend", experiment="a", direction="falls", **test)]
     table = pandas.DataFrame([{"id": "c", **CELLS, **OPEN, **(row or {})}])
     found = [*open_statements.of_claims(stated, table, frame, LOOKS)]
     return [(each["seeds"], json.loads(each["runs"] or "[]")) for each in found]

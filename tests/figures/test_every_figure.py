@@ -8,7 +8,6 @@ import zlib
 import matplotlib
 import numpy as np
 import pytest
-from batchscope.study.document import FigureFormat
 from PIL import Image
 
 import made_figures
@@ -16,6 +15,7 @@ import synthetic
 from batchscope import figures
 from batchscope.figures import rows
 from batchscope.figures.drawing import canvas
+from batchscope.study.study_file import FigureFormat
 from batchscope.tables import csv_tables
 from drawing import texts
 from made_figures import NAMES, RATES, tables_of

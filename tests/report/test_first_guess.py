@@ -6,9 +6,9 @@ import math
 from dataclasses import replace
 
 import pytest
-from batchscope.study.document import Guess
 
 from batchscope.report import decision, first_guess, study_page
+from batchscope.study.study_file import Guess
 
 
 @pytest.fixture

@@ -117,8 +117,7 @@ def test_layers_of_a_model_are_those_of_its_initial_weights(finished, tmp_path):
     (dataset,), (name, experiment) = study.datasets, next(iter(study.experiments.items()))
     records_of = {dataset: {"input_shape": [8, 8, 1], "classes": 10}}
     runs = {run: {**of, "model": "own-0123abcd"} for run, of in study.runs.items()}
-    trainings = replace(experiment.trainings, runs=runs)
-    study = replace(study, experiments={name: replace(experiment, trainings=trainings)})
+    study = replace(study, experiments={name: replace(experiment, runs=runs)})
     assert content._models(study, tmp_path, records_of) == {}  # nothing was trained
     look = "own-0123abcd", (8, 8, 1), 10
     path = tmp_path / "initial" / f"{paths.initial_name(*look)}+seed=3.npz"

@@ -14,7 +14,7 @@ import small_study
 from batchscope import snakefile
 from batchscope.errors import UserError
 from batchscope.store import owners, status
-from batchscope.study import config
+from batchscope.study import yaml_file
 
 TABLE = Path("results/studies/s/a/runs.csv")
 
@@ -32,7 +32,7 @@ def tabulate(path: str, scale: str = "full") -> None:
 
 
 def planned(path: str, scale: str = "full") -> str:
-    snakefile.Jobs.of([path], {**config.read(path), "scale": scale})
+    snakefile.Jobs.of([path], {"scale": scale})
     return status.main(path, scale, "results")
 
 
@@ -62,8 +62,8 @@ def refused(call, owner: str = "mine.yaml") -> None:
 
 def test_another_file_of_the_same_study_is_refused_before_it_changes_anything(project):
     write("studies/copy.yaml", experiment={"vary": {"batch_size": [8]}})
-    before, raw = TABLE.read_text(), config.read("studies/copy.yaml")
-    refused(lambda: snakefile.Jobs.of(["studies/copy.yaml"], raw))
+    before = TABLE.read_text()
+    refused(lambda: snakefile.Jobs.of(["studies/copy.yaml"], {}))
     refused(lambda: status.main("studies/copy.yaml", "full", "results"))
     refused(lambda: tabulate("studies/copy.yaml"))
     assert TABLE.read_text() == before
@@ -125,5 +125,7 @@ def test_the_study_that_ran_last_is_known_with_its_file_and_form(project):
 
 def test_no_two_files_of_the_repository_name_one_study():
     root = Path(__file__).parents[2]
-    found = [config.read(path)["study"] for path in (root / "config.yaml", *root.glob("studies/*"))]
+    found = [
+        yaml_file.read(path)["study"] for path in (root / "config.yaml", *root.glob("studies/*"))
+    ]
     assert len(set(found)) == len(found)

@@ -6,21 +6,20 @@ import dataclasses
 
 import pytest
 
+import made_claims
 import synthetic
 from batchscope.errors import UserError
-from batchscope.study import claims
 from batchscope.study.claims import Claim
 from batchscope.tables import experiment_tables
 
 
 def claim(kind, column, table="runs", **given) -> Claim:
-    test = claims.Test(type=kind, experiment="gap", table=table, column=column, **given)
-    return Claim(f"{table}_{kind}", "A document", "Figure 1", "It does.", test)
+    return made_claims.claim(f"{table}_{kind}", kind, table=table, column=column, **given)
 
 
 STATED = (
     claim("trend", "generalisation_gap", direction="rises"),
-    claim("value", "validation_loss", "trajectories", low=0.0, cells={"updates": (100,)}),
+    claim("value", "validation_loss", "trajectories", above=0.0, cells={"updates": (100,)}),
 )
 
 

@@ -67,8 +67,9 @@ def tabulated(folder, seeds, failed=(), budgets=()):
     """
     study = synthetic.study(synthetic.grid([16, 32, 64], range(seeds)), {"evaluate": {}})
     experiment = study.experiments["gap"]
-    trainings = replace(experiment.trainings, budgets=dict(budgets))
-    study.experiments["gap"] = replace(experiment, trainings=trainings)
+    keys = experiment.keys.model_copy(update={"budgets": dict(budgets)})
+    study.experiments["gap"] = changed = replace(experiment, keys=keys)
+    vars(changed)["measures"] = experiment.measures
     synthetic.write(folder, study, dict.fromkeys(failed, "missing"))
     for run, factors in experiment.runs.items():
         path = paths.run_folder(folder, run) / "history.csv"

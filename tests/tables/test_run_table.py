@@ -16,6 +16,7 @@ from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.run_names import VERSIONS
 from batchscope.store import job_files, paths, records
 from batchscope.study import plan
+from batchscope.study.experiments import TimingExperiment
 from batchscope.tables import csv_tables, experiment_tables, long_tables
 
 # Tables with several rows per run.
@@ -30,15 +31,15 @@ class Written(NamedTuple):
     planned: plan.Study
 
     @property
-    def trainings(self):
-        return self.planned.experiments["gap"].trainings
+    def gap(self):
+        return self.planned.experiments["gap"]
 
     def made(self, table) -> pandas.DataFrame:
         return synthetic.made(table, *self)
 
     def record(self, measure, settings="default") -> Path:
         """Returns the path of what a measure found of the first run."""
-        return paths.measure_path(self.results, [*self.trainings.runs][0], measure, settings)
+        return paths.measure_path(self.results, [*self.gap.runs][0], measure, settings)
 
 
 @pytest.fixture
@@ -52,7 +53,7 @@ def written(tmp_path):
 
 def test_one_row_per_run_in_the_plans_order(written):
     frame = written.made("runs")
-    assert [*frame["run"]] == [*written.trainings.runs]
+    assert [*frame["run"]] == [*written.gap.runs]
     assert list(frame["status"]) == ["finished", "diverged", "finished", "missing"]
     first = frame.iloc[0]
     assert (first["study"], first["experiment"], first["machine"]) == ("made_up", "gap", "local")
@@ -104,7 +105,7 @@ def test_the_csv_reads_back_as_it_was(written, tmp_path):
 
 def test_how_much_others_disturbed_the_timing_job_of_a_run(written):
     """Two of three blocks of the first seed's job; the records of others have no blocks."""
-    factors = next(iter(written.trainings.runs.values()))
+    factors = next(iter(written.gap.runs.values()))
     (place,) = job_files.places(written.planned, written.results)
     path = job_files.time_path(place, written.planned.experiments["gap"], factors, "time_epoch")
     blocks = [
@@ -121,7 +122,7 @@ def test_how_much_others_disturbed_the_timing_job_of_a_run(written):
 
 def test_lines(written):
     frame = written.made("lines")
-    small, _, large, _ = written.trainings.runs
+    small, _, large, _ = written.gap.runs
     assert frame["run"].unique().tolist() == [small]  # those of the other seed failed
     assert frame["other"].unique().tolist() == [large]
     assert frame[["factor", "small", "large"]].drop_duplicates().to_numpy().tolist() == [
@@ -135,7 +136,7 @@ def test_lines(written):
 
 def test_at_epochs(written):
     frame = written.made("at_epochs")
-    runs = [*written.trainings.runs]
+    runs = [*written.gap.runs]
     assert frame["run"].tolist() == [run for run in runs[:3] for _ in synthetic.AT_EPOCHS]
     assert frame["at_epoch"].tolist() == list(synthetic.AT_EPOCHS) * 3
     assert set(frame["machine"]) == {"local"}
@@ -155,7 +156,7 @@ def test_at_epochs(written):
 
 def test_at_epochs_of_another_machine_stand_below_with_its_own_times(written, tmp_path):
     other = tmp_path / "other"
-    run, timed = [*written.trainings.runs][0], written.trainings.measures
+    run, timed = [*written.gap.runs][0], written.gap.measures
     shutil.copytree(paths.run_folder(written.results, run), paths.run_folder(other, run))
     timing = run_names.timing_name(run_names.parse_run(run))
     settings = run_names.settings_name("time_epoch", timed["time_epoch"])
@@ -184,7 +185,7 @@ def test_a_trajectory_of_epochs_ends_is_that_of_the_history(written):
     runs = written.made("runs").set_index("run")
     seconds = frame["epoch"] * frame["run"].map(runs["seconds_per_epoch"])
     assert frame["seconds"].tolist() == pytest.approx(seconds.tolist())
-    del written.trainings.measures["time_epoch"]
+    del written.gap.measures["time_epoch"]
     frame = written.made("trajectories")
     assert frame["seconds"].isna().all() and len(frame) == len(history)
 
@@ -199,15 +200,15 @@ def test_seconds_of_a_throughput_beside_where_no_epoch_was_timed(written, loop, 
     timed = [name for name in run_factors.TIMING_FACTORS if name != "batch_size"]
     factors = {**{name: first[name] for name in timed}, **births, "loop": loop}
     size = int(first["batch_size"])
-    settings = run_names.parse_settings("throughput", "default")
-    times = plan.Times({"throughput": settings}, (sweep_names.Sweep(factors, (size,)),))
-    planned.experiments["speed"] = plan.Experiment("speed", "", "", {}, times=times)
+    keys = TimingExperiment.model_validate({"timing": "throughput"})
+    sweeps = (sweep_names.Sweep(factors, (size,)),)
+    planned.experiments["speed"] = plan.PlannedExperiment("speed", keys, {}, sweeps=sweeps)
     (job,) = job_files.timing_jobs(planned.experiments["speed"], results, planned.machine)
     blocks = [{"seconds_per_step": seconds} for seconds in (0.01, 0.02, 0.9)]
     disk.write_json(job.path, {"sizes": [{"batch_size": size, "blocks": blocks}]})
-    measures = dict(chosen.measures)
-    trainings = replace(chosen.trainings, beside=("speed",), measures=measures)
-    planned.experiments["gap"] = replace(chosen, trainings=trainings)
+    chosen = replace(chosen, keys=chosen.keys.model_copy(update={"beside": ("speed",)}))
+    measures = vars(chosen)["measures"] = dict(written[1].experiments["gap"].measures)
+    planned.experiments["gap"] = chosen
     frame = long_tables.made(results, planned, "gap")["trajectories"]
     own = frame["seconds"].tolist()
     del measures["time_epoch"]
@@ -271,7 +272,7 @@ def test_long_tables_have_the_same_columns_whatever_exists(name, written, tmp_pa
     assert columns[: len(long_tables.FIRST)] == list(long_tables.FIRST)
     nothing = written._replace(results=tmp_path / "nothing").made(name)
     assert list(nothing.columns) == columns and len(nothing) == 0
-    written.trainings.measures.clear()
+    written.gap.measures.clear()
     unmeasured = written.made(name)
     assert list(unmeasured.columns) == columns
     assert (len(unmeasured) > 0) == (name in ("history", "trajectories"))

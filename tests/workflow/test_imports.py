@@ -34,8 +34,7 @@ THINGS = {
     ),
     # NumPy comes with the paths of the records; it is a tenth of a second.
     "the Snakefile": (
-        "from batchscope import snakefile;"
-        "snakefile.Jobs.of(['config.yaml'], config.read('config.yaml'))",
+        "from batchscope import snakefile;snakefile.Jobs.of(['config.yaml'], {})",
         READING | {"PIL"},
     ),
     "preparing the digits": (

@@ -111,6 +111,8 @@ class PublishedFigure(Model):
 
 
 class CommandPublishedFigure(PublishedFigure):
+    """A figure of a document, for runs of a command."""
+
     numbers: Annotated[list[CommandSeries], Field(min_length=1)] = []
 
 
