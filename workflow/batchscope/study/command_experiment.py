@@ -1,4 +1,4 @@
-"""An experiment whose runs a command makes: its grid, its placeholders, and what is wrong there."""
+"""Plan an experiment whose runs a command makes: its grid, placeholders and runs."""
 
 from __future__ import annotations
 
@@ -147,14 +147,14 @@ def runs(
 
 
 def _name(made_by: Command, values: dict[str, Any], seed: int) -> str | None:
-    """Returns the name of a run; None where it is too long."""
+    """Return the name of a run; None if it is too long."""
     with contextlib.suppress(ValueError):
         return Run(made_by, {**values, "seed": seed}).name
     return None
 
 
 def planned(made: dict[str, Run], keys: CommandExperiment) -> plan.ExternalLogs:
-    """Returns what the plan knows of evaluations that only the logs of the runs will have."""
+    """Return the columns that the logs of the runs will fill."""
     axes = [name for name in own_columns.AXES if keys.alone or name != "seconds"]
     schedules = [run.factors.get("schedule") for run in made.values()]
     return plan.ExternalLogs(

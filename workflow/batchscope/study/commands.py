@@ -1,4 +1,4 @@
-"""Commands of the user's that make runs: what they are given, and what stands for that in names."""
+"""Commands of the user that make runs, their placeholders and the digest in their names."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ RESOURCES = ("threads", "gpus")
 # A brace that is written twice, a placeholder, or a brace that nothing closes.
 _BRACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|\{")
 _MOST_FILES = 10_000  # of a folder that runs depend on
-_LARGE = 2**23  # bytes of a file whose digest is kept
+_LARGE = 2**23  # bytes; digests of larger files are cached
 _KEPT = Path(".snakemake", "batchscope_inputs.json")
 
 
 @dataclass(frozen=True)
 class Command:
-    """A command with its placeholders, and all that it is given.
+    """A command with its placeholders, inputs and resources.
 
     Attributes:
         inputs: File or folder that its runs depend on -> SHA-256.
-        log: Keys of the log that are stated.
-        requires: Paths without which its runs are left out, with placeholders.
-        folder: Where it runs: that of the study's file.
+        log: Keys of the log that the study states.
+        requires: Paths with placeholders; runs are left out while one is missing.
+        folder: Working directory, the folder of the study file.
     """
 
     words: tuple[str, ...]
@@ -54,7 +54,7 @@ class Command:
 
     @cached_property
     def token(self) -> str:
-        """What stands for all that decides its numbers in the names of its runs."""
+        """Digest in the names of its runs of everything that changes their numbers."""
         given = {"command": self.words, "env": self.env, "inputs": self.inputs, "log": self.log}
         used = placeholders(self.texts)
         given |= {name: getattr(self, name) for name in RESOURCES if name in used}
@@ -75,13 +75,13 @@ class Run(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Its name in paths; raises ValueError where it is too long."""
+        """Name in paths. Raise ValueError if it is too long."""
         return command_names.name(self.command.token, self.factors)
 
     def resolved(self, run_dir: str) -> tuple[list[str], dict[str, str]]:
-        """Returns its argument vector and environment, given its own folder.
+        """Return the argument vector and the environment of a run in a folder.
 
-        A word of placeholders alone that gets empty is left out, as a flag may be.
+        A word with a placeholder that becomes empty is left out, so that it may be a flag.
         """
         values = self._values | {RUN_DIR: run_dir}
         words = [(word, _filled(word, values)) for word in self.command.words]
@@ -90,7 +90,7 @@ class Run(NamedTuple):
 
     @property
     def needs(self) -> dict[str, Any]:
-        """What it needs of a machine: that of its command, and the paths that it requires."""
+        """Resources of its command, and the paths that it requires."""
         paths = (os.path.expanduser(_filled(path, self._values)) for path in self.command.requires)
         return self.command.needs | {
             "requires": [os.path.join(self.command.folder, path) for path in paths]
@@ -111,7 +111,7 @@ class Run(NamedTuple):
 
 
 def placeholders(texts: Iterable[str]) -> set[str]:
-    """Returns the names in braces; a brace that nothing closes is one without a name."""
+    """Return the names in braces; an unclosed brace is a placeholder with an empty name."""
     found = (match for text in texts for match in _BRACES.finditer(text))
     return {match[1] or "" for match in found if match[0] not in ("{{", "}}")}
 
@@ -122,12 +122,12 @@ def _filled(text: str, values: Mapping[str, str]) -> str:
 
 
 def sha256(path: Path) -> str:
-    """Returns the SHA-256 of a file, or of the names and contents of a folder's files.
+    """Return the SHA-256 of a file, or of the names and contents of a folder's files.
 
-    Hidden files, what Python compiles, and our own results are left out.
+    Hidden files, compiled Python and results of Batchscope are left out.
 
     Raises:
-        UserError: If it cannot be read, or holds too many files.
+        UserError: If it cannot be read, or has too many files.
     """
     try:
         if not path.is_dir():
@@ -146,7 +146,7 @@ def _files(folder: Path) -> Iterator[Path]:
     for place, folders, names in os.walk(folder, followlinks=True):
         here = Path(place)
         if here.is_symlink() and here.resolve() in {each.resolve() for each in here.parents}:
-            folders.clear()  # a link to a folder that it lies in
+            folders.clear()  # a link to a parent folder
             continue
         kept = [each for each in folders if each[0] != "." and each != "__pycache__"]
         folders[:] = [each for each in kept if os.path.abspath(Path(place, each)) not in own]
@@ -154,7 +154,7 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def _of_file(path: Path) -> str:
-    """Returns the SHA-256 of a file; of a large one that nobody changed as it was noted."""
+    """Return the SHA-256 of a file, from the cache for a large file that has not changed."""
     check_regular(path, "a file")
     found = path.stat()
     if found.st_size < _LARGE:

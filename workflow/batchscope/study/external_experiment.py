@@ -43,29 +43,28 @@ def read(
 def problems(
     place: Place, keys: LoggedExperiment, own: plan.ExternalLogs, varied: Collection[str]
 ) -> Iterator[Problem]:
-    """Yields what an experiment asks for and its table, or its log, does not give."""
+    """Yield the keys that need columns that the logs lack."""
     source = own.path or "the log"
     schedule = horizons.of_own_runs(own.schedule)
     yield from horizons.of_budgets(place, keys.budgets, schedule)
     for outcome in keys.margins:
         if outcome not in own.columns:
             known = [name for name in own.columns if name in own_columns.outcomes()]
-            expected = f"an outcome that is a column of {source} ({', '.join(known) or 'none'})"
+            expected = f"an outcome in {source} ({', '.join(known) or 'none'})"
             yield received((*place, "margins", outcome), outcome, expected, known)
     for key, value in keys.budgets.items():
         names = [*value] if key == budget_kinds.TARGET else [budget_kinds.AXES[key]]
         if not own.evaluated:
-            text = f"received for {source}, where each training has a single row"
-            yield Problem((*place, "budgets", key), f"{text}; a row per evaluation is expected.")
+            text = f"Needs a row per evaluation. Each training of {source} has a single row."
+            yield Problem((*place, "budgets", key), text)
         for column in names if own.evaluated else ():
             if column not in own.columns:
-                wanted = f"a column {column} of {source}" if own.path else "alone: true"
-                text = f"received without any {column}; {wanted} is expected."
-                yield Problem((*place, "budgets", key), text)
+                needed = f"a column {column} of {source}" if own.path else "alone: true"
+                yield Problem((*place, "budgets", key), f"Needs {needed}.")
     for at, figure in figure_checks.named(place, keys):
         lacking = figure_names.of_own_runs(figure, {*own.columns, *varied})
         if lacking:
-            yield received(at, figure.name, f"a figure for which {source} suffices ({lacking})")
+            yield received(at, figure.name, f"a figure that {source} allows ({lacking})")
 
 
 def columns(runs: ExternalRuns) -> tuple[str, ...]:
@@ -75,7 +74,7 @@ def columns(runs: ExternalRuns) -> tuple[str, ...]:
 
 
 def planned(runs: ExternalRuns) -> plan.ExternalLogs:
-    """Returns what the plan holds of external runs."""
+    """Return the logs of external runs as the plan holds them."""
     by_size = [rows.groupby("batch_size")["seed"].agg(set) for rows in runs.series]
     return plan.ExternalLogs(
         path=runs.path,

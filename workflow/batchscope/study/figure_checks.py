@@ -1,4 +1,4 @@
-"""What is wrong with the figures that an experiment names, in `figures` and `published`."""
+"""Checks of the figures in `figures` and `published` of an experiment."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from batchscope.catalogue.timings import OF_SECONDS, OF_SWEEPS
 from batchscope.problems import Place, Problem, received
 from batchscope.study.experiments import Experiment
 
-# What gives runs their seconds, in a message.
+# Sources of seconds, for messages.
 TIMED = wording.listed(
     (
         f"{name} in measure" if entry.trains else f"{name} of an experiment under beside"
@@ -59,7 +59,7 @@ def _names(place: Place, keys: Experiment) -> Iterator[tuple[Place, str]]:
 
 
 def _home(measures: str) -> str:
-    """Returns `evaluate in measure`, or `time_epoch in measure or throughput in timing`."""
+    """Return `evaluate in measure`, or `time_epoch in measure or throughput in timing`."""
     homes = ((name, "timing" if name in OF_SWEEPS else "measure") for name in measures.split("|"))
     return wording.listed((f"{name} in {home}" for name, home in homes), "or")
 

@@ -1,4 +1,4 @@
-"""How far trainings go, and what may not be asked of those that go by their horizon."""
+"""Lengths of trainings, and checks of trainings whose learning rate depends on the length."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from batchscope.catalogue import run_factors
 from batchscope.catalogue.batch_phases import Course
 from batchscope.catalogue.entries import Need
 from batchscope.catalogue.run_factors import CONSTANT, HORIZON_REASON, by_horizon
-from batchscope.problems import Place, Problem
+from batchscope.problems import Place, Problem, received
 from batchscope.study import figure_checks
 from batchscope.study.experiments import TrainingExperiment
 
 
 class Schedule(NamedTuple):
-    """A factor by which trainings go by their horizon, and its value."""
+    """A factor that makes a training depend on its length, and its value."""
 
     factor: str
     value: str
@@ -26,11 +26,11 @@ class Schedule(NamedTuple):
 
     @property
     def expected(self) -> str:
-        return f"{self.factor} {CONSTANT} is expected"
+        return f"{self.factor} {CONSTANT}"
 
 
 def of_own_runs(schedule: str) -> Schedule | None:
-    """Returns the schedule of external runs whose rates fall; none if it is empty."""
+    """Return the schedule of external runs with falling rates; None if it is empty."""
     return Schedule("schedule", schedule) if schedule else None
 
 
@@ -40,47 +40,46 @@ def schedule_of(runs: Iterable[dict[str, Any]]) -> Schedule | None:
 
 
 def of_budgets(place: Place, kinds: Iterable[str], schedule: Schedule | None) -> Iterator[Problem]:
-    """Yields that budgets are stated of trainings that go by their horizon."""
+    """Yield budgets for trainings that depend on their length."""
     for kind in kinds if schedule else ():
-        text = f"received {schedule.why}; {schedule.expected}, or no budgets: equal horizons "
-        text += "are compared anyway."
-        yield Problem((*place, "budgets", kind), text)
+        text = f"{schedule.expected}, or no budgets, since equal lengths are compared anyway"
+        yield received((*place, "budgets", kind), kind, text, why=f" {schedule.why}")
 
 
 def problems(
     place: Place, keys: TrainingExperiment, runs: list[dict[str, Any]]
 ) -> Iterator[Problem]:
-    """Yields where an experiment reads trainings before their end, or merges their horizons."""
+    """Yield keys that read trainings before their end, or that mix lengths of trainings."""
     schedule = schedule_of(runs)
     if not schedule:
         return
     why, expected = schedule.why, schedule.expected
     if keys.at_epochs:
-        text = f"received {why}; {expected}, or a run for each number of epochs."
-        yield Problem((*place, "at_epochs"), text)
+        text = f"{expected}, or a run for each number of epochs"
+        yield received((*place, "at_epochs"), list(keys.at_epochs), text, why=f" {why}")
     yield from of_budgets(place, keys.budgets, schedule)
     for at, figure in figure_checks.named(place, keys):
         if Need.PREFIXES in figure.needs:
-            yield Problem(at, f"received '{figure.name}' {why}; {expected}, or another figure.")
+            yield received(at, figure.name, f"{expected}, or another figure", why=f" {why}")
     horizons: dict[int, set[int]] = {}
     for run in runs:
         horizons.setdefault(run["batch_size"], set()).add(run["epochs"])
     first, *others = horizons.values()
     if any(other != first for other in others):
-        text = f"received epochs that follow the batch size, {why}; {expected}, or the same "
-        yield Problem((*place, "cases"), f"{text}epochs at every batch size.")
+        text = f"Expected {expected}, or the same epochs at every batch size ({why})."
+        yield Problem((*place, "cases"), text)
 
 
 def shortest(
     column: str, trainings: Iterable[dict[str, Any]], training_sizes: Mapping[str, int | None]
 ) -> int | None:
-    """Returns what the shortest training takes to its horizon; None where nobody knows.
+    """Return the length of the shortest training; None if it is unknown.
 
-    A training may also stop before its horizon, which nobody knows beforehand.
+    Early stopping is not considered.
 
     Args:
         column: Of trajectories.csv.
-        training_sizes: Data set -> training examples, None where only the files know.
+        training_sizes: Data set -> training examples, None if only the files know.
     """
     ends = [_end(column, one, training_sizes.get(one["dataset"])) for one in trainings]
     return min((end for end in ends if end is not None), default=None)
