@@ -408,5 +408,5 @@ def _needs(series: Series) -> Iterator[Need]:
         if trained.given_by == advice_needs.EXTERNAL:
             yield Need(SEEDS, SEEDS, seeds, (seeds - series.replicates) * of_seed, seeds)
         elif used is not None and len(used):  # those that decided nothing test nothing again
-            value = str(stages.Staged.after(int(used.max()), seeds))
+            value = stages.new_seeds(int(used.max()), seeds)
             yield Need(SEEDS, SEEDS, value, seeds * of_seed, seeds)

@@ -1,9 +1,9 @@
-"""Seeds in stages: after how many one looks, and which share of the error each look may spend.
+"""Seeds in stages: the numbers of seeds before each interim analysis, and their error spending.
 
-A look at n_i of the planned seeds spends w_i = (n_i - n_(i-1)) / planned. With p_i the p of a
-statement by its first n_i seeds, min(1, min over looks of p_i / w_i) is a p whenever one stops
-looking (Bonferroni over the looks, with weights; Genovese, Roeder, Wasserman 2006, Biometrika 93,
-509). The interval after a look is the intersection of those at w_i times the level (repeated
+An analysis of n_i of the planned seeds spends w_i = (n_i - n_(i-1)) / planned. With p_i the p of a
+statement by its first n_i seeds, min(1, min over analyses of p_i / w_i) is a p whenever one stops
+(Bonferroni over the analyses, with weights; Genovese, Roeder, Wasserman 2006, Biometrika 93,
+509). The interval after an analysis is the intersection of the intervals at w_i times the level (repeated
 confidence intervals; Jennison and Turnbull 1989, J. R. Stat. Soc. B 51, 305).
 """
 
@@ -22,22 +22,10 @@ GROWTH = 1.46  # of the seeds from one look to the next: 6, 9, 13, 19, 28, 41 ..
 _LEAST_GROWTH = 1.2  # to the last look; one that is closer to it is left out
 
 
-class Staged(NamedTuple):
-    """The seeds of an experiment that is trained until its statements are decided."""
-
-    at_most: int
-    first: int  # seed; those before it are of a pilot, by which the values were chosen
-
-    @property
-    def seeds(self) -> range:
-        return range(self.first, self.first + self.at_most)
-
-    @classmethod
-    def after(cls, seed: int, at_most: int) -> Staged:
-        return cls(at_most, seed + 1 if seed < MOST_FIRST else 0)
-
-    def __str__(self) -> str:
-        return f"{{until: {DECIDED}, at_most: {self.at_most}, first: {self.first}}}"
+def new_seeds(last: int, at_most: int) -> str:
+    """Return the key `seeds`, as YAML, for seeds that follow a last one."""
+    first = last + 1 if last < MOST_FIRST else 0
+    return f"{{until: {DECIDED}, at_most: {at_most}, first: {first}}}"
 
 
 class Stage(NamedTuple):

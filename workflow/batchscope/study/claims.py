@@ -473,7 +473,7 @@ def _figure(
     if given and (given not in FIGURES or (named and given not in named)):
         expected = f"a figure of the experiment {experiment.name}"
         report(received((*place, "figure"), given, expected, named))
-    # An experiment that names none draws all that it can.
+    # Without `figures`, an experiment draws all that its measures allow.
     shown = named or tuple(FIGURES)
     learned = experiment.tasks
     of_column = [name for name in shown if figures.learned(name, learned).shows(test.column)]
@@ -502,7 +502,7 @@ def _grid(experiment: PlannedExperiment, machines: tuple[str, ...]) -> Rows:
 
 
 def _matching(grid: Rows, cells: Mapping[str, tuple[Any, ...]]) -> Rows:
-    """Returns the cells of a grid that have some of these values; keys of rows are not in it."""
+    """Return the cells of a grid that have some of these values; the grid lacks keys of rows."""
     return [
         cell
         for cell in grid
@@ -511,12 +511,12 @@ def _matching(grid: Rows, cells: Mapping[str, tuple[Any, ...]]) -> Rows:
 
 
 def _lacks(test: Test, grid: Rows) -> str:
-    """Returns what an experiment has not, of what a test names or needs; else an empty text."""
+    """Return the values of a test that the experiment lacks, in words; empty if it has all."""
     for cells in test.selections():
         for key, values in cells.items():
             lacking = [one for one in values if not _matching(grid, {**cells, key: (one,)})]
             if lacking:
-                # Where the grid has the value somewhere, it is the other cells that it lacks.
+                # If the grid has the value elsewhere, it lacks the combination with the other cells.
                 somewhere = all(_matching(grid, {key: (value,)}) for value in lacking)
                 others = {k: v for k, v in cells.items() if k != key} if somewhere else {}
                 named = {key: lacking, **others}.items()
@@ -534,7 +534,7 @@ def _lacks(test: Test, grid: Rows) -> str:
 
 
 def _beyond(test: Test, grid: Rows, training_sizes: Mapping[str, int | None]) -> str:
-    """Returns what some training that a test reads does not reach, or an empty text."""
+    """Return the budget that a training of the test does not reach, in words; else empty."""
     read = [cell for cells in test.selections() for cell in _matching(grid, cells)]
     for column, budget in test.budget.items():
         end, noun = horizons.shortest(column, read, training_sizes), column.removesuffix("s")
@@ -545,7 +545,7 @@ def _beyond(test: Test, grid: Rows, training_sizes: Mapping[str, int | None]) ->
 
 
 def _too_few(test: Test, experiment: PlannedExperiment) -> str:
-    """Returns how few replicates there are where no result could decide a test; else nothing."""
+    """Return the number of replicates in words if it is too small for a verdict; else empty."""
     noun, count = "seed", len(experiment.seeds)
     if test.timed:
         filling, timings = TABLES[test.table].measures, experiment.timings

@@ -1,4 +1,4 @@
-"""An experiment of external runs: what it may say, and what its file gives."""
+"""Plan an experiment of external runs, and check its keys against the columns of the logs."""
 
 from __future__ import annotations
 

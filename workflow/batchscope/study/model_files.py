@@ -1,8 +1,8 @@
-"""The models that a study may name: those that are built in, and files of the user's own.
+"""Check files of user-defined models, and compute their digests, without running them.
 
-A file is Python, or a model that Keras saved. It is checked without being run, and without Keras;
-batchscope.training.user_models runs it. What it imports from its own folder belongs to it, and so
-do files that it names, such as weights: they are found by reading, never by importing.
+A file is Python, or a model that Keras saved; batchscope.training.user_models runs it. Its digest
+covers modules of the same folder that it imports, and files that its texts name, such as weights.
+They are found by parsing, never by importing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from batchscope.catalogue.networks import NETWORKS
 from batchscope.errors import UserError
 from batchscope.problems import Place, Problem, received, unmet
 
-# What is imported before any model file: a file of that name beside it is none of its modules.
+# Modules that are imported before any model file. Local files of these names are never used.
 _IMPORTED = {*sys.stdlib_module_names, "batchscope", "keras", "numpy", "tensorflow"}
 
 
@@ -32,7 +32,7 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 class _Unparsed(UserError):
-    """A file that is no valid Python, or that nobody may read: why, as ` (Permission denied)`."""
+    """A file with invalid Python, or without read permission: `why` is ` (Permission denied)`."""
 
     def __init__(self, file: Path, expected: str, why: str = "") -> None:
         super().__init__(f"{file}: received{why or ' broken Python'}; {expected} is expected.")
@@ -40,7 +40,7 @@ class _Unparsed(UserError):
 
 
 def expanded(path: Any) -> Any:
-    """Returns a path with a user's home for `~`, and what is no text as it is."""
+    """Return a path with a user's home for `~`; return any other type unchanged."""
     return os.path.expanduser(path) if isinstance(path, str) else path
 
 
@@ -49,10 +49,10 @@ def token(name: str, path: str) -> str:
 
 
 def digest(path: Path | str) -> str:
-    """Returns a digest of the bytes of a user's model file and of what belongs to it.
+    """Return a digest of a model file, its local modules and the files that it names.
 
     Raises:
-        UserError: If one of its modules is no valid Python or cannot be read.
+        UserError: If one of its modules is invalid Python or cannot be read.
     """
     folder = Path(path).parent
     files = sorted(file for file in local_modules(path).values() if file.is_file())
@@ -67,11 +67,11 @@ def is_saved(path: Path | str) -> bool:
 
 
 def named_files(path: Path | str) -> dict[str, Path]:
-    """Returns the files that a text in a model file, or in a local module of it, is the path of.
+    """Return the files whose paths occur as texts in a model file or in its local modules.
 
-    Paths end in a suffix: any other word, such as a layer's name, may happen to be some file's.
-    They start in the file's folder, or in the working directory; `"/weights.h5"` may be what is
-    added to a folder's path. Modules are found otherwise.
+    Only paths with a suffix count, since a layer's name may be the name of a file. Paths are
+    relative to the file's folder or to the working directory; `"/weights.h5"` may be appended to a
+    folder's path.
     """
     modules = [file for file in local_modules(path).values() if file.is_file()]
     sources = [] if is_saved(path) else [Path(path), *modules]
@@ -91,17 +91,15 @@ def named_files(path: Path | str) -> dict[str, Path]:
 
 
 def local_modules(path: Path | str) -> dict[str, Path]:
-    """Returns the modules in a model file's folder that it imports, or one of these imports.
+    """Return the modules in a model file's folder that it imports, directly or indirectly.
 
-    Args:
-        path: The user's model file. Nothing is run: imports that are no import statements are
-            not found.
+    Only import statements are found, since nothing is run.
 
     Returns:
-        Dotted name -> file; of a folder that is a package without `__init__.py`, the folder.
+        Dotted name -> file, or the folder of a package without `__init__.py`.
 
     Raises:
-        UserError: If one of them is no valid Python or cannot be read.
+        UserError: If one of them is invalid Python or cannot be read.
     """
     folder = Path(path).parent
     found: dict[str, Path] = {}
@@ -121,7 +119,7 @@ def local_modules(path: Path | str) -> dict[str, Path]:
 
 
 def _sources(folder: Path, parts: tuple[str, ...]) -> list[tuple[tuple[str, ...], Path]]:
-    """Returns the modules behind a dotted name, from its first part on, as far as they exist."""
+    """Return the existing modules of a dotted name, from its first part on."""
     found: list[tuple[tuple[str, ...], Path]] = []
     for count in range(1, len(parts) + 1) if parts[0] not in _IMPORTED else ():
         place = folder.joinpath(*parts[:count])
@@ -130,13 +128,13 @@ def _sources(folder: Path, parts: tuple[str, ...]) -> list[tuple[tuple[str, ...]
         if source == place and not os.path.isdir(place):
             break
         found.append((parts[:count], source))
-    while found and os.path.isdir(found[-1][1]):  # a package by what is imported from it
+    while found and os.path.isdir(found[-1][1]):  # nothing is imported from it
         found.pop()
     return found
 
 
 def _imports(tree: ast.Module, package: tuple[str, ...]) -> Iterator[str]:
-    """Yields the dotted names that a module may import; some are no module but what is in one."""
+    """Yield the dotted names that a module may import; some are attributes of a module."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -159,7 +157,7 @@ def _parse(file: Path) -> ast.Module:
 
 
 def problem(place: Place, path: str) -> Problem | None:
-    """Returns what is wrong with a user's model file, or None."""
+    """Return the problem of a user's model file, or None."""
     why = unmet(Path(path), Path.is_file) if path.endswith((".py", *_SAVED)) else ""
     if why is None:
         why = unmet(Path(path), Path.read_bytes)
@@ -206,7 +204,7 @@ def _training_line(tree: ast.Module) -> int | None:
 
 
 def _binds_model(tree: ast.Module) -> bool:
-    """Whether a module may bind `build` to a callable with two arguments, or else `model`."""
+    """Return whether a module may define `build` with two arguments, or `model`."""
     for node in tree.body:
         if isinstance(node, ast.FunctionDef) and node.name == "build":
             return _takes_two(node.args)
@@ -223,7 +221,7 @@ def _binds_model(tree: ast.Module) -> bool:
 
 
 def _takes_two(arguments: ast.arguments) -> bool:
-    """Whether a function can be called with two positional arguments."""
+    """Return whether a function can be called with two positional arguments."""
     most = len(arguments.posonlyargs) + len(arguments.args)
     least = most - len(arguments.defaults)
     keywords = any(default is None for default in arguments.kw_defaults)
