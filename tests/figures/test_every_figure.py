@@ -105,7 +105,7 @@ def font_sizes(pdf: bytes) -> set[float]:
 def test_a_format_for_papers_adds_a_pdf_of_its_width_and_font_size(
     two_rates, tmp_path, width, font_size
 ):
-    names = ["accuracy", "loss_curves", "verdict_matrix"]
+    names = ["accuracy", "loss_curves", "rate_map"]
     wanted = FigureFormat(width=width, font_size=font_size)
     for folder in ("first", "second"):
         figures.write(two_rates, names, tmp_path / folder, figure_format=wanted)

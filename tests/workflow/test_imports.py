@@ -53,7 +53,7 @@ THINGS = {
     "tables": ("from batchscope.tables import run_table", TABLES),
     "the report": ("import batchscope.report", TABLES | {"sklearn", "scipy.stats"}),
     "a figure": (
-        "from batchscope.figures.kinds import verdicts",
+        "from batchscope.figures.kinds import rate_map",
         FRAMEWORKS | {"sklearn", "scipy.stats"},
     ),
 }
