@@ -97,7 +97,7 @@ def test_a_stated_target_is_drawn_and_none_where_a_run_failed(tmp_path):
     failed = tables_of(tmp_path, runs, {next(iter(runs)): "diverged"})
     tables = figures.read(failed)
     assert figure.select(tables)["target"].isna().all()
-    stated = {"budget": ["target"], "budget_column": ["validation_loss"], "stated": [1]}
+    stated = {"budget": ["target"], "budget_column": ["validation_loss"]}
     compared = pandas.DataFrame({**stated, "budget_value": [0.4]})
     given = figures.Tables(runs=tables.runs, trajectories=tables.trajectories, comparisons=compared)
     assert set(figure.select(given)["target"]) == {0.4}
