@@ -32,6 +32,7 @@ from batchscope.study import external_runs
 from batchscope.tables import csv_tables, external_tables
 
 NAME = "critical_batch_size"
+_BASE = 256  # of B_20, as Zhang et al. 2024 take it
 TITLE = "Updates, examples and seconds to a target against batch size"
 
 
@@ -150,8 +151,9 @@ def _shown(scaling: Scaling, base: int | None) -> dict[str, Any]:
     critical, fitted, each = fit["critical_batch_size"], scaling.fitted, scaling.trainings
     departs = bool(scaling.fit and scaling.fit.flagged)
     if critical is not None and not departs:
-        base = base or critical_batch_size.default_base([*compress(each.axes[0], fitted)])
-        fit |= {"base": base, "b20": critical_batch_size.twenty_percent(critical, base)}
+        sizes = [*compress(each.axes[0], fitted)]
+        base = base or (_BASE if max(sizes) >= _BASE else min(sizes))
+        fit |= {"base": base, "b20": 0.2 * critical + 1.2 * base}
     title = (factor_words.describe(each.factors), to_target_tables.target_text(scaling.target))
     return {
         **fit,

@@ -21,7 +21,6 @@ from batchscope.report import (
     claim_rows,
     decision,
     experiment_view,
-    first_guess,
     gaps,
     page,
     runs_table,
@@ -69,7 +68,7 @@ def build(study: Study, inputs: Inputs, folder: Path | str = "") -> str:
         inputs=inputs,
         title=study.title,
         cards=cards,
-        guess=first_guess.line(study, cards),
+        guess=decision.first_guess(study, cards),
         scope=_scope(inputs),
         counts=counts(inputs),
         # What could be made here.
