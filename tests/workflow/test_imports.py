@@ -24,7 +24,7 @@ THINGS = {
     "the registry of figures": (
         "from batchscope import figures; from batchscope.catalogue import figure_names;"
         "figure_names.available(figure_names.Given(['evaluate'])); "
-        "figures.FIGURES['time'].entry.caption",
+        "figures.FIGURES['time'].caption",
         {"numpy", "pandas", "matplotlib", "scipy"},
     ),
     "reading a study": (

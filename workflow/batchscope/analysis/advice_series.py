@@ -70,7 +70,6 @@ class Series:
 
     @functools.cached_property
     def sizes(self) -> list[int]:
-        """Its batch sizes, ascending."""
         return sorted(map(int, self.tables.comparisons["batch_size"].unique()))
 
     @functools.cached_property

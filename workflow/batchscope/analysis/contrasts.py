@@ -72,7 +72,6 @@ class Contrast:
 
     @functools.cached_property
     def mean(self) -> float:
-        """Their mean; NaN without any."""
         if not self.n:
             return math.nan
         return float(self.values[0] if np.ptp(self.values) == 0 else self.values.mean())

@@ -78,7 +78,6 @@ class Reading:
 
     @property
     def batch_sizes(self) -> list[int]:
-        """Ascending."""
         return self.trainings.axes[0]
 
     @property

@@ -130,8 +130,9 @@ def write(found: Found, folder: Path) -> list[Path]:
     tables = figures.Tables(critical_batch_size=fits, to_target=each, runs=found.runs)
     axes = [name for name in AXES if each[name].notna().any()]
     panels = tuple(Panel(name, name.capitalize(), f"{name} to the target") for name in axes)
-    figure = figures.Figure(dataclasses.replace(figures.FIGURES[NAME].entry, panels=panels))
-    svg, png = canvas.svg_and_png(figure.draw(figure.select(tables)), TITLE)
+    figure = dataclasses.replace(figures.FIGURES[NAME], panels=panels)
+    frame = figures.select(tables, figure)
+    svg, png = canvas.svg_and_png(figures.draw(frame, figure), TITLE)
     paths = [folder / f"{NAME}{suffix}" for suffix in (".csv", ".svg", ".png")]
     csv_tables.write(fits.rename(columns=_theirs), paths[0])
     disk.write_text(paths[1], svg)
