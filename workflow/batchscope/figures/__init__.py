@@ -49,15 +49,16 @@ def select(tables: Tables, figure: Figure) -> pandas.DataFrame:
 def draw(
     frame: pandas.DataFrame, figure: Figure, numbers: pandas.DataFrame | None = None
 ) -> Drawing:
-    """Return a figure, drawn from what `select` returned, with a document's numbers in it.
+    """Return a figure, drawn from the frame that `select` returned.
 
-    These are rows of published.csv, of figures alone that a document may give numbers for.
+    Args:
+        numbers: Rows of published.csv, which figures with a document's numbers show.
     """
     from batchscope.figures.drawing import canvas
 
-    given = () if numbers is None or numbers.empty else (numbers,)
+    optional = () if numbers is None or numbers.empty else (numbers,)
     with canvas.style():
-        return _kind(figure).draw(frame, figure, *given)
+        return _kind(figure).draw(frame, figure, *optional)
 
 
 def _kind(figure: Figure) -> Any:

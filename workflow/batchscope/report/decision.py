@@ -122,8 +122,8 @@ def first_guess(study: Study, cards: Iterable[Row]) -> str:
     if study.guess is None:
         return ""
     best = next((card["best"] for card in cards if card["best"]), {})
-    known = [name for name in ("batch_size", RATE) if pandas.notna(best.get(name))]
-    ratios = {name: float(best[name]) / getattr(study.guess, name) for name in known}
+    names = [name for name in ("batch_size", RATE) if pandas.notna(best.get(name))]
+    ratios = {name: float(best[name]) / getattr(study.guess, name) for name in names}
     return page.render("guess.txt.j2", guess=study.guess, ratios=ratios).strip()
 
 

@@ -164,7 +164,7 @@ def write_claims(study: Study, folder: Path | str, output: Path | str) -> None:
 
 
 def write_look(results: Path | str, study: Study, output: Path) -> None:
-    """Write what is open at a look at a study, and what its runs get next."""
+    """Write the open statements of a study, and the seeds that their runs get next."""
     folder = paths.study_folder(results, study.folder_name)
     csv_tables.write(run_series.table([*_look_rows(study, folder)], LOOKS), output)
 
