@@ -18,8 +18,8 @@ def reread(frame):
 def drawn(name, made, rendered=False):
     """Returns a figure drawn from its own CSV alone, and that frame."""
     figure = figures.FIGURES[name]
-    frame = reread(figure.select(made))
-    drawing = figure.draw(frame)
+    frame = reread(figures.select(made, figure))
+    drawing = figures.draw(frame, figure)
     if rendered:
         with canvas.style():
             drawing.draw_without_rendering()

@@ -7,9 +7,7 @@ from batchscope.catalogue.timings import OF_SWEEPS
 RATES = [{"learning_rate": 0.05}, {"learning_rate": 0.1}]
 # Figures of trainings; those of timings are tested beside their own tables.
 NAMES = [
-    name
-    for name, figure in figures.FIGURES.items()
-    if not set(figure.entry.measures) & set(OF_SWEEPS)
+    name for name, figure in figures.FIGURES.items() if not set(figure.measures) & set(OF_SWEEPS)
 ]
 
 
@@ -32,9 +30,9 @@ def two_rates(folder, only=()):
 
 def frame_of(name, folder):
     figure = figures.FIGURES[name]
-    return figure, figure.select(figures.read(folder))
+    return figure, figures.select(figures.read(folder), figure)
 
 
 def drawing_of(name, folder):
     figure, frame = frame_of(name, folder)
-    return figure.draw(frame), frame
+    return figures.draw(frame, figure), frame

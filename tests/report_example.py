@@ -114,7 +114,7 @@ def write_figures(folder: Path, drawn: list[str]) -> None:
             encoding="utf-8",
         )
         (folder / f"{name}.csv").write_text("batch_size,value\n16,1\n", encoding="utf-8")
-        spec = figures.FIGURES[name].entry
+        spec = figures.FIGURES[name]
         entry = {"name": name, "title": spec.title, "category": spec.category, "axis": spec.along}
         entry |= {"caption": f"Every point of {name} & <i>seeds</i> is one run."}
         entry |= {"columns": [panel.column for panel in spec.panels], "of": spec.of or name}

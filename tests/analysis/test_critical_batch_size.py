@@ -36,15 +36,6 @@ def test_published_curves(updates, expected):
     assert found.updates_min * found.critical_batch_size == pytest.approx(found.examples_min)
 
 
-def test_twenty_percent_more_examples_than_at_a_base():
-    sizes = (64 * POWERS[:9]).astype(int).tolist()
-    critical = fit(sizes, PUBLISHED).critical_batch_size
-    found = [critical_batch_size.twenty_percent(critical, base) for base in (256, 64)]
-    assert found == pytest.approx([745, 515], abs=0.5)
-    bases = map(critical_batch_size.default_base, (sizes, [512, 1024], [8, 64]))
-    assert [*bases] == [256, 256, 8]
-
-
 def test_the_profile_is_that_of_least_squares():
     """Ends at which the residual sum of squares has grown by what F allows, S_min free."""
     sizes, logs = 64 * POWERS[:9], np.log(PUBLISHED)

@@ -84,7 +84,7 @@ def test_the_default_budgets_are_the_largest_that_every_finished_run_reached():
     found = {budget.kind: budget for budget in readings.budgets(rows, {"updates": 5})}
     assert list(found) == ["epochs", "updates", "seconds", "convergence"]
     assert found["epochs"] == Budget("epochs", 8.0)
-    assert found["updates"] == Budget("updates", 5.0, "", True)
+    assert found["updates"] == Budget("updates", 5.0)
     # 12 * 32 examples at 4 ms, less than 8 * 32 at 10 ms and 10 * 32 at 6 ms.
     assert found["seconds"].value == pytest.approx(12 * 32 * 0.004)
     _, rows = frames(failed={(16, 0.4)})  # what did not finish bounds nothing
@@ -161,7 +161,7 @@ def test_the_target_is_that_of_the_fit_and_is_read_at_the_rate_that_the_others_c
     # Batch size 32 came lowest at rate 0.2; its worst seed is seed 2.
     assert target(frames()) == Budget("target", loss_of(32, 0.2, 2, STEPS), "validation_loss")
     stated = {"target": {"test_loss": 0.5}}
-    assert target(frames(), stated) == Budget("target", 0.5, "test_loss", True)
+    assert target(frames(), stated) == Budget("target", 0.5, "test_loss")
     at = {"target": {"validation_loss": math.exp(-1.0)}}
     found = read(frames(rates=(0.2,)), at, budget="target")
     updates, examples = found["updates"].values, found["examples"].values

@@ -11,9 +11,15 @@ from batchscope.analysis import seeds_wanted
 RATIOS = (0.5, 0.8, 1, 1.25, 1.5, 2)
 
 
-def test_seeds_of_a_difference_and_of_equivalence():
-    assert [*map(seeds_wanted.for_difference, RATIOS)] == [27, 12, 8, 6, 5, 4]
-    assert [*map(seeds_wanted.for_equivalence, RATIOS)] == [36, 15, 11, 8, 6, 4]
+@pytest.mark.parametrize(
+    ("power", "expected"),
+    [
+        (seeds_wanted.power_of_difference, [27, 12, 8, 6, 5, 4]),
+        (seeds_wanted.power_of_equivalence, [36, 15, 11, 8, 6, 4]),
+    ],
+)
+def test_seeds_of_a_difference_and_of_equivalence(power, expected):
+    assert [seeds_wanted.fewest(power, ratio) for ratio in RATIOS] == expected
 
 
 @pytest.mark.parametrize(("seeds", "margin"), [(3, 2.0), (6, 1.5), (11, 1.0), (36, 0.5)])
@@ -21,4 +27,6 @@ def test_power_of_equivalence_by_simulation(seeds, margin):
     draws = np.random.default_rng(1).normal(size=(40_000, seeds))
     half = stats.t.ppf(0.95, seeds - 1) * draws.std(axis=1, ddof=1) / math.sqrt(seeds)
     shown = np.abs(draws.mean(axis=1)) + half < margin
-    assert seeds_wanted.power_of_equivalence(seeds, margin) == pytest.approx(shown.mean(), abs=0.01)
+    assert seeds_wanted.power_of_equivalence(seeds, margin, 0.05) == pytest.approx(
+        shown.mean(), abs=0.01
+    )

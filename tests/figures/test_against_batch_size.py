@@ -66,7 +66,7 @@ def test_failures_are_marked_and_in_no_mean(two_rates):
     figure, frame = frame_of("weight_distance", two_rates)
     chosen = (frame["learning_rate"] == 0.05) & (frame["batch_size"] == 32)
     frame.loc[frame.index[chosen][0], "status"] = "off_target"
-    drawing = figure.draw(frame)
+    drawing = figures.draw(frame, figure)
     assert {"2 div.\n1 mem.", "2 miss.", "1 off t."} <= texts(drawing)
     assert "Of 60 runs: 2 diverged (div.), 1 out of memory" in note(drawing)
     mean = drawing.axes[0].containers[0].lines[0].get_ydata()[1]
@@ -94,7 +94,7 @@ def test_no_interval_of_a_logarithmic_axis_ends_below_zero():
 
 
 def test_a_panel_that_says_nothing_else_is_left_out():
-    entry = figures.FIGURES["time"].entry
+    entry = figures.FIGURES["time"]
     columns = {"seconds_per_epoch": NARROW, "train_seconds": 40 * NARROW, "epochs_run": [40] * 3}
     frame = runs_of(seeds=(0,), **columns).assign(epochs=40, patience=0, target_train_loss=0.0)
     shown = [panel.column for panel in rows.panels(frame, entry)]
@@ -109,10 +109,10 @@ def test_trainings_that_nothing_stopped_are_lower_bounds():
         train_seconds=[60.0, 80.0, 60.0, 100.0],
         **{"epochs": 100, "patience": 10, "target_train_loss": 0.0},
     )
-    drawing = figures.FIGURES["time"].draw(frame)
+    drawing = figures.draw(frame, figures.FIGURES["time"])
     found = [[line.get_ydata().tolist() for line in hollow(axes)] for axes in drawing.axes]
     assert found == [[], [[100]], [[100.0]]]
-    chosen = figures.FIGURES["time"].draw(frame.assign(patience=0))
+    chosen = figures.draw(frame.assign(patience=0), figures.FIGURES["time"])
     assert not any(len(line.get_ydata()) for axes in chosen.axes for line in hollow(axes))
 
 

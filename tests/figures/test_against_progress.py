@@ -47,7 +47,7 @@ def test_each_batch_size_is_shown_at_its_best_rate(two_rates):
 
 def test_lines_are_means_over_seeds_in_the_colours_of_batch_sizes():
     frame = curves()
-    drawing = figures.FIGURES["loss_curves"].draw(frame)
+    drawing = figures.draw(frame, figures.FIGURES["loss_curves"])
     looks = canvas.size_styles(frame["batch_size"])
     for size, look in looks.items():
         drawn = lines(drawing.axes[0])[look["color"]]
@@ -58,7 +58,7 @@ def test_lines_are_means_over_seeds_in_the_colours_of_batch_sizes():
 
 def test_means_over_seconds_are_of_the_same_updates_at_the_mean_time():
     frame = curves().drop(columns="epoch")
-    drawing = figures.FIGURES["loss_curves_by_seconds"].draw(frame)
+    drawing = figures.draw(frame, figures.FIGURES["loss_curves_by_seconds"])
     drawn = lines(drawing.axes[0])[canvas.COLOURS[0]]
     of_16 = frame[frame["batch_size"] == 16].groupby("updates")
     assert drawn.get_xdata() == pytest.approx(of_16["seconds"].mean())
@@ -69,7 +69,7 @@ def test_means_over_seconds_are_of_the_same_updates_at_the_mean_time():
 def test_runs_that_did_not_finish_are_thin_and_in_no_mean():
     frame = curves(seeds=(0, 1, 2))
     frame.loc[(frame["seed"] == 2) & (frame["batch_size"] == 16), "status"] = "diverged"
-    drawing = figures.FIGURES["loss_curves"].draw(frame)
+    drawing = figures.draw(frame, figures.FIGURES["loss_curves"])
     thin = [line for line in drawing.axes[0].lines if line.get_linewidth() == 0.6]
     crosses = [line for line in drawing.axes[0].lines if line.get_marker() == "x"]
     assert len(thin) == len(crosses) == 1
@@ -96,11 +96,11 @@ def test_a_stated_target_is_drawn_and_none_where_a_run_failed(tmp_path):
     figure = figures.FIGURES["progress"]
     failed = tables_of(tmp_path, runs, {next(iter(runs)): "diverged"})
     tables = figures.read(failed)
-    assert figure.select(tables)["target"].isna().all()
-    stated = {"budget": ["target"], "budget_column": ["validation_loss"], "stated": [1]}
+    assert figures.select(tables, figure)["target"].isna().all()
+    stated = {"budget": ["target"], "budget_column": ["validation_loss"]}
     compared = pandas.DataFrame({**stated, "budget_value": [0.4]})
     given = figures.Tables(runs=tables.runs, trajectories=tables.trajectories, comparisons=compared)
-    assert set(figure.select(given)["target"]) == {0.4}
+    assert set(figures.select(given, figure)["target"]) == {0.4}
 
 
 @pytest.mark.parametrize("ratios", [False, True])

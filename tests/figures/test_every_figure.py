@@ -69,7 +69,7 @@ def test_the_files_are_sound(drawn, listing, name):
         return
     text = (drawn / f"{name}.svg").read_text()
     root = ElementTree.fromstring(text)
-    assert root.find("{http://www.w3.org/2000/svg}title").text == figures.FIGURES[name].entry.title
+    assert root.find("{http://www.w3.org/2000/svg}title").text == figures.FIGURES[name].title
     assert len(text) < 200_000
     assert "<text" in text and "<image" not in text
     assert f"fill: {canvas.INK}" in text  # by which a page recolours text
@@ -82,8 +82,8 @@ def test_the_files_are_sound(drawn, listing, name):
 def test_a_figure_is_drawn_from_its_csv_alone_and_always_the_same(drawn, name):
     figure = figures.FIGURES[name]
     with matplotlib.rc_context({"font.size": 20, "axes.facecolor": "red", "svg.fonttype": "path"}):
-        drawing = figure.draw(csv_tables.read(drawn / f"{name}.csv"))
-        svg, png = canvas.svg_and_png(drawing, figure.entry.title)
+        drawing = figures.draw(csv_tables.read(drawn / f"{name}.csv"), figure)
+        svg, png = canvas.svg_and_png(drawing, figure.title)
     assert svg == (drawn / f"{name}.svg").read_text()
     assert png == (drawn / f"{name}.png").read_bytes()
 
@@ -105,7 +105,7 @@ def font_sizes(pdf: bytes) -> set[float]:
 def test_a_format_for_papers_adds_a_pdf_of_its_width_and_font_size(
     two_rates, tmp_path, width, font_size
 ):
-    names = ["accuracy", "loss_curves", "verdict_matrix"]
+    names = ["accuracy", "loss_curves", "rate_map"]
     wanted = FigureFormat(width=width, font_size=font_size)
     for folder in ("first", "second"):
         figures.write(two_rates, names, tmp_path / folder, figure_format=wanted)
@@ -134,7 +134,7 @@ def test_the_csv_has_its_columns_and_every_run(drawn, name):
     """All 60, or of those at the best rate of each batch size one per batch size and seed."""
     frame = csv_tables.read(drawn / f"{name}.csv")
     assert list(frame) == [*FACTORS, *COLUMNS[name]] and "missing" in set(frame["status"])
-    runs = 30 if figures.FIGURES[name].entry.best_rate else 60
+    runs = 30 if figures.FIGURES[name].best_rate else 60
     assert len(frame[FACTORS[:3]].drop_duplicates()) == runs
 
 
@@ -160,14 +160,14 @@ def test_every_figure_of_every_shape_of_experiment(shape, tmp_path):
     drawn = []
     # No shape has timings of sweeps: their figures are of empty tables.
     for name, figure in figures.FIGURES.items():
-        frame = figure.select(read)
+        frame = figures.select(read, figure)
         if frame.empty:
             continue
         drawn.append(name)
-        drawing = figure.draw(frame)
+        drawing = figures.draw(frame, figure)
         drawing.draw_without_rendering()
         assert not any("$" in text for text in texts(drawing)), name
-    of_runs = [name for name in drawn if figures.FIGURES[name].entry.kind == "against_batch_size"]
+    of_runs = [name for name in drawn if figures.FIGURES[name].kind == "against_batch_size"]
     if status:  # the timing job ran all the same
         assert {*of_runs} <= {"time", "training_time"}
     elif shape in ("one_batch_size", "one_run"):
@@ -185,8 +185,8 @@ def test_what_shows_nothing_leaves_no_file(tmp_path):
 
 
 def test_patterns_of_columns_are_panels(two_rates):
-    frame = figures.FIGURES["sharpness"].select(figures.read(two_rates))
-    found = rows.panels(frame, figures.FIGURES["sharpness"].entry)
+    frame = figures.select(figures.read(two_rates), figures.FIGURES["sharpness"])
+    found = rows.panels(frame, figures.FIGURES["sharpness"])
     assert [panel.column for panel in found] == [
         f"sharpness_{space}_{box}" for space in ("full", "subspace") for box in ("0.001", "0.0005")
     ]

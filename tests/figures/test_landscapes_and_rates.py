@@ -116,8 +116,8 @@ def test_one_line_per_batch_size_against_learning_rate():
 
 def test_without_a_choice_there_is_no_figure():
     for name in ("learning_rate", "best_learning_rate"):
-        assert figures.FIGURES[name].select(runs(rates=(0.05,))).empty
-    assert figures.FIGURES["best_learning_rate"].select(runs(sizes=(32,))).empty
+        assert figures.select(runs(rates=(0.05,)), figures.FIGURES[name]).empty
+    assert figures.select(runs(sizes=(32,)), figures.FIGURES["best_learning_rate"]).empty
 
 
 def test_the_best_rates_and_their_exponent():

@@ -59,7 +59,7 @@ def tables(cost=COST, series=SERIES, target=True):
 
 
 def test_a_cell_is_the_mean_cost_of_its_seeds_or_counts_those_that_reached_it():
-    frame = rate_map.select(tables(), figures.FIGURES["rate_map"].entry)
+    frame = rate_map.select(tables(), figures.FIGURES["rate_map"])
     cells = frame.set_index(["batch_size", "learning_rate"])
     assert cells.loc[(16, 0.1), "mean"] == pytest.approx(200)  # geometric
     assert cells.loc[(32, 0.3), "mean"] == pytest.approx(300)
@@ -72,7 +72,7 @@ def test_a_cell_is_the_mean_cost_of_its_seeds_or_counts_those_that_reached_it():
 
 
 def test_without_a_target_a_cell_is_the_lowest_validation_loss():
-    frame = rate_map.select(tables(target=False), figures.FIGURES["rate_map"].entry)
+    frame = rate_map.select(tables(target=False), figures.FIGURES["rate_map"])
     cells = frame.set_index(["batch_size", "learning_rate"])
     assert set(frame["outcome"]) == {"best_validation_loss"}
     assert cells.loc[(16, 0.3), "mean"] == pytest.approx(0.5)
@@ -81,7 +81,7 @@ def test_without_a_target_a_cell_is_the_lowest_validation_loss():
 
 def test_without_a_choice_of_rates_there_is_no_map():
     one_rate = {cell: seeds for cell, seeds in COST.items() if cell[1] == 0.1}
-    spec = figures.FIGURES["rate_map"].entry
+    spec = figures.FIGURES["rate_map"]
     assert rate_map.select(tables(one_rate), spec).empty
     assert rate_map.select(figures.Tables(), spec).empty
 

@@ -118,8 +118,8 @@ def test_what_was_disturbed_and_what_ran_out_of_memory_is_marked(name):
 @pytest.mark.parametrize("name", ["throughput", "step_time"])
 def test_where_nothing_was_timed_there_is_no_figure(name):
     figure = figures.FIGURES[name]
-    assert figure.select(tables()).empty
-    assert figure.select(tables(sweep(lost=POWERS))).empty
+    assert figures.select(tables(), figure).empty
+    assert figures.select(tables(sweep(lost=POWERS)), figure).empty
 
 
 def test_the_fitted_line_of_a_step():

@@ -46,7 +46,7 @@ def written(trajectories, runs, targets=TO, noise=()):
 
 def drawn(figure, made, **changed):
     """Returns a figure of tables, with columns of its frame changed."""
-    return figure.draw(reread(figure.select(made).assign(**changed)))
+    return figures.draw(reread(figures.select(made, figure).assign(**changed)), figure)
 
 
 def curves(axes):
@@ -106,9 +106,9 @@ def test_seconds_measured_and_in_closed_form():
 
 
 def test_nothing_to_draw_is_no_figure():
-    assert FASTEST.select(tables(timed=False)).empty
-    assert not CRITICAL.select(tables(timed=False)).empty
-    assert CRITICAL.select(tables(sizes=(8, 16))).empty
+    assert figures.select(tables(timed=False), FASTEST).empty
+    assert not figures.select(tables(timed=False), CRITICAL).empty
+    assert figures.select(tables(sizes=(8, 16)), CRITICAL).empty
 
 
 def test_of_many_series_each_has_one_target():

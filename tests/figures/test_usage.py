@@ -30,12 +30,12 @@ def test_frameworks_stand_in_the_panels_of_what_was_measured():
     ]
     tables = figures.Tables(runs=pandas.DataFrame(rows).assign(gpu_percent=float("nan")))
     figure = figures.FIGURES["usage"]
-    frame = figure.select(tables)
+    frame = figures.select(tables, figure)
     numbers = pandas.DataFrame(
         {"figure": "usage", "document": "Table 1", "series": "jax", "own_framework": "jax"}
         | {"batch_size": [4, 64, 4096], "column": "utilisation_percent", "value": [20.0, 30.0, 9.0]}
     )
-    drawing = figure.draw(frame, numbers)
+    drawing = figures.draw(frame, figure, numbers)
     titles = [axes.get_title("left") for axes in drawing.axes]
     assert titles == ["CPU utilisation", "Resident memory", "Throughput"]
     stars = {

@@ -3,6 +3,7 @@
 import pytest
 
 import synthetic
+from batchscope import figures
 from batchscope.analysis import noise_scales
 from batchscope.figures.drawing import canvas
 from drawing import legend, note, titles
@@ -51,7 +52,7 @@ def noise_of(tmp_path, runs):
 def test_the_noise_scale_is_a_ratio_of_means_over_the_training(tmp_path):
     figure, frame = noise_of(tmp_path, synthetic.grid([16, 256]))
     assert frame["place"].drop_duplicates().tolist() == ["start", "epoch", "end"]
-    axes = figure.draw(frame).axes[0]
+    axes = figures.draw(frame, figure).axes[0]
     colour = canvas.size_styles([16, 256])[16]["color"]
     own = [line for line in axes.lines if line.get_color() == colour]
     (used,) = [line for line in own if list(line.get_ydata()) == [16, 16]]
@@ -75,4 +76,5 @@ def test_the_noise_scale_is_a_ratio_of_means_over_the_training(tmp_path):
 def test_what_is_not_resolved_is_counted_and_not_drawn(tmp_path):
     figure, frame = noise_of(tmp_path, synthetic.grid(seeds=[0]))
     negative = int((frame["gradient_norm_squared"] < 0).sum())
-    assert f"Not resolved, and not drawn: {negative} of {len(frame)}." in note(figure.draw(frame))
+    found = note(figures.draw(frame, figure))
+    assert f"Not resolved, and not drawn: {negative} of {len(frame)}." in found

@@ -20,14 +20,6 @@ CHART = """"Step","bs8_seed0 - val/loss","bs8_seed0 - val/loss__MIN","bs8_seed0 
 "20","","","","NaN","NaN","NaN"
 "30","0.4","0.4","0.4","0.6","0.6","0.6"
 """
-ULTRALYTICS = (
-    "                  epoch,         train/box_loss,           val/box_loss,"
-    "           val/cls_loss,                 lr/pg0\n"
-    "                      0,                 1.1,                    1.2,                    2.2,"
-    "                    0.07\n"
-    "                      1,                 1.0,                    1.1,                    2.1,"
-    "                    0.04\n"
-)
 
 
 @pytest.fixture
@@ -119,29 +111,10 @@ def test_a_chart_over_time_says_no_updates(log, tmp_path):
         cells.gather(source, tmp_path)
 
 
-def test_a_download_of_tensorboard_has_its_tag_in_its_name(log, tmp_path):
-    text = "Wall time,Step,Value\n1700000000.5,100,0.9\n1700000010.5,200,NaN\n"
-    (found,) = log(text, "run-bs8_seed0_validation-tag-epoch_loss.csv")
-    assert found.format == "tensorboard_csv" and "validation/loss" in found.rows
-    run = evaluated(tmp_path / "run-bs8_seed0_validation-tag-epoch_loss.csv", examples_per_epoch=9)
-    assert run.rows["epoch"].tolist() == [100, 200] and run.status == "diverged"
-    (flat,) = log(text, "run-bs8_seed0-tag-Loss_val.csv")  # of no part
-    assert [*flat.rows] == ["Wall time", "Step", "Loss_val"]
-    (plain,) = log(text, "bs8_seed0.csv")
-    assert [*plain.rows] == ["Wall time", "Step", "Value"]
+def test_a_curve_that_tensorboard_exports_is_named_by_its_column(log, tmp_path):
+    log("Wall time,Step,Value\n1700000000.5,100,0.9\n1700000010.5,200,NaN\n")
     run = evaluated(tmp_path / "bs8_seed0.csv", columns={"validation_loss": "Value"})
     assert run.rows["updates"].tolist() == [100, 200] and run.status == "diverged"
-
-
-def test_ultralytics_has_padded_names_epochs_from_zero_and_no_total_loss(log, tmp_path):
-    (found,) = log(ULTRALYTICS, "results.csv")
-    assert found.format == "ultralytics" and found.rows["epoch"].tolist() == ["1", "2"]
-    path = tmp_path / "results.csv"
-    with pytest.raises(UserError, match="received val/box_loss and val/cls_loss, .*validation_los"):
-        evaluated(path, examples_per_epoch=64)
-    named = {"validation_loss": "val/cls_loss"}
-    run = evaluated(path, columns=named, examples_per_epoch=64)
-    assert run.rows["validation_loss"].tolist() == [2.2, 2.1]
 
 
 def test_cells_are_padded_or_absent_and_words_say_what_became_of_a_run(log, tmp_path):

@@ -1,8 +1,7 @@
-"""Logs that are no tables: JSON, what programs print, event files and MLflow's folders."""
+"""Logs that are no tables: JSON, what programs print, event files."""
 
 import json
 import math
-from pathlib import Path
 
 import pandas
 import pytest
@@ -169,48 +168,6 @@ def test_llm_c_goes_on_from_an_earlier_step(tmp_path):
     run = of_run(path)
     assert run.rows["updates"].tolist() == [0, 100, 250]
     assert run.rows["validation_loss"].dropna().tolist() == [10.9, 6.4]
-
-
-def write_mlflow(folder, size=8, seed=0, status=3, lines=None):
-    metrics = folder / "metrics" / "val"
-    metrics.mkdir(parents=True)
-    lines = lines or [f"17000000000{step} {1 / step + seed} {step}" for step in (10, 20)]
-    (metrics / "loss").write_text("\n".join(lines) + "\n")
-    (folder / "metrics" / "system").mkdir()
-    (folder / "metrics" / "system" / "cpu").write_text("1700 50 10\n")
-    (folder / "params").mkdir()
-    (folder / "params" / "batch_size").write_text(str(size))
-    (folder / "params" / "seed").write_text(str(seed))
-    (folder / "meta.yaml").write_text(f"run_name: sloth\nstatus: {status}\n")
-
-
-def test_mlflow_has_a_folder_for_each_run_with_its_parameters(tmp_path):
-    for at, size in enumerate((8, 16)):
-        write_mlflow(tmp_path / "mlruns" / "0" / f"run{at}", size, status=3 + at)
-    (tmp_path / "mlruns" / "0" / "meta.yaml").write_text("name: Default\n")
-    found = cells.gather(Source(("mlruns",)), tmp_path)
-    assert {log.format for log in found.logs} == {"mlflow"} and found.logs[0].name == "sloth"
-    assert found.table["batch_size"].tolist() == ["8", "8", "16", "16"]
-    assert found.table["status"].tolist() == ["", "", "failed", "failed"]
-    assert found.table["validation_loss"].tolist() == ["0.1", "0.05"] * 2
-
-
-def test_deleted_runs_of_mlflow_are_passed_over(tmp_path):
-    for at, place in enumerate(("0/kept", "0/deleted", ".trash/0/run")):
-        write_mlflow(tmp_path / "mlruns" / place, seed=at)
-    meta = tmp_path / "mlruns" / "0" / "deleted" / "meta.yaml"
-    meta.write_text(meta.read_text() + "lifecycle_stage: deleted\n")
-    found = cells.gather(Source(("mlruns",)), tmp_path)
-    assert {Path(log.path).name for log in found.logs} == {"kept"}
-
-
-def test_a_metric_of_mlflow_may_have_two_fields(tmp_path):
-    write_mlflow(tmp_path / "run", lines=["1700000000 0.5", "1700000001 0.4 10"])
-    (log,) = reading.read(str(tmp_path / "run"))
-    assert log.rows["step"].tolist() == ["0", "10"]
-    (tmp_path / "run" / "metrics" / "val" / "loss").write_text("1700000000\n")
-    with pytest.raises(UserError, match="loss, line 1: received '1700000000'"):
-        reading.read(str(tmp_path / "run"))
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from batchscope.report import decision, first_guess, study_page
+from batchscope.report import decision, study_page
 from batchscope.study.study_file import Guess
 
 
@@ -18,7 +18,7 @@ def guessed(whole):
 
 def test_ratios_are_of_recommendation_over_guess(guessed):
     best = {"batch_size": 16, "learning_rate": 0.01}
-    line = first_guess.line(guessed, [{"best": None}, {"best": best}])
+    line = decision.first_guess(guessed, [{"best": None}, {"best": best}])
     assert "batch size 64, learning rate 0.01" in line
     assert "batch size is 0.25 times" in line and "learning rate is the same" in line
 
@@ -28,19 +28,19 @@ def test_ratios_are_of_recommendation_over_guess(guessed):
     [(None, ()), ({"batch_size": 32, "learning_rate": math.nan}, ("0.5 times",))],
 )
 def test_what_is_not_recommended_has_no_ratio(guessed, best, there):
-    line = first_guess.line(guessed, [{"best": best}])
+    line = decision.first_guess(guessed, [{"best": best}])
     assert all(part in line for part in there)
     assert line.count("times") == len(there)
 
 
 def test_a_study_without_a_guess_says_nothing(whole):
-    assert first_guess.line(whole[0], []) == ""
+    assert decision.first_guess(whole[0], []) == ""
 
 
 def test_the_page_has_the_line_below_its_first_card(guessed, whole):
     study, inputs = whole
     cards = decision.cards(study, {name: each.tables for name, each in inputs.experiments.items()})
-    line = first_guess.line(guessed, cards)
+    line = decision.first_guess(guessed, cards)
     html = study_page.build(guessed, inputs)
     assert html.count(line) == 1 and html.index(line) < html.index("<main")
     assert line not in study_page.build(study, inputs)

@@ -136,7 +136,6 @@ def test_figures_are_embedded_and_numbered_in_order(example, shown):
     ids = [each["id"] for each in shown.all("circle")]
     assert len(ids) == len(set(ids)) == len(pictures)  # all files call theirs the same
     assert "Every point of loss_curves &amp; &lt;i&gt;seeds" in example[3]
-    assert not any(f"gap-{name}" in example[3] for name in study_page.AS_TABLES)
 
 
 def test_a_row_of_trends_stands_at_one_figure(whole):

@@ -98,5 +98,5 @@ def test_the_table_and_its_figure_hold_what_was_evaluated(made, tmp_path):
     drawn = figures.drawn(study.experiments["epochs"])
     assert "accuracy_by_epochs" in drawn and "training_time" not in drawn
     figure = figures.FIGURES["accuracy_by_epochs"]
-    shown = figure.select(figures.read(tmp_path))
+    shown = figures.select(figures.read(tmp_path), figure)
     assert shown["test_accuracy"].tolist() == expected

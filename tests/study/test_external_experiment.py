@@ -39,8 +39,8 @@ def test_a_study_of_own_runs_alone_needs_nothing_else(tmp_path):
     assert own.evaluated and experiment.vary == {"batch_size": (8, 32, 128)}
     assert experiment.keys.margins == {"test_accuracy": 0.01}
     assert figures.drawn(experiment) == [
-        *("primary", "primary_outcome", "progress", "best_losses", "accuracy", "verdict_matrix"),
-        *("advice", "critical_batch_size"),
+        *("primary", "primary_outcome", "progress", "best_losses", "accuracy"),
+        "critical_batch_size",
     ]
 
 
@@ -117,7 +117,7 @@ def test_a_table_of_falling_rates_serves_no_budget(tmp_path):
     (problem,) = refused(tmp_path, frame, budgets={"updates": 100})
     assert problem.startswith("experiments.a.budgets.updates: received with schedule cosine, ")
     experiment = planned(tmp_path, frame).experiments["a"]
-    expected = ["primary", "primary_outcome", "best_losses", "accuracy", "verdict_matrix"]
+    expected = ["primary", "primary_outcome", "best_losses", "accuracy"]
     assert figures.drawn(experiment) == expected
     targets = planned(tmp_path, single(frame)).experiments["a"]
     assert "critical_batch_size" in figures.drawn(targets)

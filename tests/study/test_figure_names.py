@@ -11,17 +11,17 @@ from small_study import config, problems
 
 def test_figures_follow_from_measures():
     assert available(Given()) == ["loss_curves", "best_losses"]
-    unasked = [name for name in NAMES if not (FIGURES[name].along or FIGURES[name].asked)]
+    unasked = [name for name in NAMES if not FIGURES[name].along]
     assert available(Given(synthetic.MEASURES, ["learning_rate"], Need)) == unasked
     untimed = available(Given(needs={*Need} - {Need.SECONDS}))
     assert "critical_batch_size" in untimed and "fastest_batch_size" not in untimed
     assert "critical_batch_size" not in available(Given(needs={*Need} - {Need.BATCH_SIZES}))
     assert "critical_batch_size" not in available(Given(needs={*Need} - {Need.PREFIXES}))
     unstated = available(Given(synthetic.MEASURES, needs=[Need.PREFIXES]))
-    assert not {"batch_size_limits", "progress"} & {*unstated}
+    assert "progress" not in unstated
     assert "progress" in available(Given(needs=[Need.PREFIXES, Need.EVALUATIONS]))
-    assert "verdict_matrix" not in available(Given(needs=[Need.MARGINS]))
-    assert "verdict_matrix" in available(Given(needs=[Need.BATCH_SIZES]))
+    assert "primary" not in available(Given(needs=[Need.MARGINS]))
+    assert "primary" in available(Given(needs=[Need.BATCH_SIZES]))
     assert "training_time" not in available(Given(synthetic.MEASURES, ["learning_rate"]))
     assert "training_time" not in available(Given(["evaluate"], needs=[Need.AT_EPOCHS]))
     assert "learning_rate" not in available(Given(synthetic.MEASURES, ["momentum"]))

@@ -13,9 +13,9 @@ def test_figures_of_prefixes_are_not_drawn_unasked():
         raw = config(experiment=SIZES, defaults={"evaluate_every": 100, **defaults})
         return figures.drawn(planner.make(raw).experiments["a"])
 
-    left_out = ["progress", "advice", "critical_batch_size"]
+    left_out = ["progress", "critical_batch_size"]
     assert [name for name in drawn() if name not in drawn(**COSINE)] == left_out
-    assert "verdict_matrix" in drawn(**COSINE)
+    assert "primary" in drawn(**COSINE)
 
 
 def test_each_horizon_has_its_own_trainings():

@@ -42,10 +42,10 @@ def test_a_study_is_valid_and_shows_what_it_measures(path, scale):
     for name, experiment in study.experiments.items():
         drawn, allowed = shown(experiment)
         assert drawn, name
-        asked = {each for each in drawn if figures.FIGURES[each].entry.asked}
+        asked = {each for each in drawn if figures.FIGURES[each].asked}
         assert drawn - asked <= allowed, name  # its tables have what the figure needs
         assert set(experiment.published) <= drawn, name
-        read = {one for figure in drawn for one in figures.FIGURES[figure].entry.measures}
+        read = {one for figure in drawn for one in figures.FIGURES[figure].measures}
         read = {measure for one in read for measure in one.split("|")}
         # What is evaluated stands in the answer and in the table of runs, too.
         assert {*experiment.measures, *experiment.timings} - {"evaluate"} <= read, name

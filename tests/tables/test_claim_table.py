@@ -39,4 +39,4 @@ def test_it_is_written_whole_and_a_missing_table_is_named(tables, tmp_path):
     header, *rows = (tmp_path / "claims.csv").read_text(encoding="utf-8").splitlines()
     assert header.startswith("id,document,place,sentence,") and len(rows) == len(STATED)
     with pytest.raises(UserError, match=r"gap/runs\.csv"):
-        experiment_tables.stated(planned, tmp_path)
+        experiment_tables.write_claims(planned, tmp_path, tmp_path / "claims.csv")

@@ -90,7 +90,7 @@ def test_it_runs_to_its_report_without_tensorflow(finished):
     # Its loss falls as exp(-updates / (1 + 40 / batch size)).
     assert ((fits["critical_batch_size"] - 40).abs() < 4).all()
     drawn = {path.stem for path in (results / "figures").glob("*.png")}
-    assert drawn >= {"verdict_matrix", "advice", "critical_batch_size", "progress"}
+    assert drawn >= {"critical_batch_size", "progress"}
     assert "fastest_batch_size" not in drawn
     page = project.report(folder, "studies/theirs")
     assert "12 runs" in page and "made elsewhere" not in page and "python script.py bs=" in page

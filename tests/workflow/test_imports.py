@@ -24,7 +24,7 @@ THINGS = {
     "the registry of figures": (
         "from batchscope import figures; from batchscope.catalogue import figure_names;"
         "figure_names.available(figure_names.Given(['evaluate'])); "
-        "figures.FIGURES['time'].entry.caption",
+        "figures.FIGURES['time'].caption",
         {"numpy", "pandas", "matplotlib", "scipy"},
     ),
     "reading a study": (
@@ -52,7 +52,7 @@ THINGS = {
     "tables": ("from batchscope.tables import run_table", TABLES),
     "the report": ("import batchscope.report", TABLES | {"sklearn", "scipy.stats"}),
     "a figure": (
-        "from batchscope.figures.kinds import verdicts",
+        "from batchscope.figures.kinds import rate_map",
         FRAMEWORKS | {"sklearn", "scipy.stats"},
     ),
 }

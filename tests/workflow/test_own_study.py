@@ -20,7 +20,7 @@ import run
 pytestmark = pytest.mark.slow
 
 # Figures of every table that has validation losses.
-DECIDING = {"verdict_matrix", "advice", "critical_batch_size"}
+DECIDING = {"critical_batch_size"}
 EDITED = {"tabulate": 1, "figures": 1, "report": 1}
 NO_TENSORFLOW = "from pathlib import Path\nPath({marker!r}).touch()\nraise ImportError\n"
 

@@ -7,8 +7,8 @@ import pytest
 from project import ROOT
 
 MOST_LINES = {
-    "workflow": 42864,
-    "tests": 31512,
+    "workflow": 42382,
+    "tests": 31268,
 }
 
 

@@ -70,7 +70,6 @@ class Series:
 
     @functools.cached_property
     def sizes(self) -> list[int]:
-        """Its batch sizes, ascending."""
         return sorted(map(int, self.tables.comparisons["batch_size"].unique()))
 
     @functools.cached_property
@@ -312,17 +311,17 @@ def of_tables(tables: Tables, asked: Asked) -> Iterator[Series]:
             for name in run_series.factor_columns(frame)
             if series.frame[name].nunique(dropna=False) < 2
         }
-        runs = _of(run_series.own(tables.runs), single)
+        runs = of_factors(run_series.own(tables.runs), single)
         configured = runs.reindex(columns=[*{*_OF_MACHINE, *TIMING_FACTORS} - {"batch_size"}])
         of_machine = configured.iloc[0].to_dict() if len(runs) else {}
-        others = (_of(each, single) for each in tables[3:])
+        others = (of_factors(each, single) for each in tables[3:])
         own = tables.comparisons.loc[series.frame.index]
-        given = Tables(own, runs, _of(tables.limits, of_machine), *others)
+        given = Tables(own, runs, of_factors(tables.limits, of_machine), *others)
         price = asked.price(runs["run"]) if "run" in runs else (math.nan, math.nan)
         yield Series(given, asked, single, price)
 
 
-def _of(frame: pandas.DataFrame, factors: Row) -> pandas.DataFrame:
+def of_factors(frame: pandas.DataFrame, factors: Row) -> pandas.DataFrame:
     """Returns the rows that have these factors; one that a row says nothing of differs in none."""
     for name in factors.keys() & {*frame}:
         if pandas.notna(value := factors[name]):

@@ -173,7 +173,6 @@ def _short(cells: dict[str, tuple[Any, ...]]) -> dict[str, Any]:
 
 
 def _text(cells: Any) -> str:
-    """Returns cells as JSON; empty for none."""
     return json.dumps(cells, ensure_ascii=False, default=lambda one: one.item()) if cells else ""
 
 

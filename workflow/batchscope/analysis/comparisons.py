@@ -224,10 +224,11 @@ def _seeds_to_resolve(found: Pairs, at: int, other: int, margin: float, share: f
     if deviation == 0 or excess == 0:
         return None
     if abs(mean) <= special.stdtrit(seeds - 1, 1 - LEVEL) * error:
-        wanted = seeds_wanted.for_equivalence(margin / deviation, share * LEVEL)
+        power, size, level = seeds_wanted.power_of_equivalence, margin / deviation, share * LEVEL
     else:
         level = share * LEVEL if excess > 0 else float(found.level[at, other])
-        wanted = seeds_wanted.for_difference(abs(excess) / deviation, level)
+        power, size = seeds_wanted.power_of_difference, abs(excess) / deviation
+    wanted = seeds_wanted.fewest(power, size, level)
     return None if wanted >= seeds_wanted.MOST else max(wanted, seeds + 1)
 
 

@@ -72,7 +72,6 @@ class Contrast:
 
     @functools.cached_property
     def mean(self) -> float:
-        """Their mean; NaN without any."""
         if not self.n:
             return math.nan
         return float(self.values[0] if np.ptp(self.values) == 0 else self.values.mean())
@@ -156,7 +155,8 @@ class Contrast:
         if excess == 0:
             return None
         level = self.share * (level if excess > 0 else level / self.bounds)
-        wanted = seeds_wanted.for_difference(abs(excess) / self.deviation, level)
+        power = seeds_wanted.power_of_difference
+        wanted = seeds_wanted.fewest(power, abs(excess) / self.deviation, level)
         return None if wanted >= seeds_wanted.MOST else max(wanted, LEAST_SEEDS, self.n + 1)
 
 

@@ -10,7 +10,6 @@ takes twice the fewest updates and twice the fewest examples. Source: McCandlish
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,7 +26,6 @@ _ALIKE = 1e-7  # differences of log S that are none: of a search, of a crossing
 _SEARCH = 1e4
 _CURVATURES = (0.1, 10.0)
 _STRAY = 2  # standard errors of a size's mean beyond which it strays
-BASE = 256  # of B_20, as Zhang et al. take it
 PERFECT, DIMINISHING = "perfect scaling", "diminishing returns"
 MAXIMAL = "maximal data parallelism"
 # Local slope of log S is -1 / (1 + B / B_crit): -0.9 and -0.1 at these shares of B_crit.
@@ -70,14 +68,6 @@ def regime(batch_size: float, updates_min: float, examples_min: float) -> str:
     if math.isnan(examples_min) or batch_size > MAXIMAL_ABOVE * examples_min / updates_min:
         return MAXIMAL
     return DIMINISHING
-
-
-def default_base(batch_sizes: Sequence[int]) -> int:
-    return BASE if max(batch_sizes) >= BASE else min(batch_sizes)
-
-
-def twenty_percent(critical_batch_size: float, base: float) -> float:
-    return 0.2 * critical_batch_size + 1.2 * base
 
 
 def fit(batch_sizes: Any, updates: Any, differ: Any = False) -> CriticalBatchSize:

@@ -65,9 +65,8 @@ def _rows(
             }
             for factor in losses.index[1:]:
                 smaller = losses.loc[: factor - 1].dropna(how="all")
-                known = {**row, "factor": factor, "loss": losses.loc[factor].mean(skipna=False)}
                 yield (
-                    known | _undecided(losses.loc[factor], smaller),
+                    {**row, "factor": factor, **_undecided(losses.loc[factor], smaller)},
                     _statement(losses.loc[factor], smaller, tolerance, looks),
                 )
 

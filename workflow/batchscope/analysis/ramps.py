@@ -52,7 +52,6 @@ class _Arm:
 
     @property
     def seeds(self) -> list[int]:
-        """The seeds of its runs, ascending."""
         return self.trainings.axes[2]
 
     def of(self, seeds: Sequence[int]) -> _Arm:

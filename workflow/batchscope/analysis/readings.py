@@ -55,7 +55,6 @@ class Budget(NamedTuple):
     kind: str
     value: float = math.nan  # of a target the loss or metric; NaN of convergence and the end
     column: str = ""  # what the target is of
-    stated: bool = False
 
 
 @dataclass(frozen=True)
@@ -79,7 +78,6 @@ class Reading:
 
     @property
     def batch_sizes(self) -> list[int]:
-        """Ascending."""
         return self.trainings.axes[0]
 
     @property
@@ -109,9 +107,9 @@ class Reading:
 
     @property
     def held_equal(self) -> dict[str, Any]:
-        kind, value, column, stated = self.budget
+        kind, value, column = self.budget
         of_budget = {"budget": kind, "budget_value": value, "budget_column": column}
-        return {**of_budget, "stated": int(stated), "outcome": self.outcome}
+        return {**of_budget, "outcome": self.outcome}
 
     def means(self, seeds: Any = slice(None)) -> list[Interval]:
         """Returns the mean of each size with its 95 % t-interval; geometric of what was taken.
@@ -210,8 +208,7 @@ def budgets(evaluations: pandas.DataFrame, stated: Mapping[str, Any]) -> list[Bu
         return [*found, Budget(CONVERGENCE)]
     known = {kind: axis for kind, axis in AXES.items() if last[axis].notna().any()}
     found = [
-        Budget(kind, float(stated.get(kind, last[axis].min())), "", kind in stated)
-        for kind, axis in known.items()
+        Budget(kind, float(stated.get(kind, last[axis].min()))) for kind, axis in known.items()
     ]
     return [*found, Budget(CONVERGENCE)]
 
@@ -354,7 +351,7 @@ def _target(
     target = targets_stated[0] if targets_stated else default_target(each)
     if target is None or not (target.column or own_target):
         return None
-    return Budget(TARGET, target.value, target.column, bool(targets_stated))
+    return Budget(TARGET, target.value, target.column)
 
 
 def _to_target(

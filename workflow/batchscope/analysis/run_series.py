@@ -91,9 +91,9 @@ def factor_columns(frame: pandas.DataFrame) -> list[str]:
     return [*known, *filter(own_columns.is_own, frame)]
 
 
-def timed_factors(frame: pandas.DataFrame, *more: str) -> pandas.DataFrame:
-    """Returns a frame without the factors that no step's time depends on, and `more` of them."""
-    kept = {*run_factors.TIMING_FACTORS, "seed", *more}
+def timed_factors(frame: pandas.DataFrame) -> pandas.DataFrame:
+    """Return a frame without the factors that no step's time depends on."""
+    kept = {*run_factors.TIMING_FACTORS, "seed"}
     return frame[[name for name in frame if name in kept or name not in run_factors.FACTORS]]
 
 

@@ -26,7 +26,7 @@ MOST = 10_000  # seeds beyond which a question is not one of seeds
 _quadrature = functools.cache(lambda: np.polynomial.legendre.leggauss(60))
 
 
-def power_of_difference(seeds: int, effect: float, level: float = outcomes.LEVEL) -> float:
+def power_of_difference(seeds: int, effect: float, level: float) -> float:
     """Returns the power to show that a mean difference is above 0.
 
     1 - F_nct(t_.95,n-1; sqrt(n) effect), of the one-sided paired t-test of n seeds, at least two.
@@ -37,7 +37,7 @@ def power_of_difference(seeds: int, effect: float, level: float = outcomes.LEVEL
     return float(1 - special.nctdtr(seeds - 1, math.sqrt(seeds) * effect, critical))
 
 
-def power_of_equivalence(seeds: int, margin: float, level: float = outcomes.LEVEL) -> float:
+def power_of_equivalence(seeds: int, margin: float, level: float) -> float:
     """Returns the power to show that a difference lies within a margin, where it is 0.
 
     Both one-sided tests must be significant: the mean lies within margin - t s / sqrt(n) of 0. For
@@ -54,18 +54,16 @@ def power_of_equivalence(seeds: int, margin: float, level: float = outcomes.LEVE
     return float(most / 2 * (weights @ within))
 
 
-def for_difference(effect: float, level: float = outcomes.LEVEL) -> int:
-    return _fewest(power_of_difference, effect, level)
+def fewest(
+    power: Callable[[int, float, float], float], size: float, level: float = outcomes.LEVEL
+) -> int:
+    """Return the fewest seeds that give a power of .8, from 2 to `MOST`.
 
-
-def for_equivalence(margin: float, level: float = outcomes.LEVEL) -> int:
-    return _fewest(power_of_equivalence, margin, level)
-
-
-def _fewest(power: Callable[[int, float], float], size: float, *more: float) -> int:
-    """Returns the fewest seeds with power .8, which grows with them: 2 to `MOST`."""
+    Args:
+        power: `power_of_difference` of an effect size, or `power_of_equivalence` of a margin.
+    """
     if not size > 0:
         raise ValueError(f"seeds_wanted: received {size}; a number above 0 is expected.")
     return 2 + bisect.bisect_left(
-        range(2, MOST), POWER, key=lambda seeds: power(seeds, size, *more)
+        range(2, MOST), POWER, key=lambda seeds: power(seeds, size, level)
     )

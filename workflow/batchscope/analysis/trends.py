@@ -78,13 +78,11 @@ def _at_end(
         if column == "epochs_run" and chosen:
             continue  # the horizon, not an outcome
         reading = readings.of_column(rows, column, looks)
-        yield _stated(reading, outcome.direction, outcome.source, ran_out and not chosen)
+        yield _stated(reading, outcome.direction, ran_out and not chosen)
 
 
-def _stated(
-    reading: Reading, direction: str, source: str = "", bounds: bool = False
-) -> _Stated | None:
-    """Returns the trend that is stated of a reading, and by whom; None without any value.
+def _stated(reading: Reading, direction: str, bounds: bool = False) -> _Stated | None:
+    """Return the trend that is stated of a reading; None without any value.
 
     All values may be lower `bounds`, as nothing stopped any run.
     """
@@ -102,7 +100,6 @@ def _stated(
         **run_series.constants(runs),
         **reading.held_equal,
         "direction": direction,
-        "source": source,
         "seeds": int(reading.ran.any(axis=0).sum()),
         "n": int(paired.sum()),
         "verdict": Verdict.NOT_TESTABLE,

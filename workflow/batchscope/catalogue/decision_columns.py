@@ -19,10 +19,6 @@ _HELD_EQUAL = {
         "where the rows of somebody's own file are the target."
     ),
     "budget_column": Text("What the target is of; else empty."),
-    "stated": Integer(
-        "1 where the configuration states the budget; 0 where it is the largest that every "
-        "finished run of the experiment reached, or the default target of the series (measures.md)."
-    ),
     "outcome": Text(
         "The outcome: on test data, or on validation data where the runs have no test data at the "
         "budget; of a target updates, examples and seconds to it; at the end a column of runs.csv."
@@ -36,11 +32,15 @@ def _verdict(states: str) -> dict[str, Column]:
         "n": Integer("Paired seeds: those with a value at every batch size that is compared."),
         "verdict": Text(states),
         "reason": Text("Why, where the interval alone does not say; empty for nothing."),
-        "seeds_to_resolve": Integer(
-            "Seeds in all that would settle it with power .8, were all as found; empty where it is "
-            "settled or none would."
-        ),
     }
+
+
+_TO_RESOLVE = {
+    "seeds_to_resolve": Integer(
+        "Seeds in all that would settle it with power .8, were all as found; empty where it is "
+        "settled or none would."
+    ),
+}
 
 
 COMPARISONS: dict[str, Column] = {
@@ -93,6 +93,7 @@ COMPARISONS: dict[str, Column] = {
         "within (the whole interval is better than the bound), beyond (the whole interval is "
         "worse), not_resolved, provisional (2 to 5 paired seeds), one_seed or not_testable."
     ),
+    **_TO_RESOLVE,
 }
 
 TRENDS: dict[str, Column] = {
@@ -101,7 +102,6 @@ TRENDS: dict[str, Column] = {
         "rises or falls with the batch size: at the end as somebody stated it; at a budget what "
         "makes larger batch sizes better."
     ),
-    "source": Text("Who stated it; empty at a budget."),
     "seeds": Integer("Seeds with a run."),
     "smallest": Integer("Smallest batch size with a value."),
     "smallest_mean": Column(
@@ -119,8 +119,6 @@ TRENDS: dict[str, Column] = {
     "low": Column("Lower end of its t-interval at the level; empty where it is open."),
     "high": Column("Upper end."),
     "level": Column("One-sided level of each end, alpha* of the experiment's trends."),
-    "p": Column("One-sided p of the direction."),
-    "p_against": Column("One-sided p of the opposite direction."),
     **_verdict(
         "supported (the interval lies on the side of the direction), contradicted (on the other), "
         "not_resolved, provisional (2 to 5 paired seeds), one_seed or not_testable."
@@ -219,13 +217,11 @@ LOCAL_CRITICAL: dict[str, Column] = {
         "noise_scale", "Lower end of Fieller's 95 % interval.", "Upper end; empty where it is open."
     ),
     "factor": Integer("Factor k on the batch size of the branches of this row, above 1."),
-    "loss": Column("Mean over the seeds of their loss.", "nats"),
     "against": Integer("The smaller factor that decides."),
     "estimate": Column("Mean over the paired seeds of the loss less that at `against`."),
     "low": Column("Lower end of its interval at the level."),
     "high": Column("Upper end."),
     "bound": Column("The tolerance: what the interval is read against."),
-    "level": Column("One-sided level of each end: alpha* of the rows of the table."),
     **_verdict(
         "within (no smaller factor is better by more than the tolerance), beyond (one is), "
         "not_resolved, provisional (2 to 5 paired seeds), one_seed or not_testable."
@@ -252,7 +248,6 @@ RAMPS: dict[str, Column] = {
         "What the interval is read against: the margin as a difference (below 0 where higher is "
         "better), 1 of a cost."
     ),
-    "level": Column("One-sided level of each end: alpha* of the rows of the table."),
     **_verdict(
         "within (no constant size is better by more than the margin), beyond (one is); of a cost "
         "supported (it is lower), contradicted (higher); not_resolved, provisional (2 to 5 paired "
@@ -337,6 +332,7 @@ ADVICE: dict[str, Column] = {
         "a rate, within (it does as well), beyond, provisional (open) or not_testable (a run "
         "failed)."
     ),
+    **_TO_RESOLVE,
     "grade": Text(
         "How sure the recommendation is: solid (six paired seeds or more, every limit resolved "
         "beside the range, every check passed), provisional, or open (one or two seeds)."

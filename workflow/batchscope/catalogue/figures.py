@@ -17,19 +17,6 @@ from batchscope.catalogue.timings.utilisation import MEMORY, UTILISATION
 PRIMARY = "primary"  # the outcome that decides between batch sizes
 LEAD = ("rate_map", PRIMARY, "primary_outcome")  # the figures beside the recommendation
 _METRIC, _FIRST = "{metric}", "{first}"
-_ADVICE = Figure(
-    "advice",
-    "Which batch sizes to use",
-    "Quality",
-    caption=(
-        "Every limit of the batch size on one axis: each size beside the best of the others, in "
-        "time to the target and in each outcome, and limits by themselves (diamonds) with their "
-        "95 % interval."
-    ),
-    kind="verdicts",
-    table="advice",
-    needs=(Need.BATCH_SIZES, Need.PREFIXES),
-)
 _PRIMARY = Figure(
     PRIMARY,
     "Cost or quality by batch size",
@@ -123,28 +110,6 @@ _OF_SEVERAL = (
         lines="at_epoch",
         measures=("evaluate",),
         needs=(Need.AT_EPOCHS,),
-    ),
-    Figure(
-        "verdict_matrix",
-        "Which batch size is better at which budget",
-        "Quality",
-        caption=(
-            "What wins depends on what is held equal: a cell is a batch size less the best of the "
-            "others, shares in points and all else in its own unit, or what it takes to a target "
-            "as a ratio."
-        ),
-        kind="verdicts",
-        table="comparisons",
-        needs=(Need.BATCH_SIZES,),
-        own=("validation_loss",),
-    ),
-    _ADVICE,
-    replace(
-        _ADVICE,
-        name="batch_size_limits",
-        asked=True,
-        measures=("evaluate",),
-        needs=(Need.MARGINS,),
     ),
     Figure(
         "rate_map",

@@ -91,7 +91,7 @@ def _runs(path: Path, folder: Path) -> str | dict[str, str] | None:
     shown = Path(os.path.relpath(path, folder)).as_posix()
     if path.is_dir():
         files = [file for file in sorted(path.rglob("*")) if file.is_file()]
-        if folders.recognised(path):
+        if any(folders.EVENTS in file.name for file in files):
             parts = [file.parent.relative_to(path).parts for file in files]
             runs = ["/".join(part for part in run if not names.is_split(part)) for run in parts]
             pattern = names.pattern(runs)

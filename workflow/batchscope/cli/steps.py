@@ -137,9 +137,9 @@ def claims(arguments: Namespace) -> None:
 
 def look(arguments: Namespace) -> None:
     """Look at a study whose seeds come in stages: which runs get more."""
-    from batchscope.tables import look_table
+    from batchscope.tables import experiment_tables
 
-    look_table.write(arguments.results, options.study(arguments), arguments.output)
+    experiment_tables.write_look(arguments.results, options.study(arguments), arguments.output)
 
 
 def report(arguments: Namespace) -> None:

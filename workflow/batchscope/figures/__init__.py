@@ -19,15 +19,14 @@ import functools
 import importlib
 import json
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from batchscope.catalogue import entries, figure_names, own_columns, run_factors, tasks
-from batchscope.catalogue import figures as figure_entries
+from batchscope.catalogue import figure_names, own_columns, run_factors, tasks
 from batchscope.catalogue import tables as table_entries
-from batchscope.catalogue.entries import Need
+from batchscope.catalogue.entries import Figure, Need
+from batchscope.catalogue.figures import FIGURES, LEAD, learned
 
 if TYPE_CHECKING:
     import pandas
@@ -40,34 +39,30 @@ SUFFIXES = (".svg", ".png", ".csv")
 LISTING = "figures.json"
 
 
-@dataclass(frozen=True)
-class Figure:
-    """A figure of the catalogue, as it is drawn."""
+def select(tables: Tables, figure: Figure) -> pandas.DataFrame:
+    """Return the rows and columns that a figure shows; none where there is nothing."""
+    from batchscope.figures import rows
 
-    entry: entries.Figure
+    return getattr(_kind(figure), "select", rows.select)(tables, figure)
 
-    def learned(self, of: tuple[str, ...]) -> Figure:
-        return Figure(figure_entries.learned(self.entry.name, of))
 
-    def select(self, tables: Tables) -> pandas.DataFrame:
-        """Returns the rows and columns that the figure shows; none where there is nothing."""
-        from batchscope.figures import rows
+def draw(
+    frame: pandas.DataFrame, figure: Figure, numbers: pandas.DataFrame | None = None
+) -> Drawing:
+    """Return a figure, drawn from the frame that `select` returned.
 
-        return getattr(self._kind(), "select", rows.select)(tables, self.entry)
+    Args:
+        numbers: Rows of published.csv, which figures with a document's numbers show.
+    """
+    from batchscope.figures.drawing import canvas
 
-    def draw(self, frame: pandas.DataFrame, numbers: pandas.DataFrame | None = None) -> Drawing:
-        """Returns the figure, drawn from what `select` returned, with a document's numbers in it.
+    optional = () if numbers is None or numbers.empty else (numbers,)
+    with canvas.style():
+        return _kind(figure).draw(frame, figure, *optional)
 
-        These are rows of published.csv, of figures alone that a document may give numbers for.
-        """
-        from batchscope.figures.drawing import canvas
 
-        given = () if numbers is None or numbers.empty else (numbers,)
-        with canvas.style():
-            return self._kind().draw(frame, self.entry, *given)
-
-    def _kind(self) -> Any:
-        return importlib.import_module(f"{__name__}.kinds.{self.entry.kind}")
+def _kind(figure: Figure) -> Any:
+    return importlib.import_module(f"{__name__}.kinds.{figure.kind}")
 
 
 class Tables:
@@ -103,9 +98,6 @@ class Tables:
         return tasks.of(self.history)
 
 
-FIGURES: dict[str, Figure] = {name: Figure(entry) for name, entry in figure_entries.FIGURES.items()}
-
-
 def drawn(experiment: PlannedExperiment) -> list[str]:
     """Returns the figures of an experiment: those that it names, or all that it allows.
 
@@ -137,9 +129,9 @@ def drawn(experiment: PlannedExperiment) -> list[str]:
     axes = ("updates", *(["seconds"] if experiment.timed else [])) if len(batch_sizes) > 1 else ()
     names, found = figure_names.available(given), []
     # The figures beside the recommendation are drawn regardless of the figures that a study names.
-    first = [name for name in figure_entries.LEAD if name in names]
+    first = [name for name in LEAD if name in names]
     for name in [*first, *(experiment.keys.figures or names)]:
-        variants = figure_entries.FIGURES[name].variants()
+        variants = FIGURES[name].variants()
         found += [name, *(each.name for each in variants if each.along in axes)]
     return list(dict.fromkeys(found))
 
@@ -221,23 +213,23 @@ def _write_figure(
     from batchscope.tables import csv_tables
 
     read = _read_once(tables)
-    figure = FIGURES[name].learned(read.tasks)
-    entry, frame = figure.entry, figure.select(read)
+    figure = learned(name, read.tasks)
+    frame = select(read, figure)
     if frame.empty:
         return None
     numbers = read.published[read.published["figure"] == name] if published else None
-    svg, png = canvas.svg_and_png(figure.draw(frame, numbers), entry.title)
+    svg, png = canvas.svg_and_png(draw(frame, figure, numbers), figure.title)
     csv_tables.guarded(frame).to_csv(folder / f"{name}.csv", index=False, lineterminator="\n")
     (folder / f"{name}.png").write_bytes(png)
     (folder / f"{name}.svg").write_text(svg, encoding="utf-8")
     suffixes = [*SUFFIXES]
     if figure_format:
         with canvas.page(figure_format):
-            drawing = figure.draw(frame, numbers)
+            drawing = draw(frame, figure, numbers)
         suffixes.append(f".{figure_format.format}")
-        content = canvas.pdf(drawing, entry.title, figure_format)
+        content = canvas.pdf(drawing, figure.title, figure_format)
         (folder / f"{name}{suffixes[-1]}").write_bytes(content)
-    said = {key: getattr(entry, key) for key in ("name", "title", "category", "caption", "table")}
-    shown = [panel.column for panel in rows.filled(frame, entry)]
-    said |= {"columns": shown, "of": entry.of or entry.name, "axis": entry.along}
+    said = {key: getattr(figure, key) for key in ("name", "title", "category", "caption", "table")}
+    shown = [panel.column for panel in rows.filled(frame, figure)]
+    said |= {"columns": shown, "of": figure.of or figure.name, "axis": figure.along}
     return {**said, "suffixes": suffixes}

@@ -22,12 +22,9 @@ FORMATS = {
     "lightning": "Lightning CSVLogger",
     "huggingface": "Hugging Face trainer_state.json",
     "tensorboard": "TensorBoard event files",
-    "tensorboard_csv": "TensorBoard download",
     "wandb": "Weights & Biases chart",
-    "mlflow": "MLflow file store",
     "nanogpt": "nanoGPT output",
     "llm_c": "llm.c log",
-    "ultralytics": "Ultralytics results.csv",
     "json_lines": "JSON lines",
 }
 

@@ -1,4 +1,4 @@
-"""Logs that are folders of files: TensorBoard's event files and MLflow's file store."""
+"""Event files of TensorBoard, and folders of them."""
 
 from __future__ import annotations
 
@@ -11,29 +11,15 @@ from typing import Any
 
 import numpy as np
 import pandas
-import yaml
 
-from batchscope import problems
 from batchscope.catalogue.own_columns import outcomes
 from batchscope.errors import UserError, check_regular
 from batchscope.host import tensorflow_start
 from batchscope.logs import CLOCKS, Log, files, names
-from batchscope.logs.tables import OF_EPOCHS, flat
 
 EVENTS = "tfevents"  # in the name of every event file
+OF_EPOCHS = "epoch_"  # begins the tags by which Keras counts epochs, from 0, and not updates
 _OF_BATCHES = ("batch_", "evaluation_")  # begins the other tags of Keras
-_METRICS, _META = "metrics", "meta.yaml"
-_TRASH, _DELETED = ".trash", "lifecycle_stage: deleted"
-_OF_MACHINE = "system/"  # begins the metrics that MLflow takes of the machine
-_FIELDS = ("time", "value", "step", "dataset", "digest")  # of a line of a metric
-# MLflow's number of a state -> what became of a run that did not finish.
-_STATES = {1: "running", 2: "scheduled", 4: "failed", 5: "killed"}
-
-
-def recognised(folder: Path) -> str:
-    if next(folder.rglob(f"*{EVENTS}*"), None):
-        return "tensorboard"
-    return "mlflow" if next(_mlflow_runs(folder), None) else ""
 
 
 def tensorboard(path: str) -> list[Log]:
@@ -66,13 +52,10 @@ def _of_events(run: str, paths: list[Path]) -> Log:
             row[CLOCKS[0]] = f"{time - start:.3f}"
     if not rows:
         raise UserError(f"{run}: received no number in its event files; some are expected.")
-    log = Log(run, "tensorboard", _table(rows), files=tuple(map(str, paths)), counted="step")
-    return _by_epochs(log, tags)
-
-
-def _table(rows: dict[int, dict[str, str]]) -> pandas.DataFrame:
     steps = sorted(rows)
-    return pandas.DataFrame([rows[step] for step in steps], index=steps, dtype=object).fillna("")
+    table = pandas.DataFrame([rows[step] for step in steps], index=steps, dtype=object).fillna("")
+    log = Log(run, "tensorboard", table, files=tuple(map(str, paths)), counted="step")
+    return _by_epochs(log, tags)
 
 
 def _by_epochs(log: Log, tags: dict[str, str]) -> Log:
@@ -134,57 +117,6 @@ def _number(value: Any, array_of: Any) -> str | None:
         return None
     found = array_of(value.tensor)
     return str(found) if found.dtype.kind in "fiu" else None
-
-
-def mlflow(path: str) -> list[Log]:
-    return [_of_mlflow(run) for run in _mlflow_runs(Path(path))]
-
-
-def _mlflow_runs(folder: Path) -> Iterator[Path]:
-    here = folder / _META, folder / _METRICS
-    if here[1].is_dir():
-        found = [here[0]]
-    else:  # that somebody deleted is known by its folder, or by its own file
-        found = [each for each in sorted(folder.rglob(_META)) if _TRASH not in each.parts]
-        found = [each for each in found if _DELETED not in files.text(each)]
-    return (each.parent for each in found if each.is_file() and (each.parent / _METRICS).is_dir())
-
-
-def _of_mlflow(run: Path) -> Log:
-    """Returns the log of one run, a row for each step; a line of two fields is of step 0."""
-    rows: dict[int, dict[str, str]] = {}
-    read = [run / _META]
-    for file in sorted((run / _METRICS).rglob("*")):
-        name = file.relative_to(run / _METRICS).as_posix()
-        if file.is_dir() or name.startswith(_OF_MACHINE):
-            continue
-        read.append(file)
-        for at, line in enumerate(files.text(file).splitlines(), start=1):
-            parts = dict(zip(_FIELDS, line.split(), strict=False))
-            if len(parts) < 2 or not (step := parts.get("step", "0")).isdecimal():
-                raise UserError(
-                    f"{file}, line {at}: received {problems.show(line)}; a time, a number and a "
-                    "step are expected."
-                )
-            rows.setdefault(int(step), {"step": step})[name] = parts["value"]
-    parameters = {}
-    for file in sorted((run / "params").rglob("*")) if (run / "params").is_dir() else ():
-        if file.is_file():
-            read.append(file)
-            parameters[file.relative_to(run / "params").as_posix()] = files.text(file).strip()
-    meta = flat(yaml.safe_load(files.text(run / _META)) or {})
-    table = _table(rows)
-    if (state := _STATES.get(int(meta.get("status") or 0))) and len(table):
-        table["status"] = state
-    return Log(
-        str(run),
-        "mlflow",
-        table,
-        parameters,
-        meta.get("run_name", ""),
-        tuple(map(str, read)),
-        "step",
-    )
 
 
 def is_event_file(path: Path) -> bool:

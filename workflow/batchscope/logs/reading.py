@@ -8,7 +8,6 @@ from batchscope import problems
 from batchscope.errors import UserError
 from batchscope.logs import AUTO, FORMATS, Log, files, folders, json_logs, printed, tables
 
-_FOLDERS = {"tensorboard": folders.tensorboard, "mlflow": folders.mlflow}
 _TEXTS = {
     "huggingface": json_logs.state,
     "json_lines": json_logs.lines,
@@ -30,17 +29,15 @@ def read(path: str, kind: str = AUTO) -> list[Log]:
         known = ", ".join((AUTO, *FORMATS))
         raise UserError(f"format: received {problems.show(kind)}; one of {known} is expected.")
     place = Path(path)
-    if kind in _FOLDERS or place.is_dir():
-        found = folders.recognised(place) if kind == AUTO else kind
-        logs = _FOLDERS[found](path) if found in _FOLDERS else []
+    is_events = kind == AUTO and place.is_file() and folders.is_event_file(place)
+    if kind == "tensorboard" or place.is_dir() or is_events:
+        logs = folders.tensorboard(path) if kind in (AUTO, "tensorboard") else []
         if not logs:
             raise UserError(
-                f"{path}: received a folder without event files of TensorBoard and runs of "
-                "MLflow; files are expected, as in logs/*.csv."
+                f"{path}: received a folder without event files of TensorBoard; files are "
+                "expected, as in logs/*.csv."
             )
         return logs
-    if kind == AUTO and place.is_file() and folders.is_event_file(place):
-        return folders.tensorboard(path)
     text = files.text(path)
     if kind == AUTO:
         is_state = text.lstrip().startswith("{") and f'"{json_logs.HISTORY}"' in text

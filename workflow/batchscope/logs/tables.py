@@ -1,4 +1,4 @@
-"""Logs that are CSV tables: of any header, and as six programs write them."""
+"""Logs that are CSV tables: of any header, and as three programs write them."""
 
 from __future__ import annotations
 
@@ -14,12 +14,10 @@ import yaml
 
 from batchscope import problems, wording
 from batchscope.errors import ConfigError, UserError, raise_problems
-from batchscope.logs import Log, files, names
+from batchscope.logs import Log, files
 
 _DELIMITERS = (",", ";", "\t")
 _MOST_SHOWN = 20  # names of columns
-OF_EPOCHS = "epoch_"  # begins the tags by which Keras counts epochs, from 0, and not updates
-_DOWNLOAD = ("Wall time", "Step", "Value")
 _CHART_AXES = ("Step", "Relative Time (Process)", "Relative Time (Wall)", "Wall Time")
 _BETWEEN = " - "  # a run's name and a metric, in a chart
 _SPREAD = ("__MIN", "__MAX")
@@ -143,23 +141,6 @@ def _lightning(log: Log) -> list[Log]:
     return [replace(log, rows=rows, parameters=parameters, files=read, notes=notes)]
 
 
-def _is_download(path: str, rows: pandas.DataFrame) -> bool:
-    return tuple(rows) == _DOWNLOAD
-
-
-def _download(log: Log) -> list[Log]:
-    """Returns a curve under its tag, which stands in the file's name as TensorBoard gives it."""
-    run, _, tag = Path(log.path).stem.partition("-tag-")
-    if not tag:
-        return [log]
-    part = run.rpartition("_")[2]  # of a run's folder: train or validation
-    split = f"{part}/" if names.is_split(part) else ""
-    plain = tag.removeprefix(OF_EPOCHS)
-    counted = {"Step": "epoch"} if plain != tag else {}
-    named = replace(log, rows=log.rows.rename(columns={"Value": f"{split}{plain}", **counted}))
-    return _from_zero(named) if counted else [named]
-
-
 def _is_chart(path: str, rows: pandas.DataFrame) -> bool:
     return rows.columns[0] in _CHART_AXES and any(_BETWEEN in name for name in rows)
 
@@ -180,15 +161,9 @@ def _chart(log: Log) -> list[Log]:
     return found
 
 
-def _is_ultralytics(path: str, rows: pandas.DataFrame) -> bool:
-    return "epoch" in rows and any(name.startswith("lr/pg") for name in rows)
-
-
 # Format -> what recognises it, and what reads it; in the order in which they are tried.
 _READERS: dict[str, tuple[Callable[..., bool], Callable[[Log], list[Log]]]] = {
-    "tensorboard_csv": (_is_download, _download),
     "wandb": (_is_chart, _chart),
-    "ultralytics": (_is_ultralytics, _from_zero),
     "lightning": (_is_lightning, _lightning),
     "keras": (_is_keras, _from_zero),
     "csv": (lambda path, rows: True, lambda log: [log]),

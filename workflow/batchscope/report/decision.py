@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +31,7 @@ from batchscope.catalogue.budget_kinds import (
 from batchscope.catalogue.outcomes import LEAST_WITH_INTERVAL, Reason, Verdict
 from batchscope.errors import UserError
 from batchscope.figures import Tables
-from batchscope.report import first_guess, gaps, page, rising, training_code
+from batchscope.report import gaps, page, rising, training_code
 from batchscope.report.text import (
     ESTIMATE,
     VERDICTS,
@@ -109,7 +109,20 @@ def text(study: Study, results: Path | str, config: str, seeds: bool = False) ->
         seeds=seeds,
         trained=trained,
     )
-    return f"{text.strip()}\n{first_guess.line(study, shown)}".strip()
+    return f"{text.strip()}\n{first_guess(study, shown)}".strip()
+
+
+def first_guess(study: Study, cards: Iterable[Row]) -> str:
+    """Return the guess that `init` made, and how far it was off; nothing without a guess.
+
+    Batch size and rate of the first recommendation are given as multiples of the guess.
+    """
+    if study.guess is None:
+        return ""
+    best = next((card["best"] for card in cards if card["best"]), {})
+    names = [name for name in ("batch_size", RATE) if pandas.notna(best.get(name))]
+    ratios = {name: float(best[name]) / getattr(study.guess, name) for name in names}
+    return page.render("guess.txt.j2", guess=study.guess, ratios=ratios).strip()
 
 
 def _card(advice: pandas.DataFrame, factors: Row, tables: Tables) -> Row:
@@ -119,7 +132,10 @@ def _card(advice: pandas.DataFrame, factors: Row, tables: Tables) -> Row:
         rows[row["item"]].append({**row, **_texts(row)})
     head, sizes, limits = rows[Item.RECOMMENDATION][0], rows[Item.SIZE], rows[Item.LIMIT]
     best = head if pandas.notna(head["batch_size"]) else None
-    compared, runs = _of_series(tables.comparisons, factors), _of_series(tables.runs, factors)
+    compared, runs = (
+        advice_series.of_factors(tables.comparisons, factors),
+        advice_series.of_factors(tables.runs, factors),
+    )
     about = [int(size) for size in head["sizes"].split()] if isinstance(head["sizes"], str) else []
     names = dict.fromkeys(row["name"] for row in limits if pandas.notna(row["batch_size"]))
     budgets = {name: (TARGET, EXAMPLES) if name in TAKEN else ENDS for name in names}
@@ -236,7 +252,9 @@ def _code(best: Row | None, runs: pandas.DataFrame, stop: Row) -> dict[str, list
     """Return the recommended training in Keras and in PyTorch."""
     if not best:
         return {}
-    own = _of_series(run_series.finished(runs), {name: best[name] for name in ("batch_size", RATE)})
+    own = advice_series.of_factors(
+        run_series.finished(runs), {name: best[name] for name in ("batch_size", RATE)}
+    )
     if own.empty:
         return {}
     factors, patience, epochs = own.iloc[0].to_dict(), stop.get("patience"), stop.get("last")
@@ -275,14 +293,6 @@ def _suggestions(study: Study, experiment: str, rows: Sequence[Row], command: st
         listed = wording.listed(map(str, value if isinstance(value, list) else [value]))
         distinct.setdefault((row["key"], *lines, listed), {**row, "lines": lines, "listed": listed})
     return [*distinct.values()]
-
-
-def _of_series(frame: pandas.DataFrame, factors: Row) -> pandas.DataFrame:
-    """Returns the rows with these factors; one that a row says nothing of differs in none."""
-    for name in factors.keys() & {*frame}:
-        if pandas.notna(value := factors[name]):
-            frame = frame[frame[name].eq(value) | frame[name].isna()]
-    return frame
 
 
 def _at(compared: pandas.DataFrame, outcome: str, *budgets: str) -> pandas.DataFrame:
@@ -369,7 +379,11 @@ def _columns(
     if len(measured) and len(runs):
         names = {*run_series.factor_columns(measured)} & {*runs}
         single = {name: runs[name].iloc[0] for name in names if runs[name].nunique() == 1}
-        own = _of_series(measured, single).dropna(subset=[MEMORY_PEAK]).set_index("batch_size")
+        own = (
+            advice_series.of_factors(measured, single)
+            .dropna(subset=[MEMORY_PEAK])
+            .set_index("batch_size")
+        )
         if own.index.is_unique:
             frame = own[[MEMORY_PEAK]].set_axis(_MEAN[:1], axis="columns")
             yield _column(_TITLES[MEMORY_PEAK], MEMORY_PEAK, frame)

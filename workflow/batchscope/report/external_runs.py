@@ -32,6 +32,7 @@ from batchscope.study import external_runs
 from batchscope.tables import csv_tables, external_tables
 
 NAME = "critical_batch_size"
+_BASE = 256  # of B_20, as Zhang et al. 2024 take it
 TITLE = "Updates, examples and seconds to a target against batch size"
 
 
@@ -129,8 +130,9 @@ def write(found: Found, folder: Path) -> list[Path]:
     tables = figures.Tables(critical_batch_size=fits, to_target=each, runs=found.runs)
     axes = [name for name in AXES if each[name].notna().any()]
     panels = tuple(Panel(name, name.capitalize(), f"{name} to the target") for name in axes)
-    figure = figures.Figure(dataclasses.replace(figures.FIGURES[NAME].entry, panels=panels))
-    svg, png = canvas.svg_and_png(figure.draw(figure.select(tables)), TITLE)
+    figure = dataclasses.replace(figures.FIGURES[NAME], panels=panels)
+    frame = figures.select(tables, figure)
+    svg, png = canvas.svg_and_png(figures.draw(frame, figure), TITLE)
     paths = [folder / f"{NAME}{suffix}" for suffix in (".csv", ".svg", ".png")]
     csv_tables.write(fits.rename(columns=_theirs), paths[0])
     disk.write_text(paths[1], svg)
@@ -150,8 +152,9 @@ def _shown(scaling: Scaling, base: int | None) -> dict[str, Any]:
     critical, fitted, each = fit["critical_batch_size"], scaling.fitted, scaling.trainings
     departs = bool(scaling.fit and scaling.fit.flagged)
     if critical is not None and not departs:
-        base = base or critical_batch_size.default_base([*compress(each.axes[0], fitted)])
-        fit |= {"base": base, "b20": critical_batch_size.twenty_percent(critical, base)}
+        sizes = [*compress(each.axes[0], fitted)]
+        base = base or (_BASE if max(sizes) >= _BASE else min(sizes))
+        fit |= {"base": base, "b20": 0.2 * critical + 1.2 * base}
     title = (factor_words.describe(each.factors), to_target_tables.target_text(scaling.target))
     return {
         **fit,

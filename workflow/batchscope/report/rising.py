@@ -42,6 +42,7 @@ def _ramps(table: pandas.DataFrame) -> list[Row]:
         outcomes = [_outcome(row) for row in rows[~of_costs].to_dict("records")]
         costs = [_cost(row) for row in rows[of_costs].to_dict("records")]
         first = rows.iloc[0]
+        rate = first["learning_rate"]
         read = _OF_SEESAW if first["batch_schedule"] == SEESAW else run_factors.OF_RISES
         described = dict.fromkeys((*run_factors.HORIZONTAL, "largest_batch_size", *names))
         factors = {
@@ -54,7 +55,7 @@ def _ramps(table: pandas.DataFrame) -> list[Row]:
             {
                 "words": factor_words.describe(factors),
                 "batch_size": int(first["batch_size"]),
-                "rate": _rate(first["learning_rate"]),
+                "rate": "" if pandas.isna(rate) else wording.shortest(float(rate)),
                 "outcomes": outcomes,
                 "costs": costs,
                 "pays": _pays(outcomes, costs),
@@ -62,10 +63,6 @@ def _ramps(table: pandas.DataFrame) -> list[Row]:
             }
         )
     return found
-
-
-def _rate(rate: Any) -> str:
-    return "" if pandas.isna(rate) else wording.shortest(float(rate))
 
 
 def _pays(outcomes: list[Row], costs: list[Row]) -> str:

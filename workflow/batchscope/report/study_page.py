@@ -21,7 +21,6 @@ from batchscope.report import (
     claim_rows,
     decision,
     experiment_view,
-    first_guess,
     gaps,
     page,
     runs_table,
@@ -34,8 +33,6 @@ from batchscope.study import published_numbers
 if TYPE_CHECKING:
     from batchscope.study.plan import Study
 
-# Figures whose rows the page has as tables of text.
-AS_TABLES = ("verdict_matrix", "advice", "batch_size_limits")
 WHY = ("Weights", "Gradients", "Sharpness", "Landscape")  # categories, which come last
 _MOST_NAMED = 3
 _MANY_CLASSES = 40  # of more, the smallest and the largest are given
@@ -71,7 +68,7 @@ def build(study: Study, inputs: Inputs, folder: Path | str = "") -> str:
         inputs=inputs,
         title=study.title,
         cards=cards,
-        guess=first_guess.line(study, cards),
+        guess=decision.first_guess(study, cards),
         scope=_scope(inputs),
         counts=counts(inputs),
         # What could be made here.
@@ -124,7 +121,6 @@ def _number_figures(experiments: list[Row]) -> Links:
     numbers = count(1)
     for view in experiments:
         plan, trends = view["plan"], (view["answer"], view["rest"])
-        links |= {(plan.name, name): ("Table", f"#equal-{plan.name}") for name in AS_TABLES}
         answers = list(dict.fromkeys(row["outcome"] for row in view["answer"]))
         parts = _parts(view["figures"], answers, bool(view["cards"]))
         view |= parts
@@ -157,8 +153,7 @@ def _parts(figures: list[Row], answers: list[str], decided: bool) -> dict[str, l
     """
     blocks: dict[str, list[Row]] = {}
     for figure in figures:
-        if figure["name"] not in AS_TABLES:
-            blocks.setdefault(figure["of"] or figure["name"], []).append({**figure})
+        blocks.setdefault(figure["of"] or figure["name"], []).append({**figure})
     parts: dict[str, list[list[Row]]] = {"lead": [], "shown": [], "more": [], "why": []}
     for name, block in blocks.items():
         if name in LEAD:

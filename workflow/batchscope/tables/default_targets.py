@@ -44,7 +44,6 @@ class DefaultTargets:
         return target
 
     def write(self) -> None:
-        """Write the file, atomically."""
         disk.write_json(self._path, {"targets": self._targets})
 
 

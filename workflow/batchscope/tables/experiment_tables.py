@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas
 
 from batchscope.analysis import (
+    advice_series,
     claims,
     comparisons,
     local_critical_batch_size,
+    open_statements,
     ramps,
     readings,
     run_series,
@@ -23,6 +26,7 @@ from batchscope.analysis import (
 from batchscope.analysis.targets import Target
 from batchscope.catalogue import outcomes
 from batchscope.catalogue.budget_kinds import END, SECONDS
+from batchscope.catalogue.decision_columns import LOOKS
 from batchscope.catalogue.outcomes import Outcome
 from batchscope.catalogue.tables import TABLES
 from batchscope.store import paths
@@ -42,6 +46,8 @@ if TYPE_CHECKING:
     from batchscope.study.plan import Study
 
 Tables = dict[str, pandas.DataFrame]
+# As `advice_series.Tables` has them.
+_OF_LOOK = ("comparisons", "runs", "limits", "critical_batch_size")
 
 
 def make(
@@ -143,8 +149,8 @@ def write(results: Path | str, study: Study, experiment: str, folder: Path | str
     stored.write()
 
 
-def stated(study: Study, folder: Path | str) -> pandas.DataFrame:
-    """Returns one row per claim of a study, from the folder of its experiments' tables.
+def write_claims(study: Study, folder: Path | str, output: Path | str) -> None:
+    """Write one row per claim of a study, from the folder of its experiments' tables.
 
     Raises:
         UserError: If a table is missing or damaged.
@@ -155,8 +161,28 @@ def stated(study: Study, folder: Path | str) -> pandas.DataFrame:
         return csv_tables.read(Path(folder) / experiment / f"{table}.csv")
 
     looks = {name: one.looks for name, one in study.experiments.items()}
-    return claims.table(study.claims, read, study.machine, looks)
+    csv_tables.write(claims.table(study.claims, read, study.machine, looks), Path(output))
 
 
-def write_claims(study: Study, folder: Path | str, output: Path | str) -> None:
-    csv_tables.write(stated(study, folder), Path(output))
+def write_look(results: Path | str, study: Study, output: Path) -> None:
+    """Write the open statements of a study, and the seeds that their runs get next."""
+    folder = paths.study_folder(results, study.folder_name)
+    csv_tables.write(run_series.table([*_look_rows(study, folder)], LOOKS), output)
+
+
+def _look_rows(study: Study, folder: Path) -> Iterator[dict[str, Any]]:
+    for name, experiment in study.experiments.items():
+        planned = experiment.looks
+        if not planned:
+            continue
+        tables = {each: csv_tables.read(folder / name / f"{each}.csv") for each in _OF_LOOK}
+        asked = advice_series.Asked(margins=experiment.keys.margins, looks=planned)
+        first = experiment.seeds[0]
+        own = {"experiment": name, "planned": planned[-1], "first": first}
+        found = [*open_statements.of_advice(advice_series.Tables(*tables.values()), asked)]
+        stated = [claim for claim in study.claims if claim.test.experiment == name]
+        if stated:
+            judged = csv_tables.read(folder / csv_tables.CLAIMS)
+            found += open_statements.of_claims(stated, judged, tables["runs"], planned)
+        # An experiment that states nothing was looked at too.
+        yield from ({**own, **row} for row in found or [dict.fromkeys(LOOKS, None) | own])

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from batchscope.study.plan import PlannedExperiment
 
 # Column of a document -> columns of runs.csv. The first one that has values is compared.
-_OF_MACHINE = {
+OF_MACHINE = {
     "utilisation_percent": ("gpu_percent", "process_percent"),
     "memory_mb": ("gpu_memory_peak_mb", "memory_peak_mb"),
 }
@@ -67,14 +67,10 @@ def beside(
     if frame.empty:
         return {"here_reason": Reason.NOT_IN_GRID}
     finished = run_series.finished(frame)
-    for name in _OF_MACHINE.get(column, (column,)):
+    for name in OF_MACHINE.get(column, (column,)):
         if name in finished and finished[name].notna().any():
             return _here(finished[finished[name].notna()], name)
     return {"here_reason": Reason.NO_VALUE}
-
-
-def drawn_as(column: str) -> set[str]:
-    return {*_OF_MACHINE.get(column, (column,))}
 
 
 def factors_of(row: Mapping[str, Any]) -> dict[str, Any]:

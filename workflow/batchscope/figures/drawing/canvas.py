@@ -444,15 +444,13 @@ def empty(axes: Axes, text: str = "no finished run") -> None:
     axes.grid(False)
 
 
-def legend(
-    figure: Figure, entries: Sequence[tuple[Any, str]], title: str | None = None, least: int = 1
-) -> None:
-    """Draws one legend above all panels, if it has so many entries or a title.
+def legend(figure: Figure, entries: Sequence[tuple[Any, str]], title: str | None = None) -> None:
+    """Draw one legend above all panels, if it has entries.
 
     Args:
         entries: An artist, or the look of a line, and its label.
     """
-    if not entries or (len(entries) < least and not title):
+    if not entries:
         return
     looks, labels = zip(*entries, strict=True)
     handles = [look if isinstance(look, Artist) else Line2D([], [], **look) for look in looks]

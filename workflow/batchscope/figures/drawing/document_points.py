@@ -26,7 +26,7 @@ class Line(NamedTuple):
 
 def lines(numbers: pandas.DataFrame, column: str, ours: Sequence[Series]) -> Iterator[Line]:
     """Yields the series with numbers of a column; not those whose factors none of ours has."""
-    shown = numbers["column"].map(lambda name: column in published.drawn_as(name))
+    shown = numbers["column"].map(lambda name: column in published.OF_MACHINE.get(name, (name,)))
     for _, rows in numbers[shown.astype(bool)].groupby("series", sort=False, dropna=False):
         factors = published.factors_of(rows.iloc[0])
         same = [

@@ -57,11 +57,9 @@ class Scaling(NamedTuple):
 
     @property
     def batch_sizes(self) -> list[int]:
-        """Ascending."""
         return sorted(self.rows["batch_size"].unique().tolist())
 
     def value(self, column: str) -> float:
-        """Returns a number of the fit; NaN where there is none."""
         return float(self.rows[column].astype(float).iloc[0])
 
     def taken(self, axis: str) -> pandas.DataFrame:
