@@ -51,6 +51,11 @@ class Chosen(NamedTuple):
     # rate that the others choose: then the choice scatters as well.
     tuned: np.ndarray
 
+    def of(self, cube: np.ndarray) -> Chosen:
+        """Return numbers of a cube at the same rates."""
+        values = chosen_rates.at(cube, np.maximum(self.read, 0))
+        return self._replace(values=np.where(self.read < 0, math.nan, values))
+
 
 @dataclass(frozen=True)
 class Trainings:
@@ -163,6 +168,23 @@ class Trainings:
         rates = self.rates(np.where(only, chosen, chosen_rates.by_lowest(losses)))
         tuned = chosen_rates.differ(of_others)
         return Chosen(values, rates, chosen_rates.on_edge(chosen, losses), read, tuned)
+
+    def chosen_for_all(self, losses: np.ndarray, taken: np.ndarray, margin: float) -> Chosen:
+        """Return losses at the rates at which all data are read (see `chosen_rates`)."""
+        index, on_edge = chosen_rates.for_all_data(losses, taken, margin)
+        seeds = range(losses.shape[2])
+        others = [
+            chosen_rates.for_all_data(
+                *(np.delete(cube, seed, axis=2) for cube in (losses, taken)), margin
+            )[0]
+            for seed in seeds
+        ]
+        usable = chosen_rates.by_lowest(losses) >= 0
+        only = chosen_rates.tried(losses).sum(axis=1) == 1
+        rates = self.rates(np.where(usable | only, index, -1))
+        tuned = chosen_rates.differ(np.transpose(others) if len(seeds) > 1 else index[:, None])
+        read = np.repeat(index[:, None], len(seeds), axis=1)
+        return Chosen(losses, rates, on_edge, read, tuned).of(losses)
 
     def chosen_by_itself(self, cube: np.ndarray) -> Chosen:
         """Returns numbers of which lower is better, each seed at the rate that the others choose.
