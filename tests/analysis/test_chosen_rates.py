@@ -66,7 +66,12 @@ MISSED = np.where(np.arange(6) == 1, INF, 1.0)  # one seed of six misses the tar
         # One seed that missed the target at the other rates decides nothing.
         ([0.202 + SEEDS, 0.2 + SWAPPED, 0.201 + SEEDS], [90.0, 90 * MISSED, 90 * MISSED], 1, False),
         # A rate between the edges at which every seed reached the target comes first.
-        ([0.4 + SEEDS, 0.2 + SWAPPED, 0.201 + SEEDS, 0.4 + SEEDS], [90, 90 * MISSED, 90, 90], 2, False),
+        (
+            [0.4 + SEEDS, 0.2 + SWAPPED, 0.201 + SEEDS, 0.4 + SEEDS],
+            [90, 90 * MISSED, 90, 90],
+            2,
+            False,
+        ),
         # Without a target the losses alone choose.
         ([0.4 + SEEDS, 0.2 + SWAPPED, 0.201 + SEEDS], [NAN, NAN, NAN], 1, False),
         # Two seeds distinguish nothing: the lowest mean.

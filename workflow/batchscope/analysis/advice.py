@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pandas
 
-from batchscope.analysis import advice_series, expectations, intervals, run_series, step_cost
+from batchscope.analysis import advice_series, expectations, run_series, step_cost
 from batchscope.analysis.advice_series import (
     CRITICAL,
     MOST_DISTURBED,
@@ -94,6 +94,8 @@ def _rows(series: Series) -> Iterator[Row]:
     if not any(need.name == SEEDS for need in needs):
         checks.append(_check(SEEDS, series.replicates >= LEAST_SEEDS, n=series.replicates))
     headline = _headline(series, checks)
+    if headline in (Headline.NOT_DISTINGUISHED, Headline.RECOMMENDED):
+        checks += _sizes_beyond(series)
     yield {"item": Item.RECOMMENDATION, **_recommendation(series, checks, headline)}
     for size in series.sizes:
         rate = series.rate(size)
@@ -147,7 +149,8 @@ def _recommendation(series: Series, checks: Sequence[Row], headline: Headline) -
 def _suggestions(checks: Iterable[Row], headline: Headline) -> Iterator[Row]:
     """Yield changes of the study in order of the checks that did not pass, failed ones first.
 
-    More seeds are suggested only if nothing else is wrong. Only an essential check that failed has a suggestion: nothing else is worth its time.
+    More seeds are suggested only if nothing else is wrong. Only an essential check that failed has
+    a suggestion: nothing else is worth its time.
     """
     changes = [check for check in checks if check["passed"] != 1 and check.get("key")]
     if essential := _ESSENTIAL.get(headline):
@@ -208,7 +211,6 @@ def _checks(series: Series) -> Iterator[Row]:
     if looks := series.asked.looks:
         decided = series.unresolved.empty
         yield _check("interim", decided, estimate=series.replicates, bound=looks[-1])
-    yield from _sizes_beyond(series)
 
 
 def _check(name: str, passed: Any, key: str = "", value: Any = "", **numbers: Any) -> Row:
@@ -307,13 +309,12 @@ def _longer(series: Series, size: int) -> tuple[str, Any]:
 
 def _sizes_beyond(series: Series) -> Iterator[Row]:
     """Yield that the recommended size is the smallest or the largest that was tried, if it is."""
-    sizes, size = series.sizes, series.recommended
-    beyond = {sizes[0]: size and size // 2, sizes[-1]: size and 2 * size}.get(size)
+    size, sizes = series.recommended, series.sizes
+    beyond = {sizes[0]: size // 2, sizes[-1]: 2 * size}.get(size)
     if beyond and beyond <= series.memory:
-        minutes = series.minutes / len(sizes)
-        line = {"batch_size": size, "minutes_to_resolve": minutes}
-        line["low" if beyond > size else "high"] = size
-        yield _check("size_on_edge", False, "batch_size", sorted([*sizes, beyond]), **line)
+        numbers = {"batch_size": size, "low" if beyond > size else "high": size}
+        numbers["minutes_to_resolve"] = series.minutes / len(sizes)
+        yield _check("size_on_edge", False, "batch_size", sorted([*sizes, beyond]), **numbers)
 
 
 def _timings(series: Series) -> Iterator[Row]:

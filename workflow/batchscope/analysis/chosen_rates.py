@@ -77,9 +77,7 @@ def for_all_data(losses: Any, taken: Any, margin: float) -> tuple[np.ndarray, np
     return index, edges
 
 
-def _of_size(
-    losses: np.ndarray, taken: np.ndarray, lowest: int, margin: float
-) -> tuple[int, bool]:
+def _of_size(losses: np.ndarray, taken: np.ndarray, lowest: int, margin: float) -> tuple[int, bool]:
     """Return the rate of one batch size, and whether it is on an edge, as `for_all_data` does."""
     known = np.isfinite(losses).sum(axis=1)
     rates = np.flatnonzero(tried(losses[None])[0])

@@ -71,8 +71,10 @@ def outcome_values(series: Series, outcome: str) -> tuple[pandas.DataFrame, str]
 def expected(series: Series) -> Iterator[Row]:
     """Yield the results at every batch size, at its learning rate.
 
-    Outcomes that were compared at another place than the first one are left out.
+    Outcomes that were compared at another place than the first one are left out. The intervals of
+    the others are those of their comparison.
     """
+    compared = series.limits.set_index(["outcome", "batch_size"])
     known = [name for name in series.outcomes if name in series.tables.runs]
     values = {name: outcome_values(series, name) for name in known}
     rows = _evaluations(series)
@@ -92,7 +94,10 @@ def expected(series: Series) -> Iterator[Row]:
                 if column[same].isna().all():
                     continue
                 row = {"batch_size": size, RATE: rate, "key": place, "name": name}
-                yield row | _summary(name, column[same].dropna())
+                row |= _summary(name, column[same].dropna())
+                if name in values and row["n"] >= LEAST_WITH_INTERVAL:
+                    row["low"], row["high"] = compared.loc[(name, size), ["mean_low", "mean_high"]]
+                yield row
 
 
 def _summary(name: str, values: pandas.Series) -> Row:

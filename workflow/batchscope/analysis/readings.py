@@ -195,9 +195,7 @@ def _of_series(
             yield _at_own_end(each, outcome, margin, whole)
 
 
-def _of_whole_runs(
-    each: Trainings, target: Budget | None, margins: Mapping[str, float]
-) -> Chosen:
+def _of_whole_runs(each: Trainings, target: Budget | None, margins: Mapping[str, float]) -> Chosen:
     """Return the lowest losses at the rates of the recommendation, one for each batch size.
 
     What is taken to the target and every outcome at convergence and at the end are of these rates.

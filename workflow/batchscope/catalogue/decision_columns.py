@@ -53,11 +53,14 @@ COMPARISONS: dict[str, Column] = {
     "batch_size": Integer("Examples per update."),
     "learning_rate": Column(
         "The rate of the runs; of several the one with the lowest mean validation loss at the "
-        "budget, or the least mean of what is taken to the target (updates, examples, seconds: "
-        "each by itself); empty where no rate has a run of every seed that finished, or got there."
+        "budget. To the target, at convergence and at the end it is one rate: that with the lowest "
+        "mean validation loss, of those whose loss is not shown to be higher than the lowest one, "
+        "and that are not shown to take longer to the target than the fastest of these. Empty "
+        "where no rate has a run of every seed that finished."
     ),
     "on_edge": Integer(
-        "1 where it is the first or the last of several rates, beyond which a better one may lie."
+        "1 where it is the first or the last of several rates, beyond which a better one may lie; "
+        "0 if a rate between these does as well to the target, at convergence and at the end."
     ),
     "still_falling": Integer(
         "1 at convergence where the validation loss still fell when most trainings of the batch "
