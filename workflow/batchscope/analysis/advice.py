@@ -251,10 +251,7 @@ def _rates_away(series: Series) -> tuple[int, int]:
 
 
 def _rates(series: Series, tried: np.ndarray, below: int, above: int) -> Row:
-    """Return the suggestion of rates below and above those that were tried.
-
-    In the steps of the grid, or of `RATE_STEP` if these are larger.
-    """
+    """Return the suggestion of rates beyond those tried, in steps of the grid or `RATE_STEP`."""
     if not len(tried):
         return {}
     first, last = RATE_STEP, RATE_STEP

@@ -55,19 +55,18 @@ def for_all_data(losses: Any, taken: Any, margin: float) -> tuple[np.ndarray, np
     """Return the rate of each batch size at which all of its data are read, shape (sizes,).
 
     Of the rates whose loss is not shown to be higher than the lowest one, those do equally well
-    that are not shown to take longer to the target than the fastest one does, by the seeds that
-    reach it at both. Of these the rate with the lowest loss is returned. A rate at which some seed
-    misses the target comes after those without a miss, unless these are the first and the last
-    rate tried, and a rate between them does equally well.
+    that are not shown to take longer than the fastest of them, by the seeds that reach the target
+    at both. Of these the one with the lowest loss is chosen: at which every seed reached the
+    target, or any if this leaves only the first and the last rate tried.
 
     Args:
-        losses: Lowest loss of every run, by which `by_lowest` and `for_other_data` choose.
+        losses: Lowest loss of every run.
         taken: Updates to the target; NaN if there is none.
         margin: Share of the updates that counts as negligible.
 
     Returns:
-        The index of the rate, -1 as `for_other_data` has it, and whether it is the first or last
-        rate tried while no other rate between them does equally well.
+        The index of the rate, as `for_other_data` has it without a choice, and whether it is the
+        first or last rate tried and no other one does equally well.
     """
     losses, taken = np.asarray(losses, float), np.asarray(taken, float)
     lowest, index = by_lowest(losses), for_other_data(losses)

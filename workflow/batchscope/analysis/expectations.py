@@ -155,15 +155,9 @@ def _by_rate(series: Series, size: int) -> Iterator[tuple[str, pandas.DataFrame]
             yield name, values[values["batch_size"] == size].pivot_table("value", "seed", RATE)
         elif len(target):
             column, value = target[["budget_column", "budget_value"]].iloc[0]
-            rows = _evaluations(series)
-            taken = {
-                key: Target(column, value).crossing(
-                    {axis: run[axis].to_numpy(float) for axis in (column, UPDATES)}, UPDATES
-                )
-                for key, run in rows[rows["batch_size"] == size].groupby([RATE, "seed"])
-            }
-            if taken:
-                yield name, pandas.Series(taken).unstack(0)
+            rows = _evaluations(series)[lambda rows: rows["batch_size"] == size]
+            if len(rows):
+                yield name, Target(column, value).taken(rows, UPDATES, ["seed", RATE]).unstack()
 
 
 def _contrast(name: str, values: pandas.Series, chosen: pandas.Series, bound: float) -> Row:

@@ -181,7 +181,7 @@ def _of_series(
     """Yields every outcome of a series at every budget."""
     whole = None
     if trainings.at_own_targets(each.runs):  # what it used by then is no budget of others
-        yield from _to_target(each, target, margins)
+        yield from _to_target(each, target, margins, whole)
     elif trainings.at_equal_budget(each.runs):
         yield from _at_equal_budget(each, margins)
     elif each.finished[CHOSEN_BY].notna().any():
@@ -189,7 +189,8 @@ def _of_series(
         for budget in shared:
             if budget.kind == CONVERGENCE:
                 yield from _to_target(each, target, margins, whole)
-            yield from _at_budget(each, budget, margins, whole)
+            one_rate = whole if budget.kind == CONVERGENCE else None
+            yield from _at_budget(each, budget, margins, one_rate)
     for outcome, margin in margins.items():
         if outcome in each.runs and each.runs[outcome].notna().any():
             yield _at_own_end(each, outcome, margin, whole)
@@ -245,19 +246,19 @@ def _reading(
 
 
 def _at_budget(
-    each: Trainings, budget: Budget, margins: Mapping[str, float], whole: Chosen
+    each: Trainings, budget: Budget, margins: Mapping[str, float], whole: Chosen | None
 ) -> Iterator[Reading]:
     """Yields every outcome of a series at a budget, each size at its rate there.
 
     On test data, or where these are not known on validation data. At convergence the rates are
-    those of `whole`. At another budget the rate is the one with the lowest mean validation loss
-    there over all seeds; on validation data each seed is read at the rate that the others choose.
+    those of `whole`. Else the rate is the one with the lowest mean validation loss at the budget
+    over all seeds; on validation data each seed is read at the rate that the others choose.
     """
     losses, compared = _at(each, budget, CHOSEN_BY), _compared(each)
     on_test = [f"test_{name}" for name in compared]
     cubes = {name: _at(each, budget, name) for name in on_test if each.whole(name)}
-    more, at_convergence = {}, budget.kind == CONVERGENCE
-    if at_convergence:
+    more = {}
+    if whole:
         more["falling"] = _falling(each, whole)
         if not cubes:  # they may be measured at the end
             rows = run_series.finished(each.runs)
@@ -276,9 +277,8 @@ def _at_budget(
             cubes[name] = _at(each, budget, name)
         margin = margins.get(name, margins.get(test, default))
         if margin is not None:
-            found = whole.of(cubes[name])
-            if not at_convergence:
-                found = each.chosen_by(losses, cubes[name], name == validation)
+            cube, others = cubes[name], name == validation
+            found = whole.of(cube) if whole else each.chosen_by(losses, cube, others)
             yield _reading(each, budget, name, margin, found, **more)
 
 
@@ -319,10 +319,9 @@ def _compared(each: Trainings) -> dict[str, float | None]:
 
 
 def _at_own_end(each: Trainings, outcome: str, margin: float, whole: Chosen | None) -> Reading:
-    """Returns a column of runs.csv at the rates of `whole`.
+    """Returns a column of runs.csv at the rates of `whole`, or those of the lowest losses.
 
-    Without these, at the rates that the runs' validation losses choose. Where these are not known
-    the outcome itself chooses, each seed at the rate of the others.
+    Where these are not known the outcome itself chooses, each seed at the rate of the others.
     """
     losses, cube = each.column(CHOSEN_ON), each.column(outcome)
     if whole:
@@ -379,10 +378,7 @@ def _target(
 
 
 def _to_target(
-    each: Trainings,
-    budget: Budget | None,
-    margins: Mapping[str, float],
-    whole: Chosen | None = None,
+    each: Trainings, budget: Budget | None, margins: Mapping[str, float], whole: Chosen | None
 ) -> Iterator[Reading]:
     """Yields the updates, examples and seconds that each size takes to a target.
 

@@ -172,18 +172,14 @@ class Trainings:
     def chosen_for_all(self, losses: np.ndarray, taken: np.ndarray, margin: float) -> Chosen:
         """Return losses at the rates at which all data are read (see `chosen_rates`)."""
         index, on_edge = chosen_rates.for_all_data(losses, taken, margin)
-        seeds = range(losses.shape[2])
-        others = [
-            chosen_rates.for_all_data(
-                *(np.delete(cube, seed, axis=2) for cube in (losses, taken)), margin
-            )[0]
-            for seed in seeds
-        ]
+        choices, seeds = [index], losses.shape[2]
+        for seed in range(seeds) if seeds > 1 else ():
+            others = (np.delete(cube, seed, axis=2) for cube in (losses, taken))
+            choices.append(chosen_rates.for_all_data(*others, margin)[0])
         usable = chosen_rates.by_lowest(losses) >= 0
-        only = chosen_rates.tried(losses).sum(axis=1) == 1
-        rates = self.rates(np.where(usable | only, index, -1))
-        tuned = chosen_rates.differ(np.transpose(others) if len(seeds) > 1 else index[:, None])
-        read = np.repeat(index[:, None], len(seeds), axis=1)
+        usable |= chosen_rates.tried(losses).sum(axis=1) == 1
+        rates, read = self.rates(np.where(usable, index, -1)), np.transpose([index] * seeds)
+        tuned = chosen_rates.differ(np.transpose(choices))
         return Chosen(losses, rates, on_edge, read, tuned).of(losses)
 
     def chosen_by_itself(self, cube: np.ndarray) -> Chosen:

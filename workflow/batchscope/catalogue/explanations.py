@@ -59,8 +59,6 @@ _CHECKS = {
     "rate_on_edge": "The best learning rate of a size is the smallest or largest that was tried, "
     "and no rate between them does as well. A better one may lie outside the grid, which makes "
     "that size look worse than it is.",
-    "outcome_rate_on_edge": "The quality of a size was best at the smallest or largest learning "
-    "rate that was tried. Its best quality may be higher than shown.",
     "size_on_edge": "The recommended batch size is the smallest or the largest that was tried. "
     "A better one may lie beyond it.",
     "timings_disturbed": "Other programs used the cores while seconds were measured, or repeated "

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pandas
 from matplotlib.axes import Axes
@@ -68,14 +66,9 @@ def _seeds(outcome: str, compared: pandas.DataFrame, tables: Tables) -> pandas.D
     if compared["budget"].iloc[0] == TARGET:
         value, column = compared[["budget_value", "budget_column"]].iloc[0]
         target = Target(column if isinstance(column, str) else "", value)
-        taken = evaluations.merge(compared[rates], on=rates).groupby(columns[:2])
-        found = taken[[outcome, *filter(None, [target.column])]].apply(
-            lambda rows: target.crossing(
-                {name: rows[name].to_numpy(float) for name in rows}, outcome
-            )
-        )
-        found = found.rename(outcome).reset_index().replace(math.inf, math.nan)
-        return found.assign(target_column=target.column, target_value=value)
+        taken = target.taken(evaluations.merge(compared[rates], on=rates), outcome, columns[:2])
+        found = taken.where(np.isfinite(taken)).rename_axis(columns[:2]).rename(outcome)
+        return found.reset_index().assign(target_column=target.column, target_value=value)
     if compared["budget"].iloc[0] == CONVERGENCE and outcome in evaluations:
         keys = [name for name in rows.RUN if name in runs and name in evaluations]
         known = evaluations.dropna(subset=["validation_loss", outcome])
