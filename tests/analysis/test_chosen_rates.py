@@ -65,6 +65,7 @@ MISSED = np.where(np.arange(6) == 1, INF, 1.0)  # one seed of six misses the tar
         ([0.2 + SEEDS, 0.1 + SWAPPED, [INF] * 6], [100.0, 100.0, [INF] * 6], 1, False),
         # One seed that missed the target at the other rates decides nothing.
         ([0.202 + SEEDS, 0.2 + SWAPPED, 0.201 + SEEDS], [90.0, 90 * MISSED, 90 * MISSED], 1, False),
+        ([0.202 + SEEDS, 0.201 + SWAPPED, 0.2 + SEEDS], [INF, 90 * MISSED, 90 * MISSED], 1, False),
         # A rate between the edges at which every seed reached the target comes first.
         (
             [0.4 + SEEDS, 0.2 + SWAPPED, 0.201 + SEEDS, 0.4 + SEEDS],

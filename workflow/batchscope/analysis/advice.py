@@ -309,7 +309,7 @@ def _sizes_beyond(series: Series) -> Iterator[Row]:
     size, sizes = series.recommended, series.sizes
     beyond = {sizes[0]: size // 2, sizes[-1]: 2 * size}.get(size)
     if beyond and beyond <= series.memory:
-        numbers = {"batch_size": size, "low" if beyond > size else "high": size}
+        numbers = {"low" if beyond > size else "high": size}
         numbers["minutes_to_resolve"] = series.minutes / len(sizes)
         yield _check("size_on_edge", False, "batch_size", sorted([*sizes, beyond]), **numbers)
 

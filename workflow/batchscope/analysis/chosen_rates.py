@@ -56,17 +56,12 @@ def for_all_data(losses: Any, taken: Any, margin: float) -> tuple[np.ndarray, np
 
     Of the rates whose loss is not shown to be higher than the lowest one, those do equally well
     that are not shown to take longer than the fastest of them, by the seeds that reach the target
-    at both. Of these the one with the lowest loss is chosen: at which every seed reached the
-    target, or any if this leaves only the first and the last rate tried.
+    at both. Of these the one with the lowest loss is chosen: of those at which every seed reached
+    the target, or of those between the first and last rate tried if it did at neither of them.
 
-    Args:
-        losses: Lowest loss of every run.
-        taken: Updates to the target; NaN if there is none.
-        margin: Share of the updates that counts as negligible.
-
-    Returns:
-        The index of the rate, as `for_other_data` has it without a choice, and whether it is the
-        first or last rate tried and no other one does equally well.
+    `taken` is NaN without a target; a share of `margin` of it is negligible. Without any choice the
+    index is that of `for_other_data`. Also returns whether it is the first or last rate tried, and
+    none between does equally well.
     """
     losses, taken = np.asarray(losses, float), np.asarray(taken, float)
     lowest, index = by_lowest(losses), for_other_data(losses)
@@ -87,7 +82,7 @@ def _of_size(losses: np.ndarray, taken: np.ndarray, lowest: int, margin: float) 
     equal = [rate for rate in equal if not _higher(logs[rate] - logs[fastest], math.log1p(margin))]
     inner = {*equal} - {rates[0], rates[-1]}
     reached = [rate for rate in equal if not np.isinf(taken[rate]).any()]
-    pool = reached if inner & {*reached} or (reached and not inner) else equal
+    pool = reached if reached and (not inner or inner & {*reached}) else inner or equal
     best = min(pool, key=lambda rate: np.nanmean(losses[rate]))
     return best, len(rates) > 1 and best in (rates[0], rates[-1]) and not inner
 

@@ -71,8 +71,7 @@ def outcome_values(series: Series, outcome: str) -> tuple[pandas.DataFrame, str]
 def expected(series: Series) -> Iterator[Row]:
     """Yield the results at every batch size, at its learning rate.
 
-    Outcomes that were compared at another place than the first one are left out. The intervals of
-    the others are those of their comparison.
+    Outcomes that were compared at another place than the first one are left out.
     """
     compared = series.limits.set_index(["outcome", "batch_size"])
     known = [name for name in series.outcomes if name in series.tables.runs]
@@ -167,8 +166,11 @@ def _contrast(name: str, values: pandas.Series, chosen: pandas.Series, bound: fl
     else:
         mean, *ends, n = intervals.t_interval(values - chosen)
     ends = ends if n >= LEAST_WITH_INTERVAL else [math.nan, math.nan]
-    if np.isinf(values[np.isfinite(chosen)]).any():  # a run never reached the target
+    missed = np.isinf(values[np.isfinite(chosen)])
+    if missed.mean() > 0.5:  # most runs never reached the target
         mean, ends = math.inf, [math.inf, math.inf]
+    elif missed.any():
+        ends[1] = math.inf
     row = {"name": name, "estimate": mean, "low": ends[0], "high": ends[1], "bound": bound, "n": n}
     read = verdicts(pandas.DataFrame([{**row, "outcome": name, "verdict": Verdict.PROVISIONAL}]))
     return {**row, "verdict": read.iloc[0]}

@@ -178,14 +178,21 @@ def _key(reading: Reading) -> tuple[str, str]:
 def _of_series(
     each: Trainings, shared: list[Budget], target: Budget | None, margins: Mapping[str, float]
 ) -> Iterator[Reading]:
-    """Yields every outcome of a series at every budget."""
+    """Yields every outcome of a series at every budget.
+
+    To the target, at convergence and at the end a batch size is read at one rate, as recommended.
+    """
     whole = None
     if trainings.at_own_targets(each.runs):  # what it used by then is no budget of others
         yield from _to_target(each, target, margins, whole)
     elif trainings.at_equal_budget(each.runs):
         yield from _at_equal_budget(each, margins)
     elif each.finished[CHOSEN_BY].notna().any():
-        whole = _of_whole_runs(each, target, margins)
+        losses = _at(each, Budget(CONVERGENCE), CHOSEN_BY)
+        taken = np.full_like(losses, math.nan)
+        if target:
+            taken = each.taken(Target(target.column, target.value), UPDATES)
+        whole = each.chosen_for_all(losses, taken, margins.get(SECONDS, MARGIN_OF_TAKEN))
         for budget in shared:
             if budget.kind == CONVERGENCE:
                 yield from _to_target(each, target, margins, whole)
@@ -194,18 +201,6 @@ def _of_series(
     for outcome, margin in margins.items():
         if outcome in each.runs and each.runs[outcome].notna().any():
             yield _at_own_end(each, outcome, margin, whole)
-
-
-def _of_whole_runs(each: Trainings, target: Budget | None, margins: Mapping[str, float]) -> Chosen:
-    """Return the lowest losses at the rates of the recommendation, one for each batch size.
-
-    What is taken to the target and every outcome at convergence and at the end are of these rates.
-    """
-    losses = _at(each, Budget(CONVERGENCE), CHOSEN_BY)
-    taken = np.full(losses.shape, math.nan)
-    if target:
-        taken = each.taken(Target(target.column, target.value), UPDATES)
-    return each.chosen_for_all(losses, taken, margins.get(SECONDS, MARGIN_OF_TAKEN))
 
 
 def budgets(evaluations: pandas.DataFrame, stated: Mapping[str, Any]) -> list[Budget]:

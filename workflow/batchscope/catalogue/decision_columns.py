@@ -53,14 +53,11 @@ COMPARISONS: dict[str, Column] = {
     "batch_size": Integer("Examples per update."),
     "learning_rate": Column(
         "The rate of the runs; of several the one with the lowest mean validation loss at the "
-        "budget. To the target, at convergence and at the end it is one rate: that with the lowest "
-        "mean validation loss, of those whose loss is not shown to be higher than the lowest one, "
-        "and that are not shown to take longer to the target than the fastest of these. Empty "
-        "where no rate has a run of every seed that finished."
+        "budget. To the target, at convergence and at the end it is one rate (docs/study.md); "
+        "empty where no rate has a run of every seed that finished."
     ),
     "on_edge": Integer(
-        "1 where it is the first or the last of several rates, beyond which a better one may lie; "
-        "0 if a rate between these does as well to the target, at convergence and at the end."
+        "1 where it is the first or the last of several rates, and none between does as well."
     ),
     "still_falling": Integer(
         "1 at convergence where the validation loss still fell when most trainings of the batch "
