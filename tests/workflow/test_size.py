@@ -7,8 +7,8 @@ import pytest
 from project import ROOT
 
 MOST_LINES = {
-    "workflow": 42864,
-    "tests": 31512,
+    "workflow": 42929,  # all numbers of a recommendation are read at one learning rate
+    "tests": 31580,
 }
 
 
