@@ -133,6 +133,14 @@ def test_the_default_target_is_one_that_every_seed_of_three_sizes_reached_at_one
         assert series(frame).default_target() == Target("validation_loss", 0.4)
 
 
+def test_a_target_that_holds_by_the_first_evaluation_is_an_upper_bound():
+    late = evaluations(start=20)  # at 8 the loss is 1.4 by then, at 128 it is .43
+    assert scaling(late, 0.6).at_first.any(axis=1).tolist() == [False, False, False, True, True]
+    assert not scaling(evaluations(), 0.6).at_first.any()
+    found = scaling(pandas.concat([late, evaluations(0.2, times=0.9)]), 0.6)
+    assert not found.at_first.any()  # at the rate that is read
+
+
 def test_metrics_are_read_as_errors_and_what_is_not_evaluated_is_passed_over():
     rows = evaluations()
     blank = pandas.concat([rows, rows.assign(updates=rows["updates"] + 2.5)])

@@ -133,7 +133,7 @@ RATED += [{"batch_size": 32, "learning_rate": 0.1}]
             {"cases": [CASES[1], {**CASES[1], "batch_size": 64}]},
         ),
         (
-            {"cases": CASES},
+            {"vary": {}, "cases": CASES},
             "batch_size",
             {None: [8, 16, 32]},
             {"cases": [*CASES, {**CASES[0], "batch_size": 8}]},

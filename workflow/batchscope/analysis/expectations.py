@@ -155,8 +155,9 @@ def _by_rate(series: Series, size: int) -> Iterator[tuple[str, pandas.DataFrame]
         elif len(target):
             column, value = target[["budget_column", "budget_value"]].iloc[0]
             rows = _evaluations(series)[lambda rows: rows["batch_size"] == size]
-            if len(rows):
-                yield name, Target(column, value).taken(rows, UPDATES, ["seed", RATE]).unstack()
+            taken = Target(column, value).taken(rows, UPDATES, ["seed", RATE])
+            if len(taken):  # none of external runs without a rate
+                yield name, taken.unstack()
 
 
 def _contrast(name: str, values: pandas.Series, chosen: pandas.Series, bound: float) -> Row:

@@ -42,6 +42,9 @@ class Scaling:
     # Axis -> what was taken to the target, read at rates that are chosen on this axis: infinity
     # where a run never reached it, NaN where there is none of that seed. `seconds` where known.
     taken: dict[str, Chosen]
+    # Whether a seed is at the target by its first evaluation, which bounds what it took from above
+    # alone, shape (sizes, seeds); on any axis.
+    at_first: np.ndarray
     step: step_cost.Fit | None = None  # its time; None where it is not known or not resolved
 
     @property
@@ -121,7 +124,9 @@ def scaling(each: Trainings, target: Target, step: step_cost.Fit | None = None) 
     known = [name for name in AXES if name in each.evaluations]
     known = [name for name in known if name != "seconds" or each.evaluations[name].notna().any()]
     taken = {axis: each.chosen_by_itself(each.taken(target, axis)) for axis in known}
-    return Scaling(each, target, taken, step)
+    first = each.at_first(target)
+    at_first = [chosen_rates.at(first, np.maximum(one.read, 0)) for one in taken.values()]
+    return Scaling(each, target, taken, np.any(at_first, axis=0), step)
 
 
 def _fitted_step(rows: pandas.DataFrame) -> step_cost.Fit | None:
