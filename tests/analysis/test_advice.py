@@ -160,6 +160,13 @@ def test_a_best_rate_on_the_edge_is_not_found_yet(size, rate, ends, value):
     assert yaml.safe_load(change["value"]) == value
 
 
+def test_rates_beyond_a_coarse_grid_are_a_factor_of_three_apart():
+    frame = flagged("seconds", "on_edge")
+    frame.loc[frame["batch_size"] == 32, "learning_rate"] = 1.0
+    change = one(advised(frame, runs(rates=[0.1, 1.0])), "suggestion", "rate_on_edge")
+    assert yaml.safe_load(change["value"]) == [0.1, 1.0, 3.0, 9.0]
+
+
 @pytest.mark.parametrize(
     ("seconds", "accuracy", "size", "passed"),
     [
@@ -278,15 +285,11 @@ def test_without_seconds_the_best_size_has_the_least_error():
         assert one(found, "recommendation")["batch_size"] == best
 
 
-@pytest.mark.parametrize(
-    ("size", "seconds", "passed"),
-    [(32, "bwbbb", 0), (64, "bwbbb", 0), (128, "bwbnb", 0), (128, "bwbbb", 1)],
-)
-def test_a_falling_loss_counts_unless_its_size_is_beyond_and_far_from_the_range(
-    size, seconds, passed
-):
-    found = advised(flagged("seconds", "still_falling", size, seconds))
-    assert one(found, "check", "still_falling")["passed"] == passed
+def test_a_falling_loss_is_told_of_every_size():
+    frame = flagged("seconds", "still_falling", 32, "bwbbb")
+    frame.loc[frame["batch_size"] == 256, "still_falling"] = 1
+    checks = advised(frame)[lambda rows: rows["name"].eq("still_falling") & rows["passed"].eq(0)]
+    assert checks["batch_size"].tolist() == [32, 256]
 
 
 UNTIMED = runs().drop(columns="train_seconds")
@@ -324,10 +327,11 @@ def test_what_is_missing_lowers_the_grade(given, need, key, value):
         assert change["minutes_to_resolve"] == change["seeds_to_resolve"] - there
 
 
-def test_suggestions_begin_with_the_cheapest_and_have_no_seeds_beside_others():
+def test_suggestions_begin_with_the_first_failed_check_and_have_no_seeds_beside_others():
+    """A failed check comes before a need, whose time is known."""
     found = advised(comparisons("bwwwb", n=4), runs(4, [0.1]).assign(test_examples=50))
     changes = found[found["item"] == "suggestion"]
-    assert [*changes["name"]] == ["rates", "test_set"]  # nobody knows what more data take
+    assert [*changes["name"]] == ["test_set", "rates"]
     assert {"seeds", "rates"} <= names(found, "check")
 
 
@@ -385,49 +389,25 @@ def test_seeds_in_stages_are_wanted_after_the_last_interim_analysis_alone():
     assert one(decided, "check", "interim")["passed"] == 1
 
 
-def rated(lost):
-    """Runs at two rates, by which the accuracy at that of the seconds is so much lower."""
-    made = pandas.concat(runs(rates=[0.32, 0.64]).assign(batch_size=size) for size in SIZES)
-    made["run"] = [f"{number}" for number in range(len(made))]
-    lower = made["learning_rate"] == 0.32
-    noise = (made["seed"] + lower).mod(2) / 1000
-    return made.assign(test_accuracy=0.95 + noise - lost * lower).drop_duplicates(
-        ["batch_size", "learning_rate", "seed"]
-    )
+@pytest.mark.parametrize(
+    ("seconds", "size", "end", "sizes"),
+    [("wbbbb", 16, "high", [8, *SIZES]), ("bbbbw", 256, "low", [*SIZES, 512])],
+)
+def test_a_best_size_at_an_end_is_told_with_the_line_that_adds_one(seconds, size, end, sizes):
+    found = advised(comparisons(seconds, taken=[1, 2, 3, 4, 5][:: 1 if end == "high" else -1]))
+    assert recommended(found)[:2] == ("recommended", size)
+    check = one(found, "check", "size_on_edge")
+    assert (check["passed"], check[end]) == (0, size)
+    change = one(found, "suggestion", "size_on_edge")
+    assert pandas.isna(change["batch_size"])  # it is a change of all sizes
+    assert (change["key"], yaml.safe_load(change["value"])) == ("batch_size", sizes)
 
 
-def at_two_rates():
-    """The best rate of the seconds is 0.32, that of the accuracy 0.64."""
-    frame = comparisons("bbwbb")
-    frame["learning_rate"] = frame["outcome"].map({"seconds": 0.32, "test_accuracy": 0.64})
-    return frame
-
-
-@pytest.mark.parametrize(("lost", "passed"), [(0.0, 1), (0.005, 1), (0.026, 0)])
-def test_outcomes_hold_at_the_rate_that_is_recommended(lost, passed):
-    found = advised(at_two_rates(), rated(lost))
-    check = one(found, "check", "one_rate")
-    assert check["passed"] == passed
-    assert one(found, "recommendation")["grade"] == ("solid" if passed else "provisional")
-    if not passed:
-        assert check["batch_size"] == 64 and check["low"] < check["estimate"] < check["high"]
-        assert check["estimate"] == pytest.approx(lost) and check["bound"] == 0.02
-
-
-def test_outcomes_at_the_recommended_rate_are_read_where_they_were_compared():
-    """At the lowest validation loss nothing is lost; at the end, which is not compared, much is."""
-    made = rated(0.5)
-    rows = [
-        {**run, "examples": 10 * at, "updates": at, "epoch": at, "validation_loss": loss}
-        | {"test_accuracy": 0.9 + run["seed"] / 1000 if at == 1 else run["test_accuracy"]}
-        for run in made.to_dict("records")
-        for at, loss in ((1, 0.1), (2, 0.5))
-    ]
-    found = advised(at_two_rates(), made, trajectories=pandas.DataFrame(rows))
-    check = one(found, "check", "one_rate")
-    assert check["passed"] == 1
-    unmeasured = made.assign(test_accuracy=float("nan"))
-    assert "one_rate" not in names(advised(at_two_rates(), unmeasured), "check")
+def test_no_size_is_added_inside_the_sizes_or_above_the_largest_that_fits():
+    limits = pandas.DataFrame({"max_batch_size": [300.0], "max_batch_size_bound": ["fits"]})
+    largest = advised(comparisons("bbbbw", taken=[5, 4, 3, 2, 1]), limits=limits)
+    assert one(largest, "recommendation")["batch_size"] == 256
+    assert all("size_on_edge" not in names(found, "check") for found in (advised(), largest))
 
 
 def test_a_size_at_a_single_rate_is_not_tuned():

@@ -46,6 +46,48 @@ def test_other_data_are_read_where_a_run_failed_at_every_rate_and_not_where_one_
     assert chosen_rates.for_other_data([[[NAN, NAN]], [[INF, 0.3]]]).tolist() == [0, 0]
 
 
+SEEDS = np.arange(6) % 3 / 100  # by how much the losses of seeds differ at the same rate
+SWAPPED = SEEDS[::-1]  # the same at another rate
+MISSED = np.where(np.arange(6) == 1, INF, 1.0)  # one seed of six misses the target
+
+
+@pytest.mark.parametrize(
+    ("losses", "taken", "index", "on_edge"),
+    [
+        # The second rate is twice as fast, and its loss is higher.
+        ([0.2 + SEEDS, 0.3 + SWAPPED], [100.0, 50.0], 0, True),
+        # The losses are not distinguished: the faster rate, or the lower loss if none is faster.
+        ([0.2 + SEEDS, 0.201 + SWAPPED], [100.0, 50.0], 1, True),
+        ([0.2 + SEEDS, 0.201 + SWAPPED], [105.0, 100.0], 0, True),
+        # A rate on the edge counts only if none between the edges does as well.
+        ([0.2 + SEEDS, 0.201 + SWAPPED, 0.3 + SEEDS], [100.0, 105.0, 100.0], 0, False),
+        ([0.2 + SEEDS, 0.3 + SWAPPED, 0.4 + SEEDS], [100.0, 100.0, 100.0], 0, True),
+        ([0.2 + SEEDS, 0.1 + SWAPPED, [INF] * 6], [100.0, 100.0, [INF] * 6], 1, False),
+        # One seed that missed the target at the other rates decides nothing.
+        ([0.202 + SEEDS, 0.2 + SWAPPED, 0.201 + SEEDS], [90.0, 90 * MISSED, 90 * MISSED], 1, False),
+        ([0.202 + SEEDS, 0.201 + SWAPPED, 0.2 + SEEDS], [INF, 90 * MISSED, 90 * MISSED], 1, False),
+        # A rate between the edges at which every seed reached the target comes first.
+        (
+            [0.4 + SEEDS, 0.2 + SWAPPED, 0.201 + SEEDS, 0.4 + SEEDS],
+            [90, 90 * MISSED, 90, 90],
+            2,
+            False,
+        ),
+        # Without a target the losses alone choose.
+        ([0.4 + SEEDS, 0.2 + SWAPPED, 0.201 + SEEDS], [NAN, NAN, NAN], 1, False),
+        # Two seeds distinguish nothing: the lowest mean.
+        ([[0.9, 0.8], [0.3, 0.4], [0.2, 0.35]], [NAN, NAN, NAN], 2, False),
+    ],
+)
+def test_the_rate_of_all_data_is_the_best_of_those_that_do_equally_well(
+    losses, taken, index, on_edge
+):
+    losses = np.array([losses], float)
+    taken = [[np.broadcast_to(each, losses.shape[2]) for each in taken]]
+    found, edges = chosen_rates.for_all_data(losses, taken, 0.1)
+    assert (found.tolist(), edges.tolist()) == ([index], [on_edge])
+
+
 def test_each_seed_is_read_at_the_rate_that_the_others_choose():
     values = [[[10.0, 20.0, 30.0], [24.0, 24.0, 15.0]]]
     # All: 20 and 21. Without seed 0: 25 and 19.5; without 1: 20 and 19.5; without 2: 15 and 24.

@@ -181,10 +181,27 @@ def test_the_target_is_that_of_the_fit_and_is_read_at_the_rate_that_the_others_c
 
 def test_a_target_that_nobody_reaches_takes_for_ever_and_one_at_the_start_is_a_bound():
     never = read(frames(), {"target": {"validation_loss": 1e-9}}, budget="target")["updates"]
-    assert (never.values == INF).all() and np.isnan(never.chosen.rates).all()
+    assert (never.values == INF).all() and never.not_reached.all()
     at = {"target": {"validation_loss": loss_of(8, 0.2, 2, 1)}}
     found = read(frames(rates=(0.2,)), at, budget="target")["updates"]
     assert found.at_first.tolist() == [True, False, False]
+
+
+def test_whole_runs_are_read_at_one_rate_of_each_size():
+    """At batch size 8 the higher rate is twice as fast to the target and ends at a higher loss."""
+    runs, rows = frames(rates=(0.1, 0.2))
+    fast = rows["learning_rate"].eq(0.2) & rows["batch_size"].eq(8)
+    late = fast & rows["epoch"].gt(2)
+    rows.loc[late, ["validation_loss", "test_loss"]] = [0.35, 0.7]
+    measured = runs.assign(test_mae=runs["learning_rate"])
+    at = {"target": {"validation_loss": 0.5}}
+    found = read((measured, rows), at, {"test_mae": 0.1})
+    for key in (("target", "updates"), ("convergence", "test_loss"), ("end", "test_mae")):
+        assert found[key].chosen.rates.tolist() == [0.1, 0.2, 0.2], key
+    assert found["end", "test_mae"].values[0].tolist() == [0.1] * 3
+    epochs = math.log(1 / 0.5) / 0.2  # of seed 0
+    assert found["target", "updates"].values[0, 0] == pytest.approx(32 / 8 * epochs)
+    assert found["epochs", "test_loss"].chosen.rates.tolist() == [0.1, 0.2, 0.2]
 
 
 def test_at_convergence_each_run_is_read_at_its_lowest_validation_loss():

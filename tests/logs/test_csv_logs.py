@@ -52,6 +52,14 @@ def test_keras_counts_epochs_from_zero_and_writes_na(log, tmp_path):
         evaluated(tmp_path / "bs8_seed0.csv")
 
 
+@pytest.mark.parametrize(
+    ("first", "epochs"), [("0,15", [1, 2, 3]), ("0,0", [0, 1, 2]), ("0.5,15", [0.5, 1, 2])]
+)
+def test_epochs_count_from_one_if_the_first_row_is_trained(log, tmp_path, first, epochs):
+    log(f"epoch,global_step,val_loss\n{first},0.9\n1,30,0.8\n2,45,0.7\n")
+    assert evaluated(tmp_path / "bs8_seed0.csv").rows["epoch"].tolist() == epochs
+
+
 def test_an_appended_keras_log_is_asked_about(log):
     with pytest.raises(UserError, match="line 4, epoch: received 0 after 1"):
         log("epoch,loss,val_loss\n0,1.0,1.1\n1,0.8,0.9\n0,1.0,1.1\n")

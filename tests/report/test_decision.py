@@ -110,10 +110,10 @@ def _tables(best: bool = True) -> figures.Tables:
     times = runs["learning_rate"] * runs["batch_size"] * (1 + runs["seed"] / 10)
     runs = runs.assign(run=runs.index.astype(str), status="finished", seconds_per_epoch=times)
     runs = runs.assign(epochs=40)
-    taken = [(size, seed, SECONDS[size] + seed / 100) for size in RATIOS for seed in (0, 1)]
-    to_target = pandas.DataFrame(taken, columns=["batch_size", "seed", "seconds"])
-    to_target = to_target.assign(target_column="validation_loss", target_value=0.2)
-    of = {"comparisons": _comparisons(), "runs": runs.assign(**SERIES), "to_target": to_target}
+    taken = runs["batch_size"].map(SECONDS) + runs["seed"] / 100 + 5 * runs["learning_rate"].eq(1)
+    evaluations = runs.assign(seconds=taken, updates=10, validation_loss=0.2, **SERIES)
+    of = {"comparisons": _comparisons(), "runs": runs.assign(**SERIES)}
+    of["trajectories"] = evaluations
     return figures.Tables(advice=_advice(best), **of)
 
 

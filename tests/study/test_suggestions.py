@@ -132,6 +132,12 @@ RATED += [{"batch_size": 32, "learning_rate": 0.1}]
             {None: [32, 64]},
             {"cases": [CASES[1], {**CASES[1], "batch_size": 64}]},
         ),
+        (
+            {"vary": {}, "cases": CASES},
+            "batch_size",
+            {None: [8, 16, 32]},
+            {"cases": [*CASES, {**CASES[0], "batch_size": 8}]},
+        ),
         ({}, "batch_size", {None: [16]}, {"vary": {"batch_size": [16]}}),
         (
             {"measure": "evaluate"},

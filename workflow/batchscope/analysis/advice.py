@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pandas
 
-from batchscope.analysis import advice_series, expectations, intervals, run_series, step_cost
+from batchscope.analysis import advice_series, expectations, run_series, step_cost
 from batchscope.analysis.advice_series import (
     CRITICAL,
     MOST_DISTURBED,
@@ -94,6 +94,8 @@ def _rows(series: Series) -> Iterator[Row]:
     if not any(need.name == SEEDS for need in needs):
         checks.append(_check(SEEDS, series.replicates >= LEAST_SEEDS, n=series.replicates))
     headline = _headline(series, checks)
+    if headline in (Headline.NOT_DISTINGUISHED, Headline.RECOMMENDED):
+        checks += _sizes_beyond(series)
     yield {"item": Item.RECOMMENDATION, **_recommendation(series, checks, headline)}
     for size in series.sizes:
         rate = series.rate(size)
@@ -145,23 +147,18 @@ def _recommendation(series: Series, checks: Sequence[Row], headline: Headline) -
 
 
 def _suggestions(checks: Iterable[Row], headline: Headline) -> Iterator[Row]:
-    """Yield changes of the study, the cheapest first: more seeds only if nothing else is wrong.
+    """Yield changes of the study in order of the checks that did not pass, failed ones first.
 
-    Only an essential check that failed has a suggestion: nothing else is worth its time.
+    More seeds are suggested only if nothing else is wrong. Only an essential check that failed has
+    a suggestion: nothing else is worth its time.
     """
     changes = [check for check in checks if check["passed"] != 1 and check.get("key")]
     if essential := _ESSENTIAL.get(headline):
         changes = [check for check in changes if check["name"] == essential]
     others = [check for check in changes if check["key"] != SEEDS]
     copied = ("name", "batch_size", "key", "value", "seeds_to_resolve", "minutes_to_resolve")
-    for check in sorted(others or changes, key=_cost):
+    for check in sorted(others or changes, key=lambda check: check["passed"] != 0):
         yield {"item": Item.SUGGESTION, **{name: check.get(name) for name in copied}}
-
-
-def _cost(check: Row) -> float:
-    """Return the minutes of a suggestion; infinite if they are unknown, so that it is the last."""
-    minutes = check.get("minutes_to_resolve", math.nan)
-    return math.inf if pandas.isna(minutes) else minutes
 
 
 def _deciding(series: Series, size: int) -> Row:
@@ -201,7 +198,6 @@ def _checks(series: Series) -> Iterator[Row]:
     yield from _edges(series)
     yield from _timings(series)
     yield from _seconds(series)
-    yield from _at_one_rate(series)
     if len(series.at(CONVERGENCE)):
         yield from _still_falling(series)
     lack = pandas.to_numeric(series.critical.get("lack_of_fit"), errors="coerce")
@@ -255,12 +251,12 @@ def _rates_away(series: Series) -> tuple[int, int]:
 
 
 def _rates(series: Series, tried: np.ndarray, below: int, above: int) -> Row:
-    """Return the suggestion of rates below and above those that were tried, in equal steps."""
+    """Return the suggestion of rates beyond those tried, in steps of the grid or `RATE_STEP`."""
     if not len(tried):
         return {}
     first, last = RATE_STEP, RATE_STEP
     if len(tried) > 1:
-        first, last = tried[1] / tried[0], tried[-1] / tried[-2]
+        first, last = np.minimum(tried[[1, -1]] / tried[[0, -2]], RATE_STEP)
     lower = [tried[0] / first**step for step in range(below, 0, -1)]
     higher = [tried[-1] * last**step for step in range(1, above + 1)]
     minutes = (below + above) * series.minutes / max(series.trained.rates, 1)
@@ -293,12 +289,8 @@ def _edges(series: Series) -> Iterator[Row]:
 
 
 def _still_falling(series: Series) -> Iterator[Row]:
-    """Yield the sizes at which trainings end at their lowest validation loss.
-
-    One that is beyond changes nothing, unless it is next to the range.
-    """
+    """Yield the sizes at which trainings end at their lowest validation loss."""
     flagged = {*series.limits.loc[series.limits["still_falling"] == 1, "batch_size"]}
-    flagged -= series.excluded() - {*series.range, *series.beside}
     for size in sorted(map(int, flagged)):
         cost = {"batch_size": size, "minutes_to_resolve": 2 * series.minutes}
         yield _check("still_falling", False, *_longer(series, size), **cost)
@@ -310,6 +302,16 @@ def _longer(series: Series, size: int) -> tuple[str, Any]:
     runs = series.runs("batch_size", EPOCHS)
     epochs = runs.loc[runs["batch_size"] == size, EPOCHS].max()
     return EPOCHS, "" if pandas.isna(epochs) else 2 * int(epochs)
+
+
+def _sizes_beyond(series: Series) -> Iterator[Row]:
+    """Yield that the recommended size is the smallest or the largest that was tried, if it is."""
+    size, sizes = series.recommended, series.sizes
+    beyond = {sizes[0]: size // 2, sizes[-1]: 2 * size}.get(size)
+    if beyond and beyond <= series.memory:
+        numbers = {"low" if beyond > size else "high": size}
+        numbers["minutes_to_resolve"] = series.minutes / len(sizes)
+        yield _check("size_on_edge", False, "batch_size", sorted([*sizes, beyond]), **numbers)
 
 
 def _timings(series: Series) -> Iterator[Row]:
@@ -348,35 +350,6 @@ def _seconds(series: Series) -> Iterator[Row]:
     if (fastest := series.fastest) in series.excluded(series.outcomes):
         others = [size for size in series.sizes if size != fastest]
         yield _check("fastest", False, "vary.batch_size", others, batch_size=fastest)
-
-
-def _at_one_rate(series: Series) -> Iterator[Row]:
-    """Yield whether outcomes hold at the rates that are recommended, where those are others.
-
-    A size is recommended at the best rate of its seconds: there, an outcome may be worse by less
-    than the margin than at the rate at which it was compared.
-    """
-    failed, compared = [], False
-    for outcome in (name for name in series.outcomes if name in series.tables.runs):
-        rows = series.limits[series.limits["outcome"] == outcome]
-        values, _ = expectations.outcome_values(series, outcome)
-        for row in rows[rows["batch_size"].isin(series.range)].to_dict("records"):
-            size, read, margin = row["batch_size"], row[RATE], float(row["margin"])
-            recommended = series.rate(size)
-            if pandas.isna(read) or read == recommended:
-                continue
-            cells = values[values["batch_size"] == size].pivot_table("value", "seed", RATE)
-            cells = tasks.falling(cells.reindex(columns=[recommended, read]), outcome)
-            lost = (cells[recommended] - cells[read]).dropna()
-            if lost.empty:  # nobody measured the outcome at both rates
-                continue
-            found, compared = intervals.t_interval(lost, differ=True), True
-            if not found.high < margin:
-                numbers = {"estimate": found.mean, "low": found.low, "high": found.high}
-                failed.append({"batch_size": size, **numbers, "bound": margin})
-    yield from (_check("one_rate", False, **row) for row in failed)
-    if compared and not failed:
-        yield _check("one_rate", True)
 
 
 def _falls(series: Series) -> bool:

@@ -10,9 +10,13 @@ without one at any rate of a size is no seed of it.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
+
+from batchscope.analysis import intervals
+from batchscope.catalogue.outcomes import LEVEL
 
 RATE = "learning_rate"
 
@@ -45,6 +49,47 @@ def for_other_data(losses: Any) -> np.ndarray:
             most = _most_reached(found)
             index[size] = most if most >= 0 else there.argmax()
     return index
+
+
+def for_all_data(losses: Any, taken: Any, margin: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rate of each batch size at which all of its data are read, shape (sizes,).
+
+    Of the rates whose loss is not shown to be higher than the lowest one, those do equally well
+    that are not shown to take longer than the fastest of them, by the seeds that reach the target
+    at both. Of these the one with the lowest loss is chosen: of those at which every seed reached
+    the target, or of those between the first and last rate tried if it did at neither of them.
+
+    `taken` is NaN without a target; a share of `margin` of it is negligible. Without any choice the
+    index is that of `for_other_data`. Also returns whether it is the first or last rate tried, and
+    none between does equally well.
+    """
+    losses, taken = np.asarray(losses, float), np.asarray(taken, float)
+    lowest, index = by_lowest(losses), for_other_data(losses)
+    edges = on_edge(index, losses)
+    for size in np.flatnonzero(lowest >= 0):
+        index[size], edges[size] = _of_size(losses[size], taken[size], lowest[size], margin)
+    return index, edges
+
+
+def _of_size(losses: np.ndarray, taken: np.ndarray, lowest: int, margin: float) -> tuple[int, bool]:
+    """Return the rate of one batch size, and whether it is on an edge, as `for_all_data` does."""
+    known = np.isfinite(losses).sum(axis=1)
+    rates = np.flatnonzero(tried(losses[None])[0])
+    equal = [rate for rate in rates if known[rate] == known[lowest]]
+    equal = [rate for rate in equal if not _higher(losses[rate] - losses[lowest])]
+    fastest = equal[max(_most_reached(taken[equal]), 0)]
+    logs = np.log(np.where(np.isfinite(taken) & (taken > 0), taken, math.nan))
+    equal = [rate for rate in equal if not _higher(logs[rate] - logs[fastest], math.log1p(margin))]
+    inner = {*equal} - {rates[0], rates[-1]}
+    reached = [rate for rate in equal if not np.isinf(taken[rate]).any()]
+    pool = reached if reached and (not inner or inner & {*reached}) else inner or equal
+    best = min(pool, key=lambda rate: np.nanmean(losses[rate]))
+    return best, len(rates) > 1 and best in (rates[0], rates[-1]) and not inner
+
+
+def _higher(differences: np.ndarray, margin: float = 0.0) -> bool:
+    """Return whether the mean of the finite differences is shown to be above a margin."""
+    return bool(intervals.t_interval(differences, 1 - 2 * LEVEL).low > margin)
 
 
 def leave_one_out(values: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -73,6 +73,7 @@ def expected(series: Series) -> Iterator[Row]:
 
     Outcomes that were compared at another place than the first one are left out.
     """
+    compared = series.limits.set_index(["outcome", "batch_size"])
     known = [name for name in series.outcomes if name in series.tables.runs]
     values = {name: outcome_values(series, name) for name in known}
     rows = _evaluations(series)
@@ -92,7 +93,10 @@ def expected(series: Series) -> Iterator[Row]:
                 if column[same].isna().all():
                     continue
                 row = {"batch_size": size, RATE: rate, "key": place, "name": name}
-                yield row | _summary(name, column[same].dropna())
+                row |= _summary(name, column[same].dropna())
+                if name in values and row["n"] >= LEAST_WITH_INTERVAL:
+                    row["low"], row["high"] = compared.loc[(name, size), ["mean_low", "mean_high"]]
+                yield row
 
 
 def _summary(name: str, values: pandas.Series) -> Row:
@@ -150,15 +154,10 @@ def _by_rate(series: Series, size: int) -> Iterator[tuple[str, pandas.DataFrame]
             yield name, values[values["batch_size"] == size].pivot_table("value", "seed", RATE)
         elif len(target):
             column, value = target[["budget_column", "budget_value"]].iloc[0]
-            rows = _evaluations(series)
-            taken = {
-                key: Target(column, value).crossing(
-                    {axis: run[axis].to_numpy(float) for axis in (column, UPDATES)}, UPDATES
-                )
-                for key, run in rows[rows["batch_size"] == size].groupby([RATE, "seed"])
-            }
-            if taken:
-                yield name, pandas.Series(taken).unstack(0)
+            rows = _evaluations(series)[lambda rows: rows["batch_size"] == size]
+            taken = Target(column, value).taken(rows, UPDATES, ["seed", RATE])
+            if len(taken):  # none of external runs without a rate
+                yield name, taken.unstack()
 
 
 def _contrast(name: str, values: pandas.Series, chosen: pandas.Series, bound: float) -> Row:
@@ -168,8 +167,11 @@ def _contrast(name: str, values: pandas.Series, chosen: pandas.Series, bound: fl
     else:
         mean, *ends, n = intervals.t_interval(values - chosen)
     ends = ends if n >= LEAST_WITH_INTERVAL else [math.nan, math.nan]
-    if np.isinf(values[np.isfinite(chosen)]).any():  # a run never reached the target
+    missed = np.isinf(values[np.isfinite(chosen)])
+    if missed.mean() > 0.5:  # most runs never reached the target
         mean, ends = math.inf, [math.inf, math.inf]
+    elif missed.any():
+        ends[1] = math.inf
     row = {"name": name, "estimate": mean, "low": ends[0], "high": ends[1], "bound": bound, "n": n}
     read = verdicts(pandas.DataFrame([{**row, "outcome": name, "verdict": Verdict.PROVISIONAL}]))
     return {**row, "verdict": read.iloc[0]}

@@ -23,7 +23,6 @@ from batchscope.analysis import (
     intervals,
     run_series,
     targets,
-    to_target_tables,
     trainings,
 )
 from batchscope.analysis.intervals import Interval
@@ -39,6 +38,7 @@ from batchscope.catalogue.budget_kinds import (
     SECONDS,
     TAKEN,
     TARGET,
+    UPDATES,
 )
 from batchscope.store.records import FINISHED, UNSUCCESSFUL
 
@@ -176,19 +176,29 @@ def _key(reading: Reading) -> tuple[str, str]:
 def _of_series(
     each: Trainings, shared: list[Budget], target: Budget | None, margins: Mapping[str, float]
 ) -> Iterator[Reading]:
-    """Yields every outcome of a series at every budget."""
+    """Yields every outcome of a series at every budget.
+
+    To the target, at convergence and at the end a batch size is read at one rate, as recommended.
+    """
+    whole = None
     if trainings.at_own_targets(each.runs):  # what it used by then is no budget of others
-        yield from _to_target(each, target, margins)
+        yield from _to_target(each, target, margins, whole)
     elif trainings.at_equal_budget(each.runs):
         yield from _at_equal_budget(each, margins)
     elif each.finished[CHOSEN_BY].notna().any():
+        losses = _at(each, Budget(CONVERGENCE), CHOSEN_BY)
+        taken = np.full_like(losses, math.nan)
+        if target:
+            taken = each.taken(Target(target.column, target.value), UPDATES)
+        whole = each.chosen_for_all(losses, taken, margins.get(SECONDS, MARGIN_OF_TAKEN))
         for budget in shared:
             if budget.kind == CONVERGENCE:
-                yield from _to_target(each, target, margins)
-            yield from _at_budget(each, budget, margins)
+                yield from _to_target(each, target, margins, whole)
+            one_rate = whole if budget.kind == CONVERGENCE else None
+            yield from _at_budget(each, budget, margins, one_rate)
     for outcome, margin in margins.items():
         if outcome in each.runs and each.runs[outcome].notna().any():
-            yield _at_own_end(each, outcome, margin)
+            yield _at_own_end(each, outcome, margin, whole)
 
 
 def budgets(evaluations: pandas.DataFrame, stated: Mapping[str, Any]) -> list[Budget]:
@@ -227,19 +237,21 @@ def _reading(
     return Reading(each, budget, outcome, margin, chosen, **marks)
 
 
-def _at_budget(each: Trainings, budget: Budget, margins: Mapping[str, float]) -> Iterator[Reading]:
+def _at_budget(
+    each: Trainings, budget: Budget, margins: Mapping[str, float], whole: Chosen | None
+) -> Iterator[Reading]:
     """Yields every outcome of a series at a budget, each size at its rate there.
 
-    On test data, or where these are not known on validation data. The rate is the one with the
-    lowest mean validation loss at the budget over all seeds; on validation data each seed is read
-    at the rate that the others choose.
+    On test data, or where these are not known on validation data. At convergence the rates are
+    those of `whole`. Else the rate is the one with the lowest mean validation loss at the budget
+    over all seeds; on validation data each seed is read at the rate that the others choose.
     """
     losses, compared = _at(each, budget, CHOSEN_BY), _compared(each)
     on_test = [f"test_{name}" for name in compared]
     cubes = {name: _at(each, budget, name) for name in on_test if each.whole(name)}
     more = {}
-    if budget.kind == CONVERGENCE:
-        more["falling"] = _falling(each, losses)
+    if whole:
+        more["falling"] = _falling(each, whole)
         if not cubes:  # they may be measured at the end
             rows = run_series.finished(each.runs)
             measured = [name for name in on_test if name in rows and rows[name].notna().all()]
@@ -257,7 +269,8 @@ def _at_budget(each: Trainings, budget: Budget, margins: Mapping[str, float]) ->
             cubes[name] = _at(each, budget, name)
         margin = margins.get(name, margins.get(test, default))
         if margin is not None:
-            found = each.chosen_by(losses, cubes[name], name == validation)
+            cube, others = cubes[name], name == validation
+            found = whole.of(cube) if whole else each.chosen_by(losses, cube, others)
             yield _reading(each, budget, name, margin, found, **more)
 
 
@@ -297,12 +310,14 @@ def _compared(each: Trainings) -> dict[str, float | None]:
     return {**margins, "loss": tasks.loss_margin(learned), **dict.fromkeys(tasks.OWN)}
 
 
-def _at_own_end(each: Trainings, outcome: str, margin: float) -> Reading:
-    """Returns a column of runs.csv at the rates that the runs' validation losses choose.
+def _at_own_end(each: Trainings, outcome: str, margin: float, whole: Chosen | None) -> Reading:
+    """Returns a column of runs.csv at the rates of `whole`, or those of the lowest losses.
 
     Where these are not known the outcome itself chooses, each seed at the rate of the others.
     """
     losses, cube = each.column(CHOSEN_ON), each.column(outcome)
+    if whole:
+        return _reading(each, Budget(END), outcome, margin, whole.of(cube))
     others = outcome.startswith("validation")
     if not np.isfinite(losses).any():
         losses, others = -cube if tasks.higher_is_better(outcome) else cube, True
@@ -355,20 +370,25 @@ def _target(
 
 
 def _to_target(
-    each: Trainings, budget: Budget | None, margins: Mapping[str, float]
+    each: Trainings, budget: Budget | None, margins: Mapping[str, float], whole: Chosen | None
 ) -> Iterator[Reading]:
-    """Yields the updates, examples and seconds that each size takes to a target."""
+    """Yields the updates, examples and seconds that each size takes to a target.
+
+    At the rates of `whole`; without these each seed at the rate that the others choose.
+    """
     if budget is None:
         return
-    found = to_target_tables.scaling(each, Target(budget.column, budget.value))
-    for axis, taken in found.taken.items():
+    target = Target(budget.column, budget.value)
+    first = each.at_first(target)
+    for axis in own_columns.AXES:
         if each.whole(axis):
-            margin = margins.get(axis, MARGIN_OF_TAKEN)
-            at_first = found.at_first.any(axis=1)
-            yield _reading(each, budget, axis, margin, taken, at_first=at_first)
+            taken, margin = each.taken(target, axis), margins.get(axis, MARGIN_OF_TAKEN)
+            chosen = whole.of(taken) if whole else each.chosen_by_itself(taken)
+            at_first = chosen_rates.at(first, np.maximum(chosen.read, 0)).any(axis=1)
+            yield _reading(each, budget, axis, margin, chosen, at_first=at_first)
 
 
-def _falling(each: Trainings, losses: np.ndarray) -> np.ndarray:
+def _falling(each: Trainings, whole: Chosen) -> np.ndarray:
     """Returns whether most trainings of a size, at its rate, end at their lowest loss."""
 
     def falls(rows: Evaluated) -> float:
@@ -376,10 +396,7 @@ def _falling(each: Trainings, losses: np.ndarray) -> np.ndarray:
         known = len(found) > 1 and np.isfinite(found).any()
         return float(np.nanargmin(found) == len(found) - 1) if known else math.nan
 
-    index = chosen_rates.for_other_data(losses)
-    falling = each.cube(each.by_run(falls))
-    read = chosen_rates.at(falling, np.repeat(index[:, None], falling.shape[2], axis=1))
-    read[index < 0] = math.nan
+    read = whole.of(each.cube(each.by_run(falls))).values
     return np.nansum(read, axis=1) > 0.5 * (~np.isnan(read)).sum(axis=1)
 
 

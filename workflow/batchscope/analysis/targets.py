@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas
 
 from batchscope.analysis import chosen_rates
 from batchscope.catalogue import tasks
@@ -101,6 +102,14 @@ class Target:
         order = np.argsort(used[known], kind="stable")
         linear = tasks.own(self.column) is not None
         return first_crossing(used[known][order], losses[known][order], target, linear)
+
+    def taken(self, rows: pandas.DataFrame, axis: str, by: list[str]) -> pandas.Series:
+        """Return where each training first reaches the target, by the factors that tell them."""
+        names, found = {*filter(None, (self.column, axis))}, {}
+        for run, evaluated in rows.groupby(by):
+            columns = {name: evaluated[name].to_numpy(float) for name in names}
+            found[run] = self.crossing(columns, axis)
+        return pandas.Series(found)
 
     def at_first(self, evaluated: Mapping[str, np.ndarray]) -> bool:
         """Returns whether one training is there by its first evaluation: it took that at most."""

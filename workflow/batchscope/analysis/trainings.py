@@ -51,6 +51,11 @@ class Chosen(NamedTuple):
     # rate that the others choose: then the choice scatters as well.
     tuned: np.ndarray
 
+    def of(self, cube: np.ndarray) -> Chosen:
+        """Return numbers of a cube at the same rates."""
+        values = chosen_rates.at(cube, np.maximum(self.read, 0))
+        return self._replace(values=np.where(self.read < 0, math.nan, values))
+
 
 @dataclass(frozen=True)
 class Trainings:
@@ -163,6 +168,19 @@ class Trainings:
         rates = self.rates(np.where(only, chosen, chosen_rates.by_lowest(losses)))
         tuned = chosen_rates.differ(of_others)
         return Chosen(values, rates, chosen_rates.on_edge(chosen, losses), read, tuned)
+
+    def chosen_for_all(self, losses: np.ndarray, taken: np.ndarray, margin: float) -> Chosen:
+        """Return losses at the rates at which all data are read (see `chosen_rates`)."""
+        index, on_edge = chosen_rates.for_all_data(losses, taken, margin)
+        choices, seeds = [index], losses.shape[2]
+        for seed in range(seeds) if seeds > 1 else ():
+            others = (np.delete(cube, seed, axis=2) for cube in (losses, taken))
+            choices.append(chosen_rates.for_all_data(*others, margin)[0])
+        usable = chosen_rates.by_lowest(losses) >= 0
+        usable |= chosen_rates.tried(losses).sum(axis=1) == 1
+        rates, read = self.rates(np.where(usable, index, -1)), np.transpose([index] * seeds)
+        tuned = chosen_rates.differ(np.transpose(choices))
+        return Chosen(losses, rates, on_edge, read, tuned).of(losses)
 
     def chosen_by_itself(self, cube: np.ndarray) -> Chosen:
         """Returns numbers of which lower is better, each seed at the rate that the others choose.

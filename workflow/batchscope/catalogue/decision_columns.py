@@ -53,11 +53,11 @@ COMPARISONS: dict[str, Column] = {
     "batch_size": Integer("Examples per update."),
     "learning_rate": Column(
         "The rate of the runs; of several the one with the lowest mean validation loss at the "
-        "budget, or the least mean of what is taken to the target (updates, examples, seconds: "
-        "each by itself); empty where no rate has a run of every seed that finished, or got there."
+        "budget. To the target, at convergence and at the end it is one rate (docs/study.md); "
+        "empty where no rate has a run of every seed that finished."
     ),
     "on_edge": Integer(
-        "1 where it is the first or the last of several rates, beyond which a better one may lie."
+        "1 where it is the first or the last of several rates, and none between does as well."
     ),
     "still_falling": Integer(
         "1 at convergence where the validation loss still fell when most trainings of the batch "

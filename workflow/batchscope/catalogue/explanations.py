@@ -56,12 +56,11 @@ _CHECKS = {
     "the targets. A network that learned something beats it by its whole interval.",
     "test_set": "A small test set makes accuracy uncertain: its standard error is sqrt(p (1 - p) / "
     "examples). It should be smaller than the margin.",
-    "rate_on_edge": "The best learning rate of a size is the smallest or largest that was tried. "
-    "A better one may lie outside the grid, which makes that size look worse than it is.",
-    "outcome_rate_on_edge": "The quality of a size was best at the smallest or largest learning "
-    "rate that was tried. Its best quality may be higher than shown.",
-    "one_rate": "The fastest rate of a size and its most accurate one differ. The check passes if "
-    "the accuracy at the recommended rate is within the margin too.",
+    "rate_on_edge": "The best learning rate of a size is the smallest or largest that was tried, "
+    "and no rate between them does as well. A better one may lie outside the grid, which makes "
+    "that size look worse than it is.",
+    "size_on_edge": "The recommended batch size is the smallest or the largest that was tried. "
+    "A better one may lie beyond it.",
     "timings_disturbed": "Other programs used the cores while seconds were measured, or repeated "
     "timings scatter widely. Time again on an idle machine.",
     "times_compared": "Sizes are ranked by seconds only if each reaches the same target loss. "

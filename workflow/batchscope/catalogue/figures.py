@@ -22,7 +22,7 @@ _PRIMARY = Figure(
     "Cost or quality by batch size",
     "Quality",
     "Dots: seeds at the best learning rate of each size. Squares: means, with 95 % intervals from "
-    "three seeds on. Shaded: the batch sizes of the recommendation.",
+    "three seeds on. Shaded: the batch sizes of a recommendation.",
     kind="primary",
     table="comparisons",
     needs=(Need.BATCH_SIZES,),

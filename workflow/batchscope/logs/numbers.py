@@ -128,6 +128,7 @@ def completed(found: Cells, rows: pandas.DataFrame, epoch: float | None) -> pand
     """Returns rows with updates, examples and, where it is known, the epoch.
 
     An epoch has a last, smaller batch if the batch size does not divide its examples, as in Keras.
+    Whole epochs that count from 0 get 1 more if the network has been trained by the end of epoch 0.
 
     Args:
         epoch: Training examples of an epoch.
@@ -140,6 +141,10 @@ def completed(found: Cells, rows: pandas.DataFrame, epoch: float | None) -> pand
     nothing = pandas.Series(math.nan, rows.index)
     updates, examples = (rows.get(name, nothing) for name in ("updates", "examples"))
     examples = examples.fillna(updates * rows["batch_size"])
+    epochs = rows.get("epoch", nothing).dropna()
+    first = epochs.index[epochs == 0]
+    if len(first) and (epochs % 1 == 0).all() and (examples[first] > 0).all():
+        rows = rows.assign(epoch=rows["epoch"] + 1)
     if epoch is not None:
         examples = examples.fillna(rows.get("epoch", nothing) * epoch)
         rows = rows.assign(epoch=rows.get("epoch", nothing).fillna(examples / epoch))

@@ -92,12 +92,12 @@ def _with_factor(written: Keys, factor: str, values: Values) -> Keys:
 
 
 def _sizes(cases: list[Keys], sizes: list[int]) -> Iterator[Keys]:
-    """Yield the cases of some batch sizes; a new size is trained as the last one."""
+    """Yield the cases of some batch sizes; a new size is trained as the nearest one."""
     yield from (case for case in cases if case.get(SIZE) in sizes)
-    last = [case for case in cases if case.get(SIZE) == cases[-1].get(SIZE)]
     for size in sizes:
-        if all(case.get(SIZE) != size for case in cases):
-            yield from ({**case, SIZE: size} for case in last)
+        nearest = min((case[SIZE] for case in cases), key=lambda known: abs(known - size))
+        if nearest != size:
+            yield from ({**case, SIZE: size} for case in cases if case[SIZE] == nearest)
 
 
 def _cases(cases: list[Keys], factor: str, values: Values) -> Iterator[Keys]:

@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 
 from batchscope import wording
 from batchscope.analysis import run_series
+from batchscope.analysis.targets import Target
 from batchscope.catalogue import entries, factor_words, tasks
 from batchscope.catalogue.budget_kinds import CONVERGENCE, ENDS, EXAMPLES, TAKEN, TARGET
 from batchscope.catalogue.figures import PRIMARY
@@ -59,12 +60,15 @@ def _of_outcome(tables: Tables, outcome: str) -> pandas.DataFrame:
 
 def _seeds(outcome: str, compared: pandas.DataFrame, tables: Tables) -> pandas.DataFrame:
     """Return the value of each seed, at the rate of the comparison if it has one."""
-    columns = ["batch_size", "seed", outcome]
-    if outcome in TAKEN:
-        to_target = tables.to_target
-        reached = np.isclose(to_target["target_value"], compared["budget_value"].iloc[0])
-        return to_target.loc[reached, [*columns, *_TARGET]]
+    columns, rates = ["batch_size", "seed", outcome], ["batch_size"]
+    rates += [_RATE] if compared[_RATE].notna().all() else []
     runs, evaluations = tables.runs, tables.trajectories
+    if compared["budget"].iloc[0] == TARGET:
+        value, column = compared[["budget_value", "budget_column"]].iloc[0]
+        target = Target(column if isinstance(column, str) else "", value)
+        taken = target.taken(evaluations.merge(compared[rates], on=rates), outcome, columns[:2])
+        found = taken.where(np.isfinite(taken)).rename_axis(columns[:2]).rename(outcome)
+        return found.reset_index().assign(target_column=target.column, target_value=value)
     if compared["budget"].iloc[0] == CONVERGENCE and outcome in evaluations:
         keys = [name for name in rows.RUN if name in runs and name in evaluations]
         known = evaluations.dropna(subset=["validation_loss", outcome])
@@ -73,7 +77,6 @@ def _seeds(outcome: str, compared: pandas.DataFrame, tables: Tables) -> pandas.D
         runs = runs.merge(lowest, on=keys)
     if outcome not in runs:
         return pandas.DataFrame(columns=columns)
-    rates = ["batch_size", *([_RATE] if compared[_RATE].notna().all() else [])]
     return runs.merge(compared[rates], on=rates)[columns]
 
 
