@@ -137,6 +137,7 @@ def completed(found: Cells, rows: pandas.DataFrame, epoch: float | None) -> pand
             f"{found.place(0)}: received no updates or examples, but {found.name(0, 'epoch')} "
             "alone; `examples_per_epoch: N`, the training examples of an epoch, is expected."
         )
+    rows = _by_ends(rows)
     nothing = pandas.Series(math.nan, rows.index)
     updates, examples = (rows.get(name, nothing) for name in ("updates", "examples"))
     examples = examples.fillna(updates * rows["batch_size"])
@@ -148,6 +149,24 @@ def completed(found: Cells, rows: pandas.DataFrame, epoch: float | None) -> pand
         of_epoch = np.ceil(epoch / rows["batch_size"])
         updates = updates.fillna(whole * of_epoch + rest / rows["batch_size"])
     return rows.assign(updates=updates.fillna(examples / rows["batch_size"]), examples=examples)
+
+
+def _by_ends(rows: pandas.DataFrame) -> pandas.DataFrame:
+    """Count epochs from 1 if updates or examples grow with the epoch's number plus one.
+
+    A log with 250 updates at epoch 0 and 500 at epoch 1 writes its rows at the ends of epochs.
+    """
+    counter = next((name for name in ("updates", "examples") if name in rows), None)
+    if counter is None or "epoch" not in rows:
+        return rows
+
+    def proportional(epochs: pandas.Series) -> bool:
+        ratios = (rows[counter] / epochs).groupby(rows["batch_size"])
+        return bool((ratios.max() - ratios.min() <= _ROUNDING * ratios.min()).all())
+
+    later = rows["epoch"] + 1
+    from_zero = proportional(later) and not proportional(rows["epoch"])
+    return rows.assign(epoch=later) if from_zero else rows
 
 
 def apart(low: Any, high: Any) -> Any:
