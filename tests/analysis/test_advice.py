@@ -236,6 +236,13 @@ def test_disturbed_timings_rank_no_sizes_and_are_to_be_repeated(given, rule, sha
     assert "times_compared" not in {*found["name"]}
 
 
+def test_disturbed_blocks_are_reported_before_the_scatter_of_one_size():
+    noisy = runs().assign(seconds_per_epoch_q3=lambda made: 1 + 0.3 * (made["batch_size"] == 16))
+    found = advised(made=noisy, limits=DISTURBED)
+    checks = found[(found["item"] == "check") & (found["name"] == "timings_disturbed")]
+    assert checks["batch_size"].fillna(0).tolist() == [0, 16]
+
+
 def test_a_quarter_of_disturbed_blocks_is_borne_and_runs_of_one_timing_job_count_once():
     """Of 6 seeds of 5 sizes, one size has all blocks disturbed, and more rates than the others."""
     made = runs()
