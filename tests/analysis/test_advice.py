@@ -331,6 +331,12 @@ def test_what_is_missing_lowers_the_grade(given, need, key, value):
         assert change["minutes_to_resolve"] == change["seeds_to_resolve"] - there
 
 
+def test_timing_again_is_suggested_before_more_test_data():
+    found = advised(made=runs().assign(test_examples=50), limits=DISTURBED)
+    keys = found.loc[found["item"] == "suggestion", "key"]
+    assert keys.tolist() == [advice_needs.RERUN, "test_examples"]
+
+
 def test_suggestions_begin_with_the_cheapest_and_have_no_seeds_beside_others():
     found = advised(comparisons("bwwwb", n=4), runs(4, [0.1]).assign(test_examples=50))
     changes = found[found["item"] == "suggestion"]

@@ -158,10 +158,10 @@ def _suggestions(checks: Iterable[Row], headline: Headline) -> Iterator[Row]:
         yield {"item": Item.SUGGESTION, **{name: check.get(name) for name in copied}}
 
 
-def _cost(check: Row) -> float:
-    """Return the minutes of a suggestion; infinite if they are unknown, so that it is the last."""
+def _cost(check: Row) -> tuple[bool, float]:
+    """Return whether data are to be collected, and the minutes; infinite if they are unknown."""
     minutes = check.get("minutes_to_resolve", math.nan)
-    return math.inf if pandas.isna(minutes) else minutes
+    return check["key"] == "test_examples", math.inf if pandas.isna(minutes) else minutes
 
 
 def _deciding(series: Series, size: int) -> Row:
