@@ -162,6 +162,27 @@ def test_a_stated_format_is_not_guessed(log):
         log("epoch,loss\n0,1.0\n", kind="keros")
 
 
+@pytest.mark.parametrize(
+    ("text", "epochs"),
+    [
+        ("epoch,step\n0,250\n1,500\n2,750\n", [1, 2, 3]),
+        ("epoch,step\n1,500\n3,1000\n", [2, 4]),  # each second epoch
+        ("epoch,step\n0,250\n", [1]),
+        ("epoch,examples\n0,2000\n1,4000\n", [1, 2]),
+        ("epoch,step\n0,0\n1,250\n2,500\n", [0, 1, 2]),  # evaluated before the first update
+        ("epoch,step\n1,250\n2,500\n", [1, 2]),
+        ("epoch,step\n3,750\n", [3]),
+        ("epoch,step\n0,100\n0,200\n1,300\n", [0, 0, 1]),  # the epoch of a row, not its end
+    ],
+)
+def test_updates_tell_if_epochs_count_from_zero(text, epochs, tmp_path):
+    path = tmp_path / "log.csv"
+    first, *rest = text.splitlines()
+    lines = [f"{first},val_loss", *(f"{line},{1 / (at + 1)}" for at, line in enumerate(rest))]
+    path.write_text("\n".join(lines))
+    assert evaluated(path, kind="csv").rows["epoch"].tolist() == epochs
+
+
 def test_an_epoch_ends_with_a_smaller_batch(tmp_path):
     """As Keras and our own runs count: 1,087 examples are 5 batches of 256, or one of 2,048."""
     path = tmp_path / "log.csv"

@@ -182,8 +182,9 @@ def build(input_shape, classes):
 
 @pytest.mark.slow
 def test_a_model_that_trains_itself_gets_a_study_to_copy(tmp_path, monkeypatch):
-    (tmp_path / "mine.py").write_text(OWN_UPDATES)
-    done = initialised(tmp_path, "wine", "mine.py")
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "mine.py").write_text(OWN_UPDATES)
+    done = initialised(tmp_path, "wine", "models/mine.py")
     assert done.returncode == 1 and "Own.train_step" in done.stderr
     _, study, script = re.split(r"^# (?:wine\.yaml|train_wine\.py)\n", done.stderr, flags=re.M)
     (tmp_path / "wine.yaml").write_text(study)

@@ -337,6 +337,7 @@ def _timings(series: Series) -> Iterator[Row]:
         found.append((None, noise, step_cost.MOST_NOISE, more_blocks))
     found = [each for each in found if not math.isnan(each[1])]
     failed = [each for each in found if each[1] > each[2]]
+    failed.sort(key=lambda row: row[0] is not None)  # those of all sizes first
     for size, value, bound, line in failed or found[:1]:
         numbers = {"batch_size": size if failed else None, "estimate": value, "bound": bound}
         yield _check("timings_disturbed", not failed, *line, **numbers)
