@@ -97,14 +97,6 @@ def check(tmp_path, own, lines):
                 f": dog/5.png {NO_IMAGE}: received no image",
             ],
         ),
-        (
-            DEEP,
-            {"scale": 1e-5},
-            [
-                ": cat/0.png, cat/1.png, cat/2.png and 8 more: received 8 bits per channel ",
-                f": dog/5.png {NO_IMAGE}: received no image",
-            ],
-        ),
         (FLAT, {"per_class": 7}, [": cat and dog: received 6 readable images;"]),
         (FLAT, {"split": {"validation": 5, "test": 1}}, [".split: received validation 5, test 1,"]),
         (FLAT, {"split": None}, [".split.validation: received nothing;"]),

@@ -128,31 +128,6 @@ def test_images_that_bytes_cannot_hold_are_refused_by_name(tmp_path, array, endi
     assert message.startswith(f"datasets.own: a/img0.{ending}: received pixels of {name} (mode ")
 
 
-@pytest.mark.parametrize(
-    ("array", "ending", "channels"),
-    [
-        (np.array([[100, 40000], [300, 65535]], np.uint16), "png", 1),
-        (np.array([[100, 40000], [300, 65535]], ">u2"), "tif", 3),
-        (np.array([[0, 70000], [1, 2]], np.int32), "tif", 1),
-        (np.array([[0, 0.5], [0.25, 1]], np.float32), "tif", 3),
-    ],
-)
-def test_numbers_of_more_than_8_bits_are_kept_where_their_scale_is_stated(
-    array, ending, channels, tmp_path
-):
-    for name in "ab":
-        (tmp_path / "mine" / name).mkdir(parents=True)
-        for number in range(4):
-            Image.fromarray(array).save(tmp_path / "mine" / name / f"{number}.{ending}")
-    definition = folder_of(tmp_path / "mine", image_size=4, channels=channels, scale=0.25)
-    data = prepared(tmp_path, definition)
-    images = data.examples("train").images
-    assert images.dtype == np.float32 and data.examples("train").scale == 0.25
-    corners = images[:, ::3, ::3]  # which no neighbour is mixed into
-    assert (corners == array.astype(np.float32)[..., None]).all()
-    assert images.shape[-1] == channels
-
-
 def png(shape, depth, rows):
     """Returns a PNG file of colours: Pillow writes none of 16 bits, nor one of another size."""
     header = struct.pack(">IIBBBBB", *shape, depth, 2, 0, 0, 0)
@@ -163,10 +138,9 @@ def png(shape, depth, rows):
     return found
 
 
-def test_colours_of_16_bits_are_whole_where_their_scale_is_stated():
+def test_colours_of_16_bits_are_cut_to_the_upper_8():
     pixels = np.random.default_rng(0).integers(0, 2**16, (4, 4, 3))
     data = png((4, 4), 16, b"".join(b"\0" + row.astype(">u2").tobytes() for row in pixels))
-    assert (photographs.decode(data, 4, 3, 1 / 65535) == pixels).all()
     assert (photographs.decode(data, 4) == pixels >> 8).all()
 
 

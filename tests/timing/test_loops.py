@@ -25,6 +25,8 @@ from batchscope.timing.fates import NotFinite
 from batchscope.training import models, step_loop
 
 SCALE = 1 / 16
+LOOPS = ("graph", "eager", "function", "fit", "fit_steps")
+PIPELINES = ("dataset", "map", "prefetch", "cache", "jpeg")
 FACTORS = {
     name: each.default for name, each in run_factors.FACTORS.items() if each.default is not None
 }
@@ -72,13 +74,13 @@ def weights(model) -> np.ndarray:
 
 def test_the_loops_and_pipelines_are_those_that_names_know():
     factors = run_factors.TIMING_ONLY_FACTORS
-    assert factors["loop"].choices == loops.LOOPS
-    assert factors["input_pipeline"].choices == (loops.PLAIN, *pipelines.PIPELINES[1:])
+    assert factors["loop"].choices == LOOPS
+    assert factors["input_pipeline"].choices == (loops.PLAIN, *PIPELINES[1:])
     # A lead-in takes all batches that a pipeline keeps ready.
     assert LEAD_IN_STEPS > pipelines.PREFETCH_BATCHES
 
 
-@pytest.mark.parametrize("name", first(loops.LOOPS))
+@pytest.mark.parametrize("name", first(LOOPS))
 def test_every_loop_reaches_the_weights_of_the_trainings_loop(name, monkeypatch):
     """Three batches of 16 of 50 examples are an epoch; 64 are all of them."""
     model = models.build("small_cnn", looks.Look((8, 8, 1), 3), 0)
@@ -180,7 +182,7 @@ def test_pipelines_are_of_the_same_whole_batches(tmp_path):
     images = ((ramp + np.arange(count)[:, None, None, None] // 10) % 17).clip(0, 16)
     images = np.sort(images, axis=2).astype(np.uint8)
     labels = np.arange(count) % 10
-    for pipeline in pipelines.PIPELINES:
+    for pipeline in PIPELINES:
         given = Examples(images, labels, SCALE), tmp_path / "jpeg"
         batches = pipelines.batches(pipeline, pipelines.examples(pipeline, *given), size)
         assert batches.element_spec[0].shape.as_list() == [None, 8, 8, 1]

@@ -94,7 +94,6 @@ def atomic_folder(path: Path | str) -> Iterator[Path]:
 
 
 def write_text(path: Path | str, text: str) -> None:
-    """Writes a text file atomically."""
     with atomic_path(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
@@ -216,7 +215,6 @@ def link(source: Path | str, target: Path | str) -> None:
 
 
 def copy(source: Path | str, target: Path | str) -> None:
-    """Copies a file atomically."""
     with atomic_path(target) as temporary:
         shutil.copyfile(source, temporary)
 

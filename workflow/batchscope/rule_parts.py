@@ -120,7 +120,6 @@ def early(entry: Measure) -> Callable[[Any], list[str]]:
 
 
 def output(entry: Measure | Timing) -> str:
-    """Path of a measure's or timing's record."""
     name, run, settings = entry.name, "{run}", "{settings}"
     if isinstance(entry, Timing):
         machine, timed = (f"{{{subject}}}" for subject in entry.subjects)

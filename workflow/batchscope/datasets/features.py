@@ -46,7 +46,6 @@ class Features:
         return int(self._starts[-1])
 
     def _filled(self, rows: np.ndarray) -> np.ndarray:
-        """Returns the numbers of rows, without gaps."""
         if self.columns is None:
             return rows
         # A copy in another order has other sums: where all are numbers they are taken as they are.

@@ -193,7 +193,6 @@ def _plain(where: str, labels: np.ndarray | None, count: int) -> np.ndarray:
 
 
 def one_each(where: str, labels: np.ndarray | None, count: int) -> np.ndarray:
-    """Returns labels, if there is one of each example."""
     if labels is None or labels.shape[:1] != (count,):
         received = "nothing" if labels is None else f"labels of shape {labels.shape}"
         raise unexpected(where, received, f"a label of each of {count} examples")

@@ -139,7 +139,6 @@ def divided(request: Request, raw: Raw | None = None) -> Divided:
 
 
 def _write(request: Request) -> dict[str, Any]:
-    """Writes the arrays of each part; returns what their record says."""
     raw, parts, labels, features, record = divided(request)
     total, stored = 0, features.of if features else np.asarray
     for part in paths.SPLITS:

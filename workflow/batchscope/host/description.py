@@ -17,7 +17,6 @@ PACKAGES = ("tensorflow", "keras", "numpy", "scipy", "snakemake")
 
 
 def versions() -> dict[str, str]:
-    """Returns the versions of Python and of the packages that numbers depend on."""
     found = {"python": platform.python_version()}
     for package in PACKAGES:
         with contextlib.suppress(metadata.PackageNotFoundError):

@@ -60,7 +60,6 @@ def _lowest_loss(folder: Path) -> float | None:
 
 
 def text(now: Snapshot) -> str:
-    """Return a snapshot as lines."""
     left = "no training, measure or timing is left"
     if now.jobs_left:
         time = f"{'at least' if now.is_least else 'about'} {wording.duration(now.seconds_left)}"

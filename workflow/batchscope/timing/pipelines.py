@@ -31,7 +31,6 @@ from batchscope.datasets import Examples
 from batchscope.errors import UserError
 from batchscope.training import losses
 
-PIPELINES = ("dataset", "map", "prefetch", "cache", "jpeg")
 PREFETCHING = ("prefetch", "cache", "jpeg")
 JPEG_QUALITY = 95
 # Batches that are made ready ahead. A number, not AUTOTUNE: the batches that stand ready when a
