@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 from test_photographs import png
 
-from batchscope.catalogue import dataset_definitions, folder_parts
+from batchscope.catalogue import dataset_definitions
 from batchscope.datasets import photographs
 from prepared_data import SPLIT, prepared, problems, refused
 
@@ -57,7 +57,6 @@ def check(tmp_path, own, lines):
     ("content", "more", "lines"),
     [
         ({}, {}, [": received HERE/mine with 0 folder(s) and 0 file(s);"]),
-        ({"cat": 6}, {}, [": received HERE/mine with 1 folder(s) and 0 file(s);"]),
         (
             {".": 6},
             {},
@@ -81,14 +80,6 @@ def check(tmp_path, own, lines):
             ],
         ),
         (
-            {**FLAT, "empty/1.jpg": b"", "text/1.jpg": b"text"},
-            {},
-            [
-                ": empty and text: received 0 readable images;",
-                f": empty/1.jpg {NO_IMAGE} and text/1.jpg {NO_IMAGE}: received no image",
-            ],
-        ),
-        (
             DEEP,
             {"per_class": 7},
             [
@@ -98,7 +89,6 @@ def check(tmp_path, own, lines):
             ],
         ),
         (FLAT, {"per_class": 7}, [": cat and dog: received 6 readable images;"]),
-        (FLAT, {"split": {"validation": 5, "test": 1}}, [".split: received validation 5, test 1,"]),
         (FLAT, {"split": None}, [".split.validation: received nothing;"]),
         (
             {**IN_PARTS, "val/wolf": 3, "test/fox": 3, "valid.txt": b""},
@@ -112,11 +102,6 @@ def check(tmp_path, own, lines):
                 ": val/dog, test/cat and test/dog: received no folder (No such file or directory);",
                 f": test/0.png {LOOSE}, test/1.png {LOOSE}, test/2.png {LOOSE} and 2 more: ",
             ],
-        ),
-        (
-            {**IN_PARTS, "valid/cat": 3},
-            {},
-            [": test, train, val and 1 more: received folders alone;"],
         ),
     ],
 )
@@ -191,11 +176,6 @@ def test_folders_of_the_parts_are_the_split(names, tmp_path):
     assert prepared(tmp_path, drawn).record["counts"] == {"train": 8, "validation": 4, "test": 8}
 
 
-def test_classes_that_are_named_as_parts_are_classes(tmp_path):
-    own = definition("image_folder", written(tmp_path / "mine", {"train": 5, "test": 5, "car": 5}))
-    assert prepared(tmp_path, own).record["class_names"] == ["car", "test", "train"]
-
-
 ROWS = [(f"{number}.png", "cat" if number % 2 else "dog") for number in range(12)]
 
 
@@ -239,7 +219,6 @@ def test_a_list_of_images_and_numbers(tmp_path):
             ],
         ),
         (ROWS, {"label": "class"}, [": HERE/own.csv: received class;"]),
-        ([(name, 1) for name, _ in ROWS], {}, [": HERE/own.csv: label (train): received one"]),
         (ROWS, {"task": "regression"}, [": HERE/own.csv: label (train): received <U3 labels"]),
         (ROWS, {"per_class": 7}, [": train dog and train cat: received 6 readable images"]),
         (
@@ -251,7 +230,6 @@ def test_a_list_of_images_and_numbers(tmp_path):
             ],
         ),
         ([(*row, 1) for row in ROWS], {}, [": HERE/own.csv: cannot be read ("]),
-        ([], {"names": ""}, [": HERE/own.csv: cannot be read ("]),
     ],
 )
 def test_every_fault_of_a_list_is_told_at_once(rows, more, lines, tmp_path):
@@ -275,17 +253,3 @@ def test_numbers_of_a_list_stay_numbers_beside_a_missing_one(tmp_path):
     numbers = [(name, at / 7) for at, (name, _) in enumerate(ROWS)]
     own = listed(tmp_path, *numbers[1:], (ROWS[0][0], "NaN"))
     assert "received no label" in " ".join(problems(own))
-
-
-def test_names_of_one_number_have_one_order(tmp_path, monkeypatch):
-    names = ["a1.png", "a01.png", "a001.png", "b"]
-    for order in (names, names[::-1]):
-        monkeypatch.setattr(
-            Path, "iterdir", lambda folder, order=order: map(folder.joinpath, order)
-        )
-        assert [each.name for each in folder_parts.shown(tmp_path)] == [
-            "a001.png",
-            "a01.png",
-            "a1.png",
-            "b",
-        ]

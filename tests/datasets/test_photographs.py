@@ -115,8 +115,6 @@ def test_photographs_are_stretched_to_the_square():
     ("array", "ending"),
     [
         (np.array([[0, 65535]], np.uint16), "png"),
-        (np.array([[0, 65535]], ">u2"), "tif"),
-        (np.array([[0, 70000]], np.int32), "tif"),
         (np.array([[0, 0.5]], np.float32), "tif"),
     ],
 )

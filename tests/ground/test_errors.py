@@ -27,7 +27,6 @@ DAMAGES = {
     "truncated": lambda whole: whole[: len(whole) // 2],
     "garbage": lambda whole: GARBAGE,
     "words": lambda whole: b"Not found\n",
-    "page": lambda whole: b"<!DOCTYPE html>\n<html></html>\n",
 }
 
 

@@ -65,11 +65,6 @@ def test_an_appended_keras_log_is_asked_about(log):
         log("epoch,loss,val_loss\n0,1.0,1.1\n1,0.8,0.9\n0,1.0,1.1\n")
 
 
-def test_epochs_that_count_from_one_stay(log):
-    (found,) = log("epoch,loss,val_loss\n1,1.0,1.1\n2,0.8,0.9\n")
-    assert found.rows["epoch"].tolist() == ["1", "2"] and not found.notes
-
-
 def test_lightning_has_sparse_rows_steps_from_zero_and_parameters_beside(log, tmp_path):
     (tmp_path / "hparams.yaml").write_text("batch_size: 16\noptim:\n  lr: 0.01\n")
     (found,) = log(LIGHTNING, "metrics.csv")
@@ -110,13 +105,6 @@ def test_a_chart_has_many_runs_whose_names_hold_the_factors(log, tmp_path):
 def test_a_column_may_hold_objects(log):
     (found,) = log('config\tstep\tval_loss\n{"lr":0.1}\t10\t2\n{"lr":0.1}\t20\t1\n')
     assert found.format == "csv" and found.rows["step"].tolist() == ["10", "20"]
-
-
-def test_a_chart_over_time_says_no_updates(log, tmp_path):
-    log('"Relative Time (Process)","bs8 - loss"\n"1.5","0.5"\n"2.5","0.4"\n', "chart.csv")
-    source = Source((str(tmp_path / "chart.csv"),), pattern="bs{batch_size}")
-    with pytest.raises(UserError, match="no updates.*columns Relative Time .Process. and loss"):
-        cells.gather(source, tmp_path)
 
 
 def test_a_download_of_tensorboard_has_its_tag_in_its_name(log, tmp_path):
@@ -204,7 +192,6 @@ def test_an_epoch_ends_with_a_smaller_batch(tmp_path):
         ),
         (["try2/batch-size=8,s=1.csv"], "try*/batch-size={batch_size},s=*.csv"),
         (["mine_global_batch_size_64"], "mine_global_batch_size_{batch_size}"),
-        (["plain/metrics.csv"], "plain/metrics.csv"),
     ],
 )
 def test_numbers_that_a_word_names_become_factors(paths, pattern):

@@ -2,7 +2,6 @@
 
 import json
 import math
-from pathlib import Path
 
 import pandas
 import pytest
@@ -138,15 +137,6 @@ def test_a_batch_size_that_columns_name_goes_before_a_parameter_of_that_name(tmp
         cells.gather(Source((str(path),)), tmp_path)
 
 
-def test_the_batch_size_of_nanogpt_is_that_of_one_micro_batch(tmp_path):
-    path = tmp_path / "out.log"
-    path.write_text(NANOGPT)
-    with pytest.raises(UserError, match="no batch size.*tokens_per_iteration and micro_batch_size"):
-        cells.gather(Source((str(path),)), tmp_path)
-    source = Source((str(path),), columns=(("batch_size", "tokens_per_iteration"),))
-    assert set(cells.gather(source, tmp_path).table["batch_size"]) == {"16384"}
-
-
 def test_nanogpt_prints_estimates_and_the_loss_of_single_batches(tmp_path):
     path = tmp_path / "out.log"
     path.write_text(NANOGPT)
@@ -193,24 +183,6 @@ def test_mlflow_has_a_folder_for_each_run_with_its_parameters(tmp_path):
     assert found.table["batch_size"].tolist() == ["8", "8", "16", "16"]
     assert found.table["status"].tolist() == ["", "", "failed", "failed"]
     assert found.table["validation_loss"].tolist() == ["0.1", "0.05"] * 2
-
-
-def test_deleted_runs_of_mlflow_are_passed_over(tmp_path):
-    for at, place in enumerate(("0/kept", "0/deleted", ".trash/0/run")):
-        write_mlflow(tmp_path / "mlruns" / place, seed=at)
-    meta = tmp_path / "mlruns" / "0" / "deleted" / "meta.yaml"
-    meta.write_text(meta.read_text() + "lifecycle_stage: deleted\n")
-    found = cells.gather(Source(("mlruns",)), tmp_path)
-    assert {Path(log.path).name for log in found.logs} == {"kept"}
-
-
-def test_a_metric_of_mlflow_may_have_two_fields(tmp_path):
-    write_mlflow(tmp_path / "run", lines=["1700000000 0.5", "1700000001 0.4 10"])
-    (log,) = reading.read(str(tmp_path / "run"))
-    assert log.rows["step"].tolist() == ["0", "10"]
-    (tmp_path / "run" / "metrics" / "val" / "loss").write_text("1700000000\n")
-    with pytest.raises(UserError, match="loss, line 1: received '1700000000'"):
-        reading.read(str(tmp_path / "run"))
 
 
 @pytest.fixture(scope="module")

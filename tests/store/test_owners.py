@@ -121,9 +121,3 @@ def test_the_study_that_ran_last_is_known_with_its_file_and_form(project):
     Path("results/studies/s", owners.FILE).touch()
     os.utime(Path("results/studies/s-reduced", owners.FILE), (1, 1))
     assert owners.last("results") == ("mine.yaml", "full")
-
-
-def test_no_two_files_of_the_repository_name_one_study():
-    root = Path(__file__).parents[2]
-    found = [config.read(path)["study"] for path in (root / "config.yaml", *root.glob("studies/*"))]
-    assert len(set(found)) == len(found)

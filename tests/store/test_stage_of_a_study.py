@@ -112,16 +112,6 @@ def test_another_plan_after_a_look_is_said():
     assert not any("28" in each for each in planned(Stage(13, {})).warnings)
 
 
-def test_the_most_runs_are_checked():
-    raw = config(experiment={"seeds": STAGED}, max_runs=25)
-    with pytest.raises(UserError, match=r"^experiments\.a: received 26 runs; at most 25 "):
-        planner.make(raw)
-    raw = config(experiment={"seeds": STAGED}, max_runs=40)
-    raw["experiments"]["b"] = {**raw["experiments"]["a"], "set": {"epochs": 3}}  # 12 each now
-    with pytest.raises(UserError, match=r"^max_runs: received 52 runs "):
-        planner.make(raw)
-
-
 def test_runs_of_a_command_come_in_stages_too(tmp_path):
     raw = commanded.study(tmp_path, seeds=STAGED)
     first = next(iter(planner.make(raw, folder=tmp_path).commands))

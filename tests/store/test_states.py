@@ -140,16 +140,3 @@ def test_own_models_of_which_something_is_missing(tmp_path, monkeypatch):
         planned(OWN, vary=vary, set={"device": "gpu"}),
     ):
         assert states.Table(other, tmp_path).own_models() == set()
-
-
-def test_a_path_and_its_log_are_spelled_once():
-    run, timed = paths.run_folder("results", "{run}"), ("results", "here", "{timing}")
-    for record, log in (
-        (paths.dataset_record("results", "{dataset}"), "prepare_data/{dataset}"),
-        (paths.run_record(run), "train/{run}"),
-        (paths.measure_path("results", "{run}", "evaluate", "at=1"), "evaluate/{run}/at=1"),
-        (paths.pair_path("results", "{run}", "{other}", "line", "d"), "line/{run}/{other}/d"),
-        (paths.timing_path(*timed, "d", "time_epoch"), "time_epoch/here/{timing}/d"),
-    ):
-        assert paths.log_path("results", record).as_posix() == f"logs/{log}.log"
-    assert paths.snapshot_path("results", "{run}", 3) == run / "epochs" / "3.npz"

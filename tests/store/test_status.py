@@ -12,7 +12,7 @@ from batchscope.catalogue import run_names
 from batchscope.catalogue.run_names import VERSIONS
 from batchscope.errors import UserError
 from batchscope.host import absence
-from batchscope.store import estimates, job_files, paths, records, states, status
+from batchscope.store import estimates, job_files, paths, states, status
 from batchscope.study import config, planner
 
 CONFIG = """
@@ -144,17 +144,6 @@ def test_runs_without_the_weights_that_are_read_now_are_trained_again(tmp_path):
     assert found.disk_bytes == 1000
 
 
-@pytest.mark.parametrize(("changes", "untimed"), [({"epochs": 2}, 0), ({"method": "proximal"}, 7)])
-def test_runs_of_another_horizon_predict_the_time_and_other_updates_nothing(
-    study, tmp_path, changes, untimed
-):
-    factors = {**next(iter(study.runs.values())), **changes, "seed": 9}
-    finish(tmp_path, run_names.run_name(factors), 1.0)
-    found = status.overview(study, tmp_path)
-    assert len(found.untimed("training")) == untimed
-    assert found.seconds("training") == pytest.approx((7 - untimed) * 4.0)
-
-
 def test_what_other_versions_made_is_reported_and_counted_in_time(study, tmp_path, monkeypatch):
     complete(study, tmp_path, VERSIONS["train"], VERSIONS["evaluate"])
     assert status.overview(study, tmp_path).complete
@@ -178,13 +167,6 @@ def test_what_other_versions_made_is_reported_and_counted_in_time(study, tmp_pat
     # One that needs what is not here stays.
     monkeypatch.setattr(absence, "of", lambda factors: absence.GPU)
     assert not status.overview(study, tmp_path).outdated
-
-
-@pytest.mark.parametrize("record", [{}, {"counts": []}, {"counts": {"train": "many"}}])
-def test_a_record_without_counts_states_no_size(record, tmp_path):
-    assert records.training_images(tmp_path, "d-00000000") is None
-    disk.write_json(paths.dataset_record(tmp_path, "d-00000000"), record)
-    assert records.training_images(tmp_path, "d-00000000") is None
 
 
 def test_a_sweep_starts_by_itself_and_the_rest_is_forked(study, tmp_path):

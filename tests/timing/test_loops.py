@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import threading
-import time
 
 import numpy as np
 import pytest
@@ -16,7 +15,6 @@ from costs import first
 tensorflow_start.quiet()
 
 import keras
-import tensorflow as tf
 
 from batchscope.datasets import Examples, looks
 from batchscope.timing import loops, pipelines
@@ -195,35 +193,6 @@ def test_pipelines_are_of_the_same_whole_batches(tmp_path):
         mapped = pipelines.examples("map", given[0])
         (whole, _), *_ = pipelines.batches(pipeline, mapped, 400).take(1)
         assert len(whole) == count
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("pipeline", "before", "most"), [("dataset", 0, 8), ("prefetch", 0, 63), ("cache", 64, 64)]
-)
-def test_what_pipelines_map_ahead(pipeline, before, most, monkeypatch):
-    """The batch taken, two that are ready, and what is under way; a cache is full at once."""
-    mapped, scaled = [0], pipelines.losses.scaled
-
-    def counted(images: tf.Tensor, scale: float) -> tf.Tensor:
-        def count(value: np.ndarray) -> np.ndarray:
-            mapped[0] += 1
-            return value
-
-        found = tf.numpy_function(count, [scaled(images, scale)], tf.float32, stateful=False)
-        return tf.ensure_shape(found, images.shape)
-
-    monkeypatch.setattr(pipelines.losses, "scaled", counted)
-    batches = iter(pipelines.batches(pipeline, pipelines.examples(pipeline, digits(64)), 8))
-    assert mapped[0] == before
-    next(batches)
-    least = 24 if pipeline == "prefetch" else most
-    for _ in range(3000):
-        if mapped[0] >= least:
-            break
-        time.sleep(0.1)
-    time.sleep(0.3)
-    assert least <= mapped[0] <= most
 
 
 @pytest.mark.parametrize(

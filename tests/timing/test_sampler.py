@@ -126,7 +126,6 @@ def test_the_thread_ends_when_the_block_raises():
     [
         ([], "batch_size", {}),
         ([("batch_size", 8)], "batch_size", {"batch_size": [None, None, 8, None]}),
-        ([("plain", None)], "phase", {"phase": [None, None, "plain", None]}),
         (
             [("lead_in", 8), ("batch_size", 8)],
             "batch_size",
@@ -153,11 +152,8 @@ def test_series_as_lists_for_a_record(phases, column, expected):
     ("visible", "gpu", "expected"),
     [
         (None, 2, 2),
-        (None, 3, None),
-        ("", 0, None),
         ("2, 0", 1, 0),
         ("2,0", 2, None),
-        ("7,1", 0, None),
         ("GPU-bb33-2", 0, None),
     ],
 )

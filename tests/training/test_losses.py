@@ -216,13 +216,6 @@ def test_a_saturated_loss_is_not_clipped(binary, kind, graph):
     assert hits.numpy().tolist() == [False, True]
 
 
-def test_chunks_are_smaller_of_larger_examples_and_of_tokens():
-    assert losses.chunk_size((8, 8, 1)) == 2048
-    assert losses.chunk_size((64, 64, 3)) == 341
-    assert losses.chunk_size((512, 512, 3)) == 64
-    assert losses.chunk_size((32,), np.int32) == 256
-
-
 def test_noise_is_switched_off_in_nested_models_too():
     inner = keras.Sequential(
         [keras.Input((4,)), keras.layers.GaussianNoise(0.9), keras.layers.Dropout(0.9)]

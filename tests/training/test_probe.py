@@ -98,8 +98,3 @@ def test_few_validation_examples_are_joined_by_held_out_ones(wine):
 def test_numbers_of_an_example_are_the_outputs_of_its_layers():
     model = models.build("mlp", Look((10,), 2, "rows"), 0)
     assert probe.bytes_per_example(model) == 16 * (10 + 10 + 128 + 128 + 2)
-
-
-def test_single_examples_are_chunks_of_one(diabetes):
-    objective = diabetes.single_examples()
-    assert objective.examples == 128 and len(objective.chunk_gradient(127)) == objective.size

@@ -73,13 +73,6 @@ def test_a_partial_report_quotes_it_and_a_run_ends_with_the_headline(clone, fail
     assert "results/report.html" not in project.run(clone, "data")  # nothing new to report
 
 
-def test_snakemakes_own_log_is_one_flag_away(clone, failed):
-    for flags in (("-p",), ("-q", "host")):
-        output = project.run(clone, *flags, "--forcerun", "report")
-        assert "\nShell command: python workflow/run.py report" in output
-        assert "\nresults/report.html: " in output
-
-
 def test_faults_of_data_are_said_alone_before_any_job(tmp_path):
     folder = project.copy(tmp_path / "project")
     rows = [f"{x % 7},{('clerk', 'nurse')[x % 2]},{'ab'[x % 2]}" for x in range(40)]

@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 import time
-import zipfile
 from pathlib import Path
 
 import psutil
@@ -154,11 +153,6 @@ def test_default_targets_outlive_the_tables_that_are_made_again(edited):
     assert project.planned(edited) == {}
 
 
-def test_the_command_that_times_again_trains_nothing(edited):
-    planned = project.planned(edited, "--forcerun", "time_epoch")
-    assert planned == {"time_epoch": 4, **TABLES}
-
-
 def test_weights_after_an_epoch_that_another_study_reads(edited):
     """They are kept where they are read; runs without them are trained again, to that epoch."""
 
@@ -213,10 +207,6 @@ CHANGES = {
 @pytest.mark.parametrize(("keys", "expected"), CHANGES.values(), ids=CHANGES)
 def test_an_edited_experiment(edited, keys, expected):
     assert configured(edited, **keys) == expected
-
-
-def test_a_format_for_papers_draws_the_figures_again_and_makes_nothing_else(edited):
-    assert configured(edited, {"figure_format": {"width": 84}}) == DRAWN
 
 
 EDITS = {
@@ -309,20 +299,6 @@ def test_own_models_are_built_before_their_data_are_prepared(edited):
     ]
     assert set(edited.glob("results/**/*")) == before
     assert project.planned(edited) == planned
-
-
-def test_snakemakes_own_report(edited):
-    project.run(edited, "--report", "report.zip")
-    with zipfile.ZipFile(edited / "report.zip") as archive:
-        page = archive.read("report/report.html").decode()
-        held = {name.rpartition("/")[2] for name in archive.namelist()}
-    results = json.loads(re.search(r"var results = ({.*?});\n", page)[1])
-    categories = json.loads(re.search(r"var categories = ({.*?});\n", page)[1])
-    figures_of = categories["tiny"]["batch_size"]  # by study and experiment
-    assert sorted(figures_of) == sorted(results)
-    drawn = figures.drawn(planned(edited / "config.yaml", "full").experiments["batch_size"])
-    assert {results[path]["labels"]["figure"] for path in figures_of} == set(drawn)
-    assert {f"{figure}.svg" for figure in drawn} <= held
 
 
 def test_killed_unlocked_and_finished(edited):
