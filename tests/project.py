@@ -1,7 +1,5 @@
 """A copy of the project to run the workflow in, and what a dry-run of it would do."""
 
-from __future__ import annotations
-
 import atexit
 import csv
 import functools

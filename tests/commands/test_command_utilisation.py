@@ -1,7 +1,5 @@
 """CPU and GPU use and throughput of a command: over the seconds that its log counts."""
 
-from __future__ import annotations
-
 import os
 
 import numpy as np

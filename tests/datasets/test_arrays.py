@@ -1,7 +1,5 @@
 """Arrays in npz and idx files: what is kept of images, rows, tokens, labels; and their faults."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import struct

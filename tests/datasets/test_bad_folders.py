@@ -1,7 +1,5 @@
 """Folders and lists of images as people have them: every fault of one is told at once."""
 
-from __future__ import annotations
-
 import errno
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tables as people have them: each is answered in one go, with all of its problems."""
 
-from __future__ import annotations
-
 import codecs
 
 import pytest

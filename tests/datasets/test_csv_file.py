@@ -1,7 +1,5 @@
 """The user's own table: what is a feature, and what a class."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from test_arrays import LABELS, ROWS, npz

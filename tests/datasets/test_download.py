@@ -1,7 +1,5 @@
 """Files from the network: checked, kept, and what a failed download leaves and says."""
 
-from __future__ import annotations
-
 import hashlib
 import http.server
 import threading

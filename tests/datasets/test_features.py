@@ -1,7 +1,5 @@
 """What becomes of a table's rows, by hand: categories, medians and the record that repeats them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas
 import pytest

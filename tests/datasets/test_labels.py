@@ -1,7 +1,5 @@
 """Labels that are no single class: which they are, and what is kept."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from test_arrays import LABELS, ROWS, npz

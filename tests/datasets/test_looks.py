@@ -1,7 +1,5 @@
 """What is known of examples before they are prepared is what their preparation finds."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from PIL import Image

@@ -1,7 +1,5 @@
 """Photographs: archives and folders of images, what is skipped, and what is refused."""
 
-from __future__ import annotations
-
 import errno
 import io
 import struct

@@ -1,7 +1,5 @@
 """Which examples train, validate and test."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """A text as windows of characters, each with its next characters."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Every file below results/ that is missing its end, is empty or garbage is named, and mended."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 

@@ -1,7 +1,5 @@
 """Numbers, counts, lists, sizes and durations as people read them."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What needs a device that is not here is left out, shown with its remedy, and never stored."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The machine that a number was made on."""
 
-from __future__ import annotations
-
 import json
 
 import pynvml

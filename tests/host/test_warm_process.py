@@ -1,7 +1,5 @@
 """Steps in copies of the warm process or of their job: same bits, same exit status, same death."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import os

@@ -1,7 +1,5 @@
 """Bundles of jobs: what goes together, in which order, and how it is written."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

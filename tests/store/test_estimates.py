@@ -1,7 +1,5 @@
 """What runs and data sets take in time and disk."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

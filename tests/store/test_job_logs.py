@@ -1,7 +1,5 @@
 """A run's logs by words of its name."""
 
-from __future__ import annotations
-
 import pytest
 
 from batchscope import disk

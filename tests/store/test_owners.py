@@ -1,7 +1,5 @@
 """A study's folder belongs to one configuration file: another of its name cannot overwrite it."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a training reports of itself while it runs, and who reads it."""
 
-from __future__ import annotations
-
 import errno
 import functools
 import json

@@ -1,7 +1,5 @@
 """The stage of a study, as it is known by the tables of its looks."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """How the jobs of a study stand, by the files that are there and what the machine has."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

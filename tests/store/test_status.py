@@ -1,7 +1,5 @@
 """What exists, what is missing, and what the rest takes."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Blocks: turns, warm-up, disturbed blocks, batch sizes that end, and one real sweep."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 

@@ -1,7 +1,5 @@
 """The largest batch that fits: the search, and children that die in every way they can."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

@@ -1,7 +1,5 @@
 """The five loops make the same updates over the same batches, and a delay is that of every step."""
 
-from __future__ import annotations
-
 import math
 import threading
 

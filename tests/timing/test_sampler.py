@@ -1,7 +1,5 @@
 """The sampler: real work shows as what it is, and phases are apart."""
 
-from __future__ import annotations
-
 import json
 import threading
 import time

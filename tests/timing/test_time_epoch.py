@@ -1,7 +1,5 @@
 """Timing an epoch: what a block is, what is dropped, and what is published of it."""
 
-from __future__ import annotations
-
 import json
 import math
 import subprocess

@@ -1,7 +1,5 @@
 """Networks: what the documents say of them, their parameters, the user's own."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

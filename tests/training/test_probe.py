@@ -1,7 +1,5 @@
 """Short trainings, whose numbers choose a grid."""
 
-from __future__ import annotations
-
 from batchscope.host import tensorflow_start
 
 tensorflow_start.start(1, "cpu")

@@ -1,7 +1,5 @@
 """Losses and metrics of each task, against NumPy and scikit-learn."""
 
-from __future__ import annotations
-
 from batchscope.host import tensorflow_start
 
 tensorflow_start.start(1, "cpu")

@@ -1,7 +1,5 @@
 """Snapshots, weights after an epoch: kept where they are read, else trained again."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

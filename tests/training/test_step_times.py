@@ -1,7 +1,5 @@
 """The seconds of a step, on examples that only look like those of the data set."""
 
-from __future__ import annotations
-
 from batchscope.host import tensorflow_start
 
 tensorflow_start.start(1, "cpu")

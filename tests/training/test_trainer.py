@@ -1,7 +1,5 @@
 """Training: what stops it and what is kept; its rates, its updates, and running out of memory."""
 
-from __future__ import annotations
-
 import gc
 import os
 import resource

@@ -1,7 +1,5 @@
 """Models as users write them: each is trained right, or refused in one line."""
 
-from __future__ import annotations
-
 import zipfile
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Every benchmark runs at its smallest size and prints a ratio, or a share of simulated studies."""
 
-from __future__ import annotations
-
 import importlib.util
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """A study whose jobs are bundled: the same files as without, whatever fails or is killed."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """A study whose runs a command makes, from its file to the report, and again."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

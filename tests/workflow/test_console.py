@@ -1,7 +1,5 @@
 """What a person sees of a run: few lines, of a failed job its log, at the end the report."""
 
-from __future__ import annotations
-
 import copy
 from pathlib import Path
 

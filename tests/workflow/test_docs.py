@@ -1,7 +1,5 @@
 """README and docs: links lead somewhere, commands and examples work."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from pathlib import Path

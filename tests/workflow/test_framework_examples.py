@@ -1,7 +1,5 @@
 """The comparison of frameworks by commands: each script, and the study of those installed."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

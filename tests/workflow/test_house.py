@@ -1,7 +1,5 @@
 """The house rules: imports point downward, pins agree, nothing heavy where it must be light."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import importlib

@@ -1,7 +1,5 @@
 """A study from data, by one command, and what it does not take."""
 
-from __future__ import annotations
-
 import itertools
 import re
 import subprocess

@@ -4,8 +4,6 @@
 a kind of figure by one more, and the timing `timed_steps` by two; no other file is touched.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A study of trainings that were made elsewhere, from its file to the report."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

@@ -1,7 +1,5 @@
 """Lines of Python: a ratchet. A change may lower a number; raising one takes a reason beside it."""
 
-from __future__ import annotations
-
 import pytest
 
 from project import ROOT

@@ -1,7 +1,5 @@
 """The workflow as a user runs it: from config to report, and only what is missing."""
 
-from __future__ import annotations
-
 import copy
 import json
 import os
