@@ -64,11 +64,6 @@ def check(tmp_path, own, lines):
             ],
         ),
         (
-            {f"flowers/{name}": 6 for name in FLAT},
-            {},
-            [": received HERE/mine with 1 folder(s)", ": flowers: received folders alone;"],
-        ),
-        (
             {**FLAT, "a": 0, "b/.DS_Store": b"", "c/d": 0, "x.csv": b"", "cat/6.jpg": b"text"},
             {},
             [
@@ -86,8 +81,6 @@ def check(tmp_path, own, lines):
                 f": dog/5.png {NO_IMAGE}: received no image",
             ],
         ),
-        (FLAT, {"per_class": 7}, [": cat and dog: received 6 readable images;"]),
-        (FLAT, {"split": None}, [".split.validation: received nothing;"]),
         (
             {**IN_PARTS, "val/wolf": 3, "test/fox": 3, "valid.txt": b""},
             {},
@@ -216,9 +209,6 @@ def test_a_list_of_images_and_numbers(tmp_path):
                 ": line 3: received no label;",
             ],
         ),
-        (ROWS, {"label": "class"}, [": HERE/own.csv: received class;"]),
-        (ROWS, {"task": "regression"}, [": HERE/own.csv: label (train): received <U3 labels"]),
-        (ROWS, {"per_class": 7}, [": train dog and train cat: received 6 readable images"]),
         (
             [(*row, "holdout") for row in ROWS],
             {"names": "file,label,split"},
@@ -227,7 +217,6 @@ def test_a_list_of_images_and_numbers(tmp_path):
                 ": received no image to train on;",
             ],
         ),
-        ([(*row, 1) for row in ROWS], {}, [": HERE/own.csv: cannot be read ("]),
     ],
 )
 def test_every_fault_of_a_list_is_told_at_once(rows, more, lines, tmp_path):

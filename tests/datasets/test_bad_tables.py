@@ -52,20 +52,10 @@ BAD = {
             ("column de", "dates, such as '1.2.2024'"),
         ],
     ),
-    "columns of words": (
-        plain(job=JOBS, town=["x", "y"] * 6),
-        {},
-        [("column job", "words, such as 'chef'"), ("column town", "words, such as 'x'")],
-    ),
     "missing cells": (
         plain(b=but(NUMBERS, r3="", r5="NA", r7="?"), job=but(JOBS, r0=" ")),
         {"categorical": ["job"]},
         [("column b, line 5", "nothing (and 2 more cells)"), ("column job, line 2", "nothing")],
-    ),
-    "names twice, and a wrong cell": (
-        ["a,a,y", *altered(plain(b=NUMBERS)[1:], "8,8", "8,x")],
-        {},
-        [("line 1", "'a' as the name of 2 columns"), ("column a, line 9", "'x'")],
     ),
     "ragged lines, and a wrong cell": (
         [*plain(b=but(NUMBERS, r1="red"))[:6], "1,2", "1,2,3,4", "", *plain(b=NUMBERS)[6:]],
@@ -84,45 +74,17 @@ BAD = {
         {},
         [("column a, line 8", "'1.5'")],
     ),
-    "an empty file": ([], {}, [("own.csv", "an empty file")]),
-    "words that are nearly numbers or truths": (
-        plain(b=but(NUMBERS, r3="1_000", r4="3+"), c=but(["true", "False"] * 6, r2="maybe")),
-        {},
-        [("column b, line 5", "'1_000' (and 1 more cell)"), ("column c, line 4", "'maybe'")],
-    ),
     "classes that are spelled in two ways": (
         plain(y=["<=50K", "<=50K.", ">50K", "<=50K"] * 3),
         {},
         [("column y", "'<=50K' (6 rows) and '<=50K.' (3 rows)")],
     ),
-    "a title above": (["a title", *plain()], {}, [("line 1", "1 columns above lines of 2")]),
-    "words that are labels or ignored": (
-        plain(b=NUMBERS),
-        {"ignore": ["b"], "categorical": ["b", "y"]},
-        [("own.categorical", "'b', which is the label"), ("own.categorical", "'y', which is the")],
-    ),
     "no names": (plain(job=JOBS)[1:], {"label": 3}, [("line 1", "'clerk' beside numbers")]),
-    "labels that are missing": (
-        plain(y=but(CLASSES, r2="", r4=" ")),
-        {"missing": "median"},
-        [("column y, line 4", "nothing (and 1 more cell)")],
-    ),
     "quantities or classes": (
         plain(y=range(12)),
         {},
         [("column y", "12 different whole numbers in 12 rows")],
     ),
-    "labels that are not 0 or 1": (
-        plain(z=[0, 1, 2] * 4),
-        {"label": "z", "ignore": ["y"], "task": "multi_label"},
-        [("column z, line 4", "'2' (and 3 more cells)")],
-    ),
-    "two columns of classes": (
-        plain(z=[0, 1] * 6),
-        {"label": ["y", "z"], "task": "classification"},
-        [("own.task", "classification of 2 columns")],
-    ),
-    "nothing but labels": (plain(), {"ignore": ["a"]}, [("own.csv", "no column of features")]),
 }
 
 

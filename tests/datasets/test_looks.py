@@ -7,7 +7,6 @@ from PIL import Image
 from batchscope import datasets
 from batchscope.catalogue import dataset_definitions, dataset_sources
 from batchscope.datasets import looks
-from batchscope.errors import UserError
 from batchscope.store import records
 from prepared_data import SPLIT, little_mnist
 
@@ -73,16 +72,6 @@ def test_a_look_is_what_preparing_finds(make, definition, expected, tmp_path):
         assert (found.scaling is not None) == (found.kind == dataset_sources.IMAGES)
         datasets.prepare(token, definition, tmp_path)
     assert examples == records.training_images(tmp_path, token)
-
-
-def test_what_cannot_be_prepared_is_said_at_its_place(tmp_path):
-    path = text("1,2,x\n3,,y\n")(tmp_path / "mine")
-    definition = dataset_definitions.resolve({"source": "csv", "path": str(path), "split": SPLIT})
-    with pytest.raises(UserError, match="datasets.own: .*mine, column 2, line 2: received nothing"):
-        datasets.look(tmp_path, "own-00000000", definition)
-    path.unlink()
-    with pytest.raises(UserError, match="datasets.own: .*mine"):
-        datasets.look(tmp_path, "own-00000000", definition)
 
 
 @pytest.mark.parametrize(

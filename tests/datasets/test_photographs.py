@@ -99,16 +99,6 @@ def test_faults_of_an_archive(tmp_path):
         assert f"{broken}: cannot be read (" in fault(tmp_path, cats(broken))
 
 
-def test_photographs_are_stretched_to_the_square():
-    half = Image.new("RGB", (40, 10))
-    half.paste((200, 100, 50), (20, 0, 40, 10))
-    file = io.BytesIO()
-    half.save(file, "PNG")
-    pixels = photographs.decode(file.getvalue(), 8)
-    assert pixels.shape == (8, 8, 3) and pixels.dtype == np.uint8
-    assert (pixels[:, :3] == 0).all() and (pixels[:, 5:] == (200, 100, 50)).all()
-
-
 @pytest.mark.parametrize(
     ("array", "ending"),
     [
@@ -132,12 +122,6 @@ def png(shape, depth, rows):
         checked = struct.pack(">I", zlib.crc32(name + data))
         found += struct.pack(">I", len(data)) + name + data + checked
     return found
-
-
-def test_colours_of_16_bits_are_cut_to_the_upper_8():
-    pixels = np.random.default_rng(0).integers(0, 2**16, (4, 4, 3))
-    data = png((4, 4), 16, b"".join(b"\0" + row.astype(">u2").tobytes() for row in pixels))
-    assert (photographs.decode(data, 4) == pixels >> 8).all()
 
 
 def test_bytes_are_left_as_they_are_where_the_scale_is_1(tmp_path):

@@ -2,12 +2,9 @@
 
 import json
 
-import pytest
-
 import commanded
 from batchscope import disk
 from batchscope.catalogue.stages import Stage
-from batchscope.errors import UserError
 from batchscope.store import job_files, looks, paths
 from batchscope.study import planner
 from small_study import config
@@ -116,9 +113,3 @@ def test_runs_of_a_command_come_in_stages_too(tmp_path):
     stage = {"a": Stage(13, {first: 9})}
     later = planner.make(raw, folder=tmp_path, looked=lambda _: stage)
     assert len(later.commands) == 6 + 6 + 9
-
-
-def test_a_damaged_table_is_one_line(tmp_path):
-    wrote(tmp_path, 1, ("nine", ["x"], ""))
-    with pytest.raises(UserError, match=r"looks/1\.csv: received a damaged file"):
-        looks.stages(tmp_path, "s")

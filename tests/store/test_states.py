@@ -92,15 +92,6 @@ def test_a_run_of_another_version_is_not_trained_for_its_files(tmp_path, version
     assert state.damaged
 
 
-def test_records_of_other_versions(tmp_path):
-    study = planned(vary={"batch_size": [16]}, seeds=1, measure=["evaluate"])
-    finish(tmp_path, study, VERSIONS["evaluate"])
-    (run,) = study.runs
-    found = states.Table(study, tmp_path).other_versions()
-    path = job_files.training_job(tmp_path, run).path
-    assert found == {path: ("train", VERSIONS["evaluate"])}
-
-
 def test_what_waits_for_what_is_not_here(tmp_path, monkeypatch):
     measures = ["evaluate", "weight_distance"]
     study = planned(vary={"batch_size": [16], "device": ["cpu", "gpu"]}, seeds=1, measure=measures)

@@ -116,15 +116,6 @@ def test_of_a_study_half_done(study, tmp_path):
     assert found.total.statuses["missing"] == 5 and found.missing_data == (DATA,)
 
 
-def test_weights_after_an_epoch_take_disk_where_they_are_read(tmp_path):
-    study = planned(tmp_path, EARLY)
-    other = run_names.run_name({**next(iter(study.runs.values())), "seed": 9})
-    finish(tmp_path / "results", other, 1.0)
-    more = status.overview(study, tmp_path / "results").disk_bytes
-    less = status.overview(planned(tmp_path, CONFIG), tmp_path / "results").disk_bytes
-    assert more - less == 6 * 2 * 1000  # after 1 and 4: the last are kept anyway
-
-
 def test_runs_without_the_weights_that_are_read_now_are_trained_again(tmp_path):
     study = planned(tmp_path, EARLY)
     complete(study, tmp_path)
@@ -165,24 +156,6 @@ def test_what_other_versions_made_is_reported_and_counted_in_time(study, tmp_pat
     # One that needs what is not here stays.
     monkeypatch.setattr(absence, "of", lambda factors: absence.GPU)
     assert not status.overview(study, tmp_path).outdated
-
-
-def test_a_sweep_starts_by_itself_and_the_rest_is_forked(study, tmp_path):
-    found = status.overview(study, tmp_path)
-    # Trainings, evaluations, times of epochs.
-    assert found.start_seconds == pytest.approx((7 + 7 + 6) * status.FORK_SECONDS)
-    sweep = """
-study: s
-datasets: {digits: {source: digits}}
-experiments:
-  a:
-    set: {dataset: digits, model: small_cnn, optimizer: sgd}
-    vary: {batch_size: [4, 8]}
-    timing: throughput
-"""
-    found = status.overview(planned(tmp_path, sweep), tmp_path)
-    assert found.start_seconds == pytest.approx(status.START_SECONDS)
-    assert status.FORK_SECONDS < 1 < status.START_SECONDS
 
 
 def measured(results, study, run, measure, seconds, word="finished", settings="default"):
