@@ -3,8 +3,6 @@
 A reader's `delete` is what to delete so that its file is made again, where it is not the file.
 """
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import glob

@@ -3,8 +3,6 @@
 A path that a rule is given is spelled here, or comes from `literal`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import hashlib

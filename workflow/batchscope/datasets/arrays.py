@@ -1,7 +1,5 @@
 """Arrays in files: MNIST, and the user's own images, rows of numbers or sequences of tokens."""
 
-from __future__ import annotations
-
 import dataclasses
 import gzip
 import itertools

@@ -1,7 +1,5 @@
 """What a study's own tables and arrays hold, in a few lines each, for `plan`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -5,8 +5,6 @@ values, and every number is standardised. Nothing of the other parts is known wh
 trained, so that a value which the training part lacks has no feature: all of its column are 0.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

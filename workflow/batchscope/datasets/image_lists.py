@@ -1,7 +1,5 @@
 """The user's own images in a list: a CSV file with their file names, labels and parts."""
 
-from __future__ import annotations
-
 import functools
 import os
 import warnings

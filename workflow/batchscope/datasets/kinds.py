@@ -1,7 +1,5 @@
 """What arrays are kept as, by their kind: images, rows of numbers, tokens; and their classes."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from batchscope import wording

@@ -10,8 +10,6 @@ Pillow does not read as bytes.
 All that ends a preparation is said at once; `problems` finds it by names and headers alone.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import errno

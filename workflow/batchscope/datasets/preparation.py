@@ -1,7 +1,5 @@
 """From a source to a folder below `results/data`: arrays split, written, then their record."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple

@@ -3,8 +3,6 @@
 Files are the user's, or from the network and kept; both are checked by their SHA-256.
 """
 
-from __future__ import annotations
-
 import contextlib
 import http.client
 import math

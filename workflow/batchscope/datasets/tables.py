@@ -1,7 +1,5 @@
 """The user's own tables: what each column is, and every problem of a file at once."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import re

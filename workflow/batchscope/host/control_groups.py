@@ -8,8 +8,6 @@ cannot be distinguished.
 Sources: the kernel's documentation, admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 from dataclasses import dataclass

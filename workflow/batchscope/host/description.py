@@ -1,7 +1,5 @@
 """The machine that a number was made on, as it is recorded beside the number."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import platform

@@ -6,8 +6,6 @@ which are killed when the job is no more. When the command has ended, so does wh
 it, and the job receives a line of JSON. Nothing of batchscope is imported here.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import json

@@ -1,7 +1,5 @@
 """Estimates of the time and disk space of runs, measures and data sets, from finished ones."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import statistics

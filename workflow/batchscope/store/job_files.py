@@ -1,7 +1,5 @@
 """The jobs of a study and the file that each writes: trainings, measures and timings."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

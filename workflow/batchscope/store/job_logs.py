@@ -1,7 +1,5 @@
 """The logs of a study and of a run's jobs; on a cluster those of its bundle too."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from pathlib import Path
 

@@ -4,8 +4,6 @@ A job is made where its record and each file beside it are there, of a measure n
 its run. One that is not made is missing, or waits for what is not here: a GPU, cores, a file.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections.abc import Iterator

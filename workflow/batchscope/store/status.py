@@ -1,7 +1,5 @@
 """What of a study exists, what is missing, and roughly what the rest takes in time and disk."""
 
-from __future__ import annotations
-
 import functools
 import os
 import shlex

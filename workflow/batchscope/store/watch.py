@@ -1,7 +1,5 @@
 """The state of a study while it runs: its jobs, the remaining work and the best run so far."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ size, and takes two training steps with the optimizer's own variables in memory.
 it, and ends it above the limit, before the machine runs out. Memory is in MB of 10^6 bytes.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

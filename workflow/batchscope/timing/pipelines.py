@@ -18,8 +18,6 @@ Source: "Why does TensorFlow training on mini-batches sometimes become slower?" 
 TensorFlow's guide "Better performance with the tf.data API" for their order.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

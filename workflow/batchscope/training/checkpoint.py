@@ -1,7 +1,5 @@
 """Where a training stands, and the checkpoint from which a killed one goes on."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import dataclass, field

@@ -8,8 +8,6 @@ process built. Each docstring names the source, and what is chosen where a docum
 all layers not named there are Keras's own defaults.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import keras

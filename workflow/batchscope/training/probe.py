@@ -1,7 +1,5 @@
 """Short trainings of one network before a study is written. Their results are not stored."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """How long a step of a training takes, by a few of them: for estimates alone."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from typing import Any
