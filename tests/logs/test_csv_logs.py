@@ -141,21 +141,6 @@ def test_cells_are_padded_or_absent_and_words_say_what_became_of_a_run(log, tmp_
     assert evaluated(tmp_path / "b.csv").status == "out_of_memory"
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("10,0.5\n20,0.4\n", "line 1: received 10, 0.5; a header"),
-        ("step;val_loss;\n1;2;3\n", "line 1: received column 3 without a name"),
-        ("step,val_loss\n1\n", "line 2: received 1 cell"),
-        ('step,val_loss\n1,"2\n', "no CSV text"),
-    ],
-)
-def test_what_is_no_table(log, text, expected):
-    with pytest.raises(UserError) as error:
-        log(text)
-    assert expected in str(error.value)
-
-
 def test_the_index_of_pandas_and_other_separators_are_read(log):
     for separator in (",", ";", "\t"):
         (found,) = log(",step,val_loss\n0,10,0.5\n1,20,0.4\n".replace(",", separator))

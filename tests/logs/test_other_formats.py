@@ -60,14 +60,6 @@ def test_a_trainer_state_joins_training_and_evaluation_without_the_summary(tmp_p
     assert cells.gather(source, tmp_path).table["batch_size"].tolist() == ["4", "4"]
 
 
-@pytest.mark.parametrize("history", [[], ["a"], [1], [None]])
-def test_a_state_without_an_entry_is_one_line(tmp_path, history):
-    path = tmp_path / "trainer_state.json"
-    path.write_text(state(history))
-    with pytest.raises(UserError, match="trainer_state.json: received no "):
-        reading.read(str(path))
-
-
 def test_states_that_begin_otherwise_are_of_trainings_of_their_own(tmp_path):
     """Three trainings in run_0 to run_2 are not the checkpoints of one."""
     for at in range(3):

@@ -125,18 +125,6 @@ def test_data_become_a_study_with_one_grid_for_all_sizes(tmp_path):
     assert estimates.History(tmp_path / "results", set()).seconds(runs[0]) > 0
 
 
-@pytest.mark.slow
-def test_labels_at_random_are_not_learned(tmp_path):
-    random = np.random.default_rng(0)
-    inputs, labels = random.normal(size=(300, 5)), random.integers(0, 2, 300)
-    np.savez(tmp_path / "own.npz", inputs=inputs.astype(np.float32), labels=labels)
-    done = initialised(tmp_path, "own.npz")
-    assert done.returncode == 1 and "Traceback" not in done.stderr
-    assert done.stderr.startswith("MODEL: received a network that learned nothing")
-    assert " at 0.0001, " in done.stderr and "0.69" in done.stderr
-    assert not (tmp_path / "studies").exists()
-
-
 OWN_UPDATES = """
 import keras
 import tensorflow as tf

@@ -5,8 +5,8 @@ import pytest
 from project import ROOT
 
 MOST_LINES = {
-    "workflow": 42864,
-    "tests": 31512,
+    "workflow": 42532,
+    "tests": 30351,
 }
 
 
