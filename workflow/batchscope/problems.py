@@ -3,8 +3,6 @@
 `Findings` collects it during a pass over the configuration.
 """
 
-from __future__ import annotations
-
 import difflib
 import functools
 import re
