@@ -1,7 +1,5 @@
 """A report in headless Chromium: opening it, its size, and what is looked for."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from pathlib import Path

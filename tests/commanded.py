@@ -1,7 +1,5 @@
 """A study whose runs a small script makes, and such runs by hand."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

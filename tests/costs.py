@@ -1,7 +1,5 @@
 """What work costs, as a number that no machine changes; and what of a simulation is run when."""
 
-from __future__ import annotations
-
 import cProfile
 from collections.abc import Callable, Iterable
 

@@ -1,7 +1,5 @@
 """Trainings on the digits through the door, and what they leave behind."""
 
-from __future__ import annotations
-
 import functools
 import json
 import os

@@ -1,7 +1,5 @@
 """A page of HTML, parsed: elements, texts, scripts."""
 
-from __future__ import annotations
-
 from html.parser import HTMLParser
 
 VOID = {"meta", "link", "img", "input", "wbr", "br"}

@@ -1,7 +1,5 @@
 """The process that starts the warm process, and that tests kill."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Hand-made rows of comparisons.csv and runs.csv, for tests of the advice."""
 
-from __future__ import annotations
-
 import math
 
 import pandas

@@ -1,7 +1,5 @@
 """Trainings of a known critical batch size, as the tables of an experiment have them."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterable

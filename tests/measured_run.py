@@ -1,7 +1,5 @@
 """A results folder with one tiny data set and one run, for the tests of the measures."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

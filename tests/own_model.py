@@ -1,7 +1,5 @@
 """Model files as a user may write them."""
 
-from __future__ import annotations
-
 from batchscope.catalogue import run_names
 from batchscope.study import model_files
 

@@ -1,7 +1,5 @@
 """A table of trainings that were made elsewhere, of known B_crit: a row per evaluation."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

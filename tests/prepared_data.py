@@ -4,8 +4,6 @@ Tests of the real MNIST and Cats vs Dogs read the folder that the environment va
 BATCHSCOPE_DATA names: `mnist/` with the four idx files, `cats_vs_dogs/` with a zip file.
 """
 
-from __future__ import annotations
-
 import os
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A copy of the project to run the workflow in, and what a dry-run of it would do."""
 
-from __future__ import annotations
-
 import atexit
 import csv
 import functools
@@ -14,6 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import pytest
 import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -120,6 +119,19 @@ def run(project: Path, *arguments: str) -> str:
     done = snakemake(project, "--cores", "2", *arguments)
     assert done.returncode == 0, done.stdout
     return done.stdout
+
+
+def run_without_tensorflow(project: Path, *arguments: str) -> str:
+    """Runs Snakemake where an import of TensorFlow fails, and is noticed."""
+    package, started = project / "watched" / "tensorflow", project / "started"
+    package.mkdir(parents=True)
+    text = f"import pathlib\npathlib.Path({str(started)!r}).touch()\nraise ImportError\n"
+    (package / "__init__.py").write_text(text)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(package.parent))
+        output = run(project, *arguments)
+    assert not started.exists()
+    return output
 
 
 def finished(target: Path, config: dict) -> Path:

@@ -1,7 +1,5 @@
 """A study full of markup with a fabricated results folder, for the tests of the report."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A small study as a map, for tests of planning."""
 
-from __future__ import annotations
-
 import errno
 import os
 from pathlib import Path

@@ -8,8 +8,6 @@ of figures and reports imported. Nothing of batchscope stays in that: every copy
 its own. A request with a program has that run in another fork of it, with a file for its errors.
 """
 
-from __future__ import annotations
-
 import functools
 import gc
 import importlib

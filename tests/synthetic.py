@@ -1,7 +1,5 @@
 """Results of a made-up study on disk: plausible numbers without any training."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import math

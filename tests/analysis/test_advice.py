@@ -244,6 +244,13 @@ def test_disturbed_timings_rank_no_sizes_and_are_to_be_repeated(given, rule, sha
     assert "times_compared" not in {*found["name"]}
 
 
+def test_disturbed_blocks_are_reported_before_the_scatter_of_one_size():
+    noisy = runs().assign(seconds_per_epoch_q3=lambda made: 1 + 0.3 * (made["batch_size"] == 16))
+    found = advised(made=noisy, limits=DISTURBED)
+    checks = found[(found["item"] == "check") & (found["name"] == "timings_disturbed")]
+    assert checks["batch_size"].fillna(0).tolist() == [0, 16]
+
+
 def test_a_quarter_of_disturbed_blocks_is_borne_and_runs_of_one_timing_job_count_once():
     """Of 6 seeds of 5 sizes, one size has all blocks disturbed, and more rates than the others."""
     made = runs()
@@ -326,6 +333,12 @@ def test_what_is_missing_lowers_the_grade(given, need, key, value):
     if need == "seeds":  # a minute each
         there = 0 if value == FRESH else row["n"]
         assert change["minutes_to_resolve"] == change["seeds_to_resolve"] - there
+
+
+def test_timing_again_is_suggested_before_more_test_data():
+    found = advised(made=runs().assign(test_examples=50), limits=DISTURBED)
+    keys = found.loc[found["item"] == "suggestion", "key"]
+    assert keys.tolist() == [advice_needs.RERUN, "test_examples"]
 
 
 def test_suggestions_begin_with_the_first_failed_check_and_have_no_seeds_beside_others():

@@ -1,7 +1,5 @@
 """The job of a run that a command makes: what its end is, what it used, and what it leaves."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Arrays in npz and idx files: what is kept of images, rows, tokens, labels; and their faults."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import struct
@@ -44,7 +42,6 @@ def everything(data):
     [
         (IMAGES, {}, IMAGES, 1 / 255),
         (IMAGES[..., 0], {"scale": 0.5}, IMAGES, 0.5),
-        (IMAGES.astype(np.int64), {}, IMAGES, 1 / 255),
         (IMAGES / 2, {}, (IMAGES / 2).astype(np.float32), 1.0),
     ],
 )
@@ -101,9 +98,7 @@ def test_each_position_of_tokens_is_predicted(own_labels, tmp_path):
     ("given", "names"),
     [
         (LABELS[:, None], ["0", "1"]),
-        (LABELS * 6 - 1, ["-1", "5"]),
         (LABELS.astype(np.uint64) + 2**32, ["4294967296", "4294967297"]),
-        (LABELS.astype(bool), ["0", "1"]),
         (LABELS.astype(np.float32) + 1, ["1", "2"]),
         (np.float64(2**53 - 2) + LABELS, ["9007199254740990", "9007199254740991"]),
         (WORDS[LABELS], ["no", "yes"]),
@@ -132,42 +127,17 @@ NOT_FINITE = altered(ROWS, (17, 2), np.nan)
     ("values", "message"),
     [
         ({"x": IMAGES}, "own.npz: received x;"),
-        ({"x_train": IMAGES, "images": IMAGES}, "own.npz: received x_train, images;"),
-        ({"images": IMAGES}, "labels: received nothing;"),
-        ({"images": LABELS, "labels": LABELS}, "images: received int64 of shape (40,);"),
-        ({"images": IMAGES[:0], "labels": LABELS[:0]}, "images: received shape (0, 4, 3, 1);"),
         ({"images": IMAGES, "labels": LABELS[:9]}, "labels: received labels of shape (9,);"),
         ({"images": IMAGES + 1e39, "labels": LABELS}, "images: received NaN, infinity or a number"),
-        ({"images": IMAGES * 0 + np.int32(256), "labels": LABELS}, "received integers 256 to 256;"),
-        ({"images": IMAGES * 0 - np.int32(1), "labels": LABELS}, "received integers -1 to -1;"),
-        ({"images": IMAGES > 0, "labels": LABELS}, "images: received bool;"),
         ({"images": IMAGES, "labels": np.array(["a"] * 40, object)}, "npz: labels: cannot be read"),
         ({"inputs": NOT_FINITE, "labels": LABELS}, "inputs: received nan in row 17, column 2;"),
-        ({"inputs": ROWS.astype(str), "labels": LABELS}, "inputs: received <U32 of shape (40, 3);"),
         ({"inputs": altered(TOKENS, (5, 3), -1)}, "inputs: received -1 in row 5, position 3;"),
-        ({"inputs": altered(TOKENS, (5, 3), 2**24)}, "received 16777216 in row 5, position 3;"),
-        ({"inputs": TOKENS, "labels": TOKENS[:, :4]}, "labels: received labels of shape (40, 4)"),
-        ({"inputs": TOKENS * 0}, "labels: received one token;"),
-        ({"inputs": TOKENS[:, :1]}, "labels: received none, for tokens of shape (40, 1);"),
         ({"x_train": TOKENS, "x_test": TOKENS[:, :5]}, "x_test: received int32 of shape (40, 4);"),
-        *(
-            ({"x_train": IMAGES, "y_train": LABELS, "x_test": test, "y_test": LABELS}, message)
-            for test, message in (
-                (IMAGES[:, :2], "x_test: received uint8 of shape (40, 2, 3, 1);"),
-                (IMAGES / 1, "x_test: received float32 of shape (40, 4, 3, 1);"),
-            )
-        ),
         *(
             ({"inputs": ROWS, "labels": labels}, f"labels: received {message}")
             for labels, message in (
                 (np.where(LABELS, np.nan, 0), "nan in row 1;"),
-                (np.ones((40, 3)), "[1.0, 1.0, 1.0] in row 0;"),
-                (np.eye(2)[LABELS] * [2, 1], "[2.0, 0.0] in row 0;"),
-                (np.where(LABELS, " ", "a"), "' ' in row 1;"),
-                (WORDS[np.eye(2, dtype=int)[LABELS]][:, :, None], "<U3 labels of shape"),
                 (LABELS * 0, "one class;"),
-                (LABELS * 1j, "complex128 labels"),
-                (LABELS + 2.0**53, "9007199254740992.0 in row 0;"),
                 (LABELS.astype(np.uint64) + 2**63, "9223372036854775808 in row 0;"),
             )
         ),
@@ -184,7 +154,7 @@ def test_faults_of_examples_name_file_key_and_row(values, message, tmp_path):
     assert message in fault(tmp_path, npz(tmp_path, values))
 
 
-@pytest.mark.parametrize("name", ["val", "valid", "dev", "validation"])
+@pytest.mark.parametrize("name", ["val", "dev"])
 def test_parts_go_by_the_names_that_people_give_them(name, tmp_path):
     values = {"X_train": ROWS, "y_train": LABELS, f"X_{name}": ROWS[:9], f"y_{name}": LABELS[:9]}
     own = npz(tmp_path, {**values, "ids": np.array(["a", None], object)}, split={"test": 0.2})
@@ -314,7 +284,7 @@ def test_the_real_mnist(tmp_path):
     assert abs(images.mean() / 255 - 0.1307) < 1e-4
 
 
-@pytest.mark.parametrize("kind", ["f8", "f2", "i8", "u1", "f4"])
+@pytest.mark.parametrize("kind", ["f2", "i8", "u1"])
 def test_arrays_that_are_larger_than_the_memory_are_prepared(kind, tmp_path, monkeypatch):
     monkeypatch.setattr("batchscope.host.control_groups.most_held", lambda: 100)
     images = IMAGES.astype(kind)
@@ -322,10 +292,3 @@ def test_arrays_that_are_larger_than_the_memory_are_prepared(kind, tmp_path, mon
     scale = {} if kind in ("u1", "i8") else {"scale": 1}
     data = prepared(tmp_path, npz(tmp_path, {"images": images, "labels": LABELS}, **scale))
     assert sum(data.record["counts"].values()) == 40
-
-
-def test_several_words_are_no_label(tmp_path):
-    labels = np.stack([WORDS[LABELS]] * 2, axis=1)
-    assert "labels of shape (40, 2)" in fault(
-        tmp_path, npz(tmp_path, {"inputs": ROWS, "labels": labels})
-    )

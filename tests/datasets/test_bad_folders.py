@@ -1,7 +1,5 @@
 """Folders and lists of images as people have them: every fault of one is told at once."""
 
-from __future__ import annotations
-
 import errno
 import os
 from pathlib import Path
@@ -11,7 +9,7 @@ import pytest
 from PIL import Image
 from test_photographs import png
 
-from batchscope.catalogue import dataset_definitions, folder_parts
+from batchscope.catalogue import dataset_definitions
 from batchscope.datasets import photographs
 from prepared_data import SPLIT, prepared, problems, refused
 
@@ -57,7 +55,6 @@ def check(tmp_path, own, lines):
     ("content", "more", "lines"),
     [
         ({}, {}, [": received HERE/mine with 0 folder(s) and 0 file(s);"]),
-        ({"cat": 6}, {}, [": received HERE/mine with 1 folder(s) and 0 file(s);"]),
         (
             {".": 6},
             {},
@@ -67,25 +64,12 @@ def check(tmp_path, own, lines):
             ],
         ),
         (
-            {f"flowers/{name}": 6 for name in FLAT},
-            {},
-            [": received HERE/mine with 1 folder(s)", ": flowers: received folders alone;"],
-        ),
-        (
             {**FLAT, "a": 0, "b/.DS_Store": b"", "c/d": 0, "x.csv": b"", "cat/6.jpg": b"text"},
             {},
             [
                 ": a and b: received no file;",
                 ": c: received folders alone;",
                 f": x.csv {LOOSE} and cat/6.jpg {NO_IMAGE}: received no image",
-            ],
-        ),
-        (
-            {**FLAT, "empty/1.jpg": b"", "text/1.jpg": b"text"},
-            {},
-            [
-                ": empty and text: received 0 readable images;",
-                f": empty/1.jpg {NO_IMAGE} and text/1.jpg {NO_IMAGE}: received no image",
             ],
         ),
         (
@@ -98,17 +82,6 @@ def check(tmp_path, own, lines):
             ],
         ),
         (
-            DEEP,
-            {"scale": 1e-5},
-            [
-                ": cat/0.png, cat/1.png, cat/2.png and 8 more: received 8 bits per channel ",
-                f": dog/5.png {NO_IMAGE}: received no image",
-            ],
-        ),
-        (FLAT, {"per_class": 7}, [": cat and dog: received 6 readable images;"]),
-        (FLAT, {"split": {"validation": 5, "test": 1}}, [".split: received validation 5, test 1,"]),
-        (FLAT, {"split": None}, [".split.validation: received nothing;"]),
-        (
             {**IN_PARTS, "val/wolf": 3, "test/fox": 3, "valid.txt": b""},
             {},
             [": val/wolf and test/fox: received a class that is none of train;"],
@@ -120,11 +93,6 @@ def check(tmp_path, own, lines):
                 ": val/dog, test/cat and test/dog: received no folder (No such file or directory);",
                 f": test/0.png {LOOSE}, test/1.png {LOOSE}, test/2.png {LOOSE} and 2 more: ",
             ],
-        ),
-        (
-            {**IN_PARTS, "valid/cat": 3},
-            {},
-            [": test, train, val and 1 more: received folders alone;"],
         ),
     ],
 )
@@ -199,11 +167,6 @@ def test_folders_of_the_parts_are_the_split(names, tmp_path):
     assert prepared(tmp_path, drawn).record["counts"] == {"train": 8, "validation": 4, "test": 8}
 
 
-def test_classes_that_are_named_as_parts_are_classes(tmp_path):
-    own = definition("image_folder", written(tmp_path / "mine", {"train": 5, "test": 5, "car": 5}))
-    assert prepared(tmp_path, own).record["class_names"] == ["car", "test", "train"]
-
-
 ROWS = [(f"{number}.png", "cat" if number % 2 else "dog") for number in range(12)]
 
 
@@ -246,10 +209,6 @@ def test_a_list_of_images_and_numbers(tmp_path):
                 ": line 3: received no label;",
             ],
         ),
-        (ROWS, {"label": "class"}, [": HERE/own.csv: received class;"]),
-        ([(name, 1) for name, _ in ROWS], {}, [": HERE/own.csv: label (train): received one"]),
-        (ROWS, {"task": "regression"}, [": HERE/own.csv: label (train): received <U3 labels"]),
-        (ROWS, {"per_class": 7}, [": train dog and train cat: received 6 readable images"]),
         (
             [(*row, "holdout") for row in ROWS],
             {"names": "file,label,split"},
@@ -258,8 +217,6 @@ def test_a_list_of_images_and_numbers(tmp_path):
                 ": received no image to train on;",
             ],
         ),
-        ([(*row, 1) for row in ROWS], {}, [": HERE/own.csv: cannot be read ("]),
-        ([], {"names": ""}, [": HERE/own.csv: cannot be read ("]),
     ],
 )
 def test_every_fault_of_a_list_is_told_at_once(rows, more, lines, tmp_path):
@@ -283,17 +240,3 @@ def test_numbers_of_a_list_stay_numbers_beside_a_missing_one(tmp_path):
     numbers = [(name, at / 7) for at, (name, _) in enumerate(ROWS)]
     own = listed(tmp_path, *numbers[1:], (ROWS[0][0], "NaN"))
     assert "received no label" in " ".join(problems(own))
-
-
-def test_names_of_one_number_have_one_order(tmp_path, monkeypatch):
-    names = ["a1.png", "a01.png", "a001.png", "b"]
-    for order in (names, names[::-1]):
-        monkeypatch.setattr(
-            Path, "iterdir", lambda folder, order=order: map(folder.joinpath, order)
-        )
-        assert [each.name for each in folder_parts.shown(tmp_path)] == [
-            "a001.png",
-            "a01.png",
-            "a1.png",
-            "b",
-        ]

@@ -1,7 +1,5 @@
 """What comes with scikit-learn: the same numbers as its own loaders give, and squares of photos."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import sklearn.datasets

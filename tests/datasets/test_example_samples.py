@@ -1,7 +1,5 @@
 """A few examples of a prepared data set, for people to look at."""
 
-from __future__ import annotations
-
 import io
 
 import numpy as np
@@ -61,9 +59,3 @@ def test_rows_and_sequences_are_lines(tmp_path):
     data, found = few(tmp_path, source="text", path=path, length=8, split=SPLIT)
     assert {"".join(sorted(each.text)) for each in found} == {"abcdefg\u21b5"}
     assert len(found) == min(4, data.record["counts"]["train"])
-
-
-def test_a_data_set_without_its_arrays_has_none(tmp_path):
-    data, _ = few(tmp_path, source="digits")
-    (data.folder / "train_images.npy").unlink()
-    assert samples.few(data.folder, data.record) == []

@@ -1,7 +1,5 @@
 """What becomes of a table's rows, by hand: categories, medians and the record that repeats them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas
 import pytest
@@ -77,12 +75,6 @@ def test_values_that_the_training_part_lacks_are_counted_and_said(tmp_path):
     assert f"column 2: {len(unseen)} " in warning and f"{min(unseen)} (1)" in warning
 
 
-def test_words_of_digits_stay_as_they_are_written(tmp_path):
-    text = "\n".join(f"{row % 7},{('01', '1', '1.0')[row % 3]},{row % 2}" for row in range(60))
-    record = prepared(tmp_path, csv(tmp_path, text, categorical=[2])).record
-    assert record["categories"] == {"2": ["01", "1", "1.0"]}
-
-
 def test_rows_with_gaps_are_dropped_and_counted(tmp_path):
     text = "\n".join([*lines(), "4,nurse,true,n,", "5,,true,n,no"])
     more = {"ignore": ["note"], "categorical": ["job"], "missing": "drop"}
@@ -109,13 +101,3 @@ def test_parquet_is_what_its_text_is(missing, tmp_path, monkeypatch):
     first, second = faults(tmp_path, {**other, "label": "label", "missing": "error"})[1:]
     assert "column member, row 4: received nothing;" in first
     assert "column day: received dates, such as '2024-01-01" in second
-
-
-def test_parquet_needs_a_package(tmp_path, monkeypatch):
-    def absent(*_, **__):
-        raise ImportError
-
-    (tmp_path / "own.parquet").touch()
-    monkeypatch.setattr(pandas, "read_parquet", absent)
-    (line,) = faults(tmp_path, {**csv(tmp_path, ""), "path": str(tmp_path / "own.parquet")})
-    assert "own.parquet: received Parquet without the package pyarrow;" in line

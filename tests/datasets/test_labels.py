@@ -1,7 +1,5 @@
 """Labels that are no single class: which they are, and what is kept."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from test_arrays import LABELS, ROWS, npz
@@ -19,9 +17,7 @@ PAIRS = np.stack([LABELS, np.arange(40) // 20], axis=1)
         (LABELS + 0.5, None, "regression", ["0"]),
         (ROWS[:, :2], None, "regression", ["0", "1"]),
         (LABELS, "regression", "regression", ["0"]),
-        (LABELS + 0.0, None, "classification", ["0", "1"]),
         (PAIRS, "multi_label", "multi_label", ["0", "1"]),
-        (np.eye(2)[LABELS], None, "classification", ["0", "1"]),
         (np.arange(40), "classification", "classification", [str(row) for row in range(40)]),
     ],
 )
@@ -50,12 +46,7 @@ def test_the_task_of_arrays(labels, task, found, names, tmp_path):
     ("labels", "more", "message"),
     [
         (np.where(LABELS, np.nan, 0.5), {"task": "regression"}, "labels: received nan in row 1;"),
-        (LABELS * 1e300, {"task": "regression"}, "labels: received 1e+300 in row 1;"),
-        (LABELS * 0, {"task": "regression"}, "labels: received the same of every example;"),
-        (PAIRS + 1, {"task": "multi_label"}, "labels: received 2 in row 1;"),
-        (PAIRS, {}, "labels: received [0, 0] in row 0;"),
         (np.arange(40), {}, "labels: received 40 different whole numbers in 40 rows"),
-        (np.array(["A", "b"])[LABELS], {"task": "regression"}, "labels: received <U1 labels"),
         (np.array(["no", "No"])[LABELS], {}, "labels: received 'No' (20 rows) and 'no' (20 rows);"),
     ],
 )
@@ -81,7 +72,6 @@ def test_many_classes_of_images_are_classes(tmp_path):
         ({}, "regression", ["z"], [2.5]),
         ({"label": ["y", "z"]}, "regression", ["y", "z"], [1, 2.5]),
         ({"label": ["y", "w"]}, "multi_label", ["y", "w"], [1, 0]),
-        ({"label": "y", "task": "regression"}, "regression", ["y"], [1]),
         ({"label": "y"}, "classification", ["0", "1"], None),
         ({"task": "classification"}, "classification", ["2.5", "7"], None),
     ],

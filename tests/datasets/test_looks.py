@@ -1,7 +1,5 @@
 """What is known of examples before they are prepared is what their preparation finds."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from PIL import Image
@@ -9,7 +7,6 @@ from PIL import Image
 from batchscope import datasets
 from batchscope.catalogue import dataset_definitions, dataset_sources
 from batchscope.datasets import looks
-from batchscope.errors import UserError
 from batchscope.store import records
 from prepared_data import SPLIT, little_mnist
 
@@ -49,13 +46,10 @@ NPZ = {"source": "npz", "split": SPLIT}
     ("make", "definition", "expected"),
     [
         (None, {"source": "digits"}, ((8, 8, 1), 10)),
-        (None, {"source": "wine"}, ((13,), 3, "rows")),
         (None, {"source": "patches", "image_size": 16, "per_class": 10}, ((16, 16, 3), 2)),
         (folder, IMAGES_OF_A_FOLDER, ((4, 4, 1), 3)),
         (npz(images=COLOUR, labels=LABELS[:, None]), NPZ, ((6, 5, 3), 3)),
-        (npz(x_train=GREY, y_train=LABELS), NPZ, ((6, 5, 1), 3)),
         (npz(inputs=TOKENS), NPZ, ((9,), 7, "tokens")),
-        (npz(inputs=TOKENS, labels=LABELS), NPZ, ((10,), 3, "sequences", 6)),
         (
             npz(x_train=TOKENS, y_train=LABELS, x_test=TOKENS + 2, y_test=LABELS),
             NPZ,
@@ -78,27 +72,6 @@ def test_a_look_is_what_preparing_finds(make, definition, expected, tmp_path):
         assert (found.scaling is not None) == (found.kind == dataset_sources.IMAGES)
         datasets.prepare(token, definition, tmp_path)
     assert examples == records.training_images(tmp_path, token)
-
-
-def test_what_cannot_be_prepared_is_said_at_its_place(tmp_path):
-    path = text("1,2,x\n3,,y\n")(tmp_path / "mine")
-    definition = dataset_definitions.resolve({"source": "csv", "path": str(path), "split": SPLIT})
-    with pytest.raises(UserError, match="datasets.own: .*mine, column 2, line 2: received nothing"):
-        datasets.look(tmp_path, "own-00000000", definition)
-    path.unlink()
-    with pytest.raises(UserError, match="datasets.own: .*mine"):
-        datasets.look(tmp_path, "own-00000000", definition)
-
-
-def test_what_would_be_downloaded_is_not():
-    cats = {"source": "cats_vs_dogs", "image_size": 64, "per_class": 9, "split": SPLIT}
-    for definition, expected in (
-        ({"source": "mnist"}, ((28, 28, 1), 10)),
-        (cats, ((64, 64, 3), 2)),
-    ):
-        found = looks.known("mine", dataset_definitions.resolve(definition))
-        assert found._replace(scaling=None) == looks.Look(*expected)
-        assert found.scaling[:2] == (1 / 255, False)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """Photographs: archives and folders of images, what is skipped, and what is refused."""
 
-from __future__ import annotations
-
 import errno
 import io
 import struct
@@ -101,22 +99,10 @@ def test_faults_of_an_archive(tmp_path):
         assert f"{broken}: cannot be read (" in fault(tmp_path, cats(broken))
 
 
-def test_photographs_are_stretched_to_the_square():
-    half = Image.new("RGB", (40, 10))
-    half.paste((200, 100, 50), (20, 0, 40, 10))
-    file = io.BytesIO()
-    half.save(file, "PNG")
-    pixels = photographs.decode(file.getvalue(), 8)
-    assert pixels.shape == (8, 8, 3) and pixels.dtype == np.uint8
-    assert (pixels[:, :3] == 0).all() and (pixels[:, 5:] == (200, 100, 50)).all()
-
-
 @pytest.mark.parametrize(
     ("array", "ending"),
     [
         (np.array([[0, 65535]], np.uint16), "png"),
-        (np.array([[0, 65535]], ">u2"), "tif"),
-        (np.array([[0, 70000]], np.int32), "tif"),
         (np.array([[0, 0.5]], np.float32), "tif"),
     ],
 )
@@ -128,31 +114,6 @@ def test_images_that_bytes_cannot_hold_are_refused_by_name(tmp_path, array, endi
     assert message.startswith(f"datasets.own: a/img0.{ending}: received pixels of {name} (mode ")
 
 
-@pytest.mark.parametrize(
-    ("array", "ending", "channels"),
-    [
-        (np.array([[100, 40000], [300, 65535]], np.uint16), "png", 1),
-        (np.array([[100, 40000], [300, 65535]], ">u2"), "tif", 3),
-        (np.array([[0, 70000], [1, 2]], np.int32), "tif", 1),
-        (np.array([[0, 0.5], [0.25, 1]], np.float32), "tif", 3),
-    ],
-)
-def test_numbers_of_more_than_8_bits_are_kept_where_their_scale_is_stated(
-    array, ending, channels, tmp_path
-):
-    for name in "ab":
-        (tmp_path / "mine" / name).mkdir(parents=True)
-        for number in range(4):
-            Image.fromarray(array).save(tmp_path / "mine" / name / f"{number}.{ending}")
-    definition = folder_of(tmp_path / "mine", image_size=4, channels=channels, scale=0.25)
-    data = prepared(tmp_path, definition)
-    images = data.examples("train").images
-    assert images.dtype == np.float32 and data.examples("train").scale == 0.25
-    corners = images[:, ::3, ::3]  # which no neighbour is mixed into
-    assert (corners == array.astype(np.float32)[..., None]).all()
-    assert images.shape[-1] == channels
-
-
 def png(shape, depth, rows):
     """Returns a PNG file of colours: Pillow writes none of 16 bits, nor one of another size."""
     header = struct.pack(">IIBBBBB", *shape, depth, 2, 0, 0, 0)
@@ -161,13 +122,6 @@ def png(shape, depth, rows):
         checked = struct.pack(">I", zlib.crc32(name + data))
         found += struct.pack(">I", len(data)) + name + data + checked
     return found
-
-
-def test_colours_of_16_bits_are_whole_where_their_scale_is_stated():
-    pixels = np.random.default_rng(0).integers(0, 2**16, (4, 4, 3))
-    data = png((4, 4), 16, b"".join(b"\0" + row.astype(">u2").tobytes() for row in pixels))
-    assert (photographs.decode(data, 4, 3, 1 / 65535) == pixels).all()
-    assert (photographs.decode(data, 4) == pixels >> 8).all()
 
 
 def test_bytes_are_left_as_they_are_where_the_scale_is_1(tmp_path):

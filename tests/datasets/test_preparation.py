@@ -1,7 +1,5 @@
 """What a prepared folder holds, what a crash leaves behind, and what people are told."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

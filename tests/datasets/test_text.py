@@ -1,12 +1,9 @@
 """A text as windows of characters, each with its next characters."""
 
-from __future__ import annotations
-
 import numpy as np
-import pytest
 
 from batchscope.datasets import text_files
-from prepared_data import fault, read
+from prepared_data import read
 
 SPLIT = {"train": 0.5, "validation": 0.25, "test": 0.25}
 
@@ -41,16 +38,3 @@ def test_no_window_lies_in_two_parts(tmp_path):
     assert data.look[:4] == ((4,), 200, "tokens", 1) and data.scale == 1.0
     assert data.record["class_names"] == list(letters)
     assert not data.record["class_counts"]
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"\xff\xfe\x00", "own.txt: cannot be read ('utf-8' codec"),
-        ("aaaaaaaa", "own.txt: received 1 different characters;"),
-        ("", "own.txt: received 0 different characters;"),
-        ("ab" * 8, "own.split.validation: received 0.25, which is 4 of 16 characters;"),
-    ],
-)
-def test_faults_of_a_text(content, message, tmp_path):
-    assert message in fault(tmp_path, text(tmp_path, content))

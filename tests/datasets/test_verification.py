@@ -1,7 +1,5 @@
 """Prepared arrays and weights are what their records say, or it is said which file is not."""
 
-from __future__ import annotations
-
 import json
 import os
 

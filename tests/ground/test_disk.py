@@ -1,7 +1,5 @@
 """Atomic writes, where the disk is full."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import math

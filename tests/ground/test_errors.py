@@ -1,7 +1,5 @@
 """Every file below results/ that is missing its end, is empty or garbage is named, and mended."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 
@@ -27,7 +25,6 @@ DAMAGES = {
     "truncated": lambda whole: whole[: len(whole) // 2],
     "garbage": lambda whole: GARBAGE,
     "words": lambda whole: b"Not found\n",
-    "page": lambda whole: b"<!DOCTYPE html>\n<html></html>\n",
 }
 
 

@@ -1,7 +1,5 @@
 """Private interfaces of other libraries: each is there, does what is relied on, and is listed."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import re

@@ -1,7 +1,5 @@
 """Numbers, counts, lists, sizes and durations as people read them."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -44,7 +42,6 @@ ONE_VALUE = {
         *((0, "0 bytes"), (1500, "1.5 kB"), (115_000, "115 kB"), (2.5e9, "2.5 GB")),
         (3.2e12, "3200 GB"),
     ],
-    wording.capital: [("a run", "A run"), ("", "")],
     wording.lower: [("Test loss", "test loss"), ("SAM sharpness", "SAM sharpness")],
 }
 

@@ -1,7 +1,5 @@
 """Ctrl-C ends jobs and commands without a traceback, at whatever they are."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

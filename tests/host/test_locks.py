@@ -1,7 +1,5 @@
 """A file that one process at a time holds."""
 
-from __future__ import annotations
-
 import errno
 import os
 import socket

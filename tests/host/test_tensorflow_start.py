@@ -3,8 +3,6 @@
 Where the import does not matter, in a fork of one that has it behind it.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 

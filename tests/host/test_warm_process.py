@@ -1,7 +1,5 @@
 """Steps in copies of the warm process or of their job: same bits, same exit status, same death."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import os
@@ -251,13 +249,11 @@ ON_GPU = run_names.timing_name(run_names.parse_run(run_name(device="gpu")))
         *((f"{step} --run {run_name()}", True) for step in ("train", "snapshot", "sharpness")),
         *((f"{step} --config c.yaml", True) for step in sorted(job.TABLE_STEPS)),
         (f"train --run {run_name(threads=2)}", False),
-        (f"train --run {run_name(device='gpu')}", False),
         (f"train --run {run_name(replicas=2)}", False),
         (f"sharpness --run {run_name(replicas=2)}", True),
         (f"time_epoch --timing {TIMING}", True),
         (f"time_epoch --timing {ON_GPU}", False),
         ("throughput --sweep any", False),
-        ("train --run", False),
     ],
 )
 def test_steps_that_may_share_a_process_with_one_thread(words, shared):

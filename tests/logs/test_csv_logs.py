@@ -65,11 +65,6 @@ def test_an_appended_keras_log_is_asked_about(log):
         log("epoch,loss,val_loss\n0,1.0,1.1\n1,0.8,0.9\n0,1.0,1.1\n")
 
 
-def test_epochs_that_count_from_one_stay(log):
-    (found,) = log("epoch,loss,val_loss\n1,1.0,1.1\n2,0.8,0.9\n")
-    assert found.rows["epoch"].tolist() == ["1", "2"] and not found.notes
-
-
 def test_lightning_has_sparse_rows_steps_from_zero_and_parameters_beside(log, tmp_path):
     (tmp_path / "hparams.yaml").write_text("batch_size: 16\noptim:\n  lr: 0.01\n")
     (found,) = log(LIGHTNING, "metrics.csv")
@@ -134,21 +129,6 @@ def test_cells_are_padded_or_absent_and_words_say_what_became_of_a_run(log, tmp_
     assert evaluated(tmp_path / "b.csv").status == "out_of_memory"
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("10,0.5\n20,0.4\n", "line 1: received 10, 0.5; a header"),
-        ("step;val_loss;\n1;2;3\n", "line 1: received column 3 without a name"),
-        ("step,val_loss\n1\n", "line 2: received 1 cell"),
-        ('step,val_loss\n1,"2\n', "no CSV text"),
-    ],
-)
-def test_what_is_no_table(log, text, expected):
-    with pytest.raises(UserError) as error:
-        log(text)
-    assert expected in str(error.value)
-
-
 def test_the_index_of_pandas_and_other_separators_are_read(log):
     for separator in (",", ";", "\t"):
         (found,) = log(",step,val_loss\n0,10,0.5\n1,20,0.4\n".replace(",", separator))
@@ -160,6 +140,27 @@ def test_a_stated_format_is_not_guessed(log):
     assert found.format == "csv" and found.rows["epoch"].tolist() == ["0", "1"]
     with pytest.raises(UserError, match="format: received 'keros'"):
         log("epoch,loss\n0,1.0\n", kind="keros")
+
+
+@pytest.mark.parametrize(
+    ("text", "epochs"),
+    [
+        ("epoch,step\n0,250\n1,500\n2,750\n", [1, 2, 3]),
+        ("epoch,step\n1,500\n3,1000\n", [2, 4]),  # each second epoch
+        ("epoch,step\n0,250\n", [1]),
+        ("epoch,examples\n0,2000\n1,4000\n", [1, 2]),
+        ("epoch,step\n0,0\n1,250\n2,500\n", [0, 1, 2]),  # evaluated before the first update
+        ("epoch,step\n1,250\n2,500\n", [1, 2]),
+        ("epoch,step\n3,750\n", [3]),
+        ("epoch,step\n0,100\n0,200\n1,300\n", [0, 0, 1]),  # the epoch of a row, not its end
+    ],
+)
+def test_updates_tell_if_epochs_count_from_zero(text, epochs, tmp_path):
+    path = tmp_path / "log.csv"
+    first, *rest = text.splitlines()
+    lines = [f"{first},val_loss", *(f"{line},{1 / (at + 1)}" for at, line in enumerate(rest))]
+    path.write_text("\n".join(lines))
+    assert evaluated(path, kind="csv").rows["epoch"].tolist() == epochs
 
 
 def test_an_epoch_ends_with_a_smaller_batch(tmp_path):
@@ -185,7 +186,6 @@ def test_an_epoch_ends_with_a_smaller_batch(tmp_path):
         ),
         (["try2/batch-size=8,s=1.csv"], "try*/batch-size={batch_size},s=*.csv"),
         (["mine_global_batch_size_64"], "mine_global_batch_size_{batch_size}"),
-        (["plain/metrics.csv"], "plain/metrics.csv"),
     ],
 )
 def test_numbers_that_a_word_names_become_factors(paths, pattern):

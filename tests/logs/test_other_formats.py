@@ -60,14 +60,6 @@ def test_a_trainer_state_joins_training_and_evaluation_without_the_summary(tmp_p
     assert cells.gather(source, tmp_path).table["batch_size"].tolist() == ["4", "4"]
 
 
-@pytest.mark.parametrize("history", [[], ["a"], [1], [None]])
-def test_a_state_without_an_entry_is_one_line(tmp_path, history):
-    path = tmp_path / "trainer_state.json"
-    path.write_text(state(history))
-    with pytest.raises(UserError, match="trainer_state.json: received no "):
-        reading.read(str(path))
-
-
 def test_states_that_begin_otherwise_are_of_trainings_of_their_own(tmp_path):
     """Three trainings in run_0 to run_2 are not the checkpoints of one."""
     for at in range(3):
@@ -135,15 +127,6 @@ def test_a_batch_size_that_columns_name_goes_before_a_parameter_of_that_name(tmp
     path.write_text('{"data": {"eval_loader": {"batch_size": 160}}}\n{"step": 1, "loss": 2}\n')
     with pytest.raises(UserError, match="no batch size"):
         cells.gather(Source((str(path),)), tmp_path)
-
-
-def test_the_batch_size_of_nanogpt_is_that_of_one_micro_batch(tmp_path):
-    path = tmp_path / "out.log"
-    path.write_text(NANOGPT)
-    with pytest.raises(UserError, match="no batch size.*tokens_per_iteration and micro_batch_size"):
-        cells.gather(Source((str(path),)), tmp_path)
-    source = Source((str(path),), columns=(("batch_size", "tokens_per_iteration"),))
-    assert set(cells.gather(source, tmp_path).table["batch_size"]) == {"16384"}
 
 
 def test_nanogpt_prints_estimates_and_the_loss_of_single_batches(tmp_path):

@@ -1,7 +1,5 @@
 """Ways of the weights, made by hand: straight, around a corner, and back to where they began."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

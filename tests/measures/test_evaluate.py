@@ -1,7 +1,5 @@
 """Losses, accuracies and generalisation gaps of a run."""
 
-from __future__ import annotations
-
 import pytest
 
 import measured_run

@@ -1,7 +1,5 @@
 """A finished run as an object: what it reads, and what it says where something is missing."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

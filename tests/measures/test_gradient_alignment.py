@@ -1,7 +1,5 @@
 """Norms of mean gradients and their cosines, against vectors whose answers are known."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

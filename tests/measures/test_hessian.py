@@ -1,7 +1,5 @@
 """Products with the Hessian, its largest eigenvalue and its trace, against known ones."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

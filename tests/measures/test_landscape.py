@@ -1,7 +1,5 @@
 """Surfaces and lines of the loss, against bowls that are known in closed form."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

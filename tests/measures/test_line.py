@@ -1,7 +1,5 @@
 """The line between two minimisers, against what is known at its ends and of linear networks."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import tensorflow as tf

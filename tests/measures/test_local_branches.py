@@ -1,7 +1,5 @@
 """Branches of runs: the training is passed again bit for bit, and goes on after a kill."""
 
-from __future__ import annotations
-
 import csv
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """The gradient noise scale, against vectors and networks whose answers are known."""
 
-from __future__ import annotations
-
 import math
 
 import keras

@@ -1,7 +1,5 @@
 """Every measure, and a training itself, on what is no image: rows of numbers, and tokens."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """SAM's one-step sharpness against answers worked out by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Sharpness against answers that are known without a search."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Distances from the initial weights, by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

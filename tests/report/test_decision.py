@@ -216,6 +216,23 @@ def test_checks_that_fail_come_first_and_suggestions_are_lines_of_the_study(stud
     assert data["lines"] == [] and data["listed"] == "2401"
 
 
+def test_timings_that_are_disturbed_at_all_sizes_name_no_single_size(study):
+    tables = _tables()
+    check = {"item": "check", "name": "timings_disturbed", "passed": 0}
+    rows = [
+        check | {"estimate": 1.0, "bound": 0.25},
+        check | {"batch_size": 32, "estimate": 1.3, "bound": 1.2},
+    ]
+    advice = pandas.concat([_advice(), pandas.DataFrame(rows).assign(**SERIES)], ignore_index=True)
+    tables = figures.Tables(advice=advice, comparisons=tables.comparisons, runs=tables.runs)
+    (card,) = decision.cards(study, {"gap": tables})
+    (row,) = [row for row in card["checks"] if row["name"] == "timings_disturbed"]
+    assert row["sizes"] == []
+    given = {"without": [], "trained": ["gap"], "rising": [], "seeds": False}
+    text = page.render("advice.txt.j2", cards=[{**card, "lines": []}], **given)
+    assert "100 % of the timed blocks" in text
+
+
 @pytest.mark.parametrize(
     ("head", "check", "words"),
     [

@@ -1,7 +1,5 @@
 """Bundles of jobs: what goes together, in which order, and how it is written."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 
@@ -92,23 +90,6 @@ def test_weights_before_the_last_are_there_before_they_are_read(tmp_path):
     assert names.count("snapshot") == names.count("train") == 6
 
 
-@pytest.mark.parametrize(
-    ("vary", "kinds"),
-    [
-        ({"threads": [1, 2]}, {(1, 0), (2, 0)}),
-        ({"device": ["cpu", "gpu"]}, {(1, 0), (1, 1)}),
-    ],
-)
-def test_jobs_of_other_resources_are_apart(tmp_path, monkeypatch, vary, kinds):
-    monkeypatch.setenv("BATCHSCOPE_GPUS", "true")
-    _, found = planned(tmp_path, vary={"batch_size": [16, 32], **vary}, measure=["evaluate"])
-    assert {(bundle.threads, bundle.gpus) for bundle in found} == kinds
-    for bundle in found:
-        for step in bundle.steps:
-            assert ("+dev=gpu" in step.files[0]) == bool(bundle.gpus)
-            assert ("+th=2" in step.files[0]) == (bundle.threads == 2)
-
-
 def test_what_is_made_is_left_out_and_its_name_is_another(tmp_path):
     _, found = planned(tmp_path, 2)
     make(found[0])
@@ -180,11 +161,6 @@ def test_a_bundle_reads_as_it_was_written(tmp_path):
         bundles.read(tmp_path / "s", found[0].name)
     bundles.clear(tmp_path / "s")
     assert not path.exists()
-
-
-def test_a_stated_number_of_jobs_has_no_limit_of_time(tmp_path):
-    assert {bundle.seconds_at_most for bundle in planned(tmp_path, 2)[1]} == {None}
-    assert {bundle.seconds_at_most for bundle in planned(tmp_path)[1]} == {bundles.SECONDS}
 
 
 def test_the_command_line_knows_every_step(tmp_path):

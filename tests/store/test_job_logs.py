@@ -1,7 +1,5 @@
 """A run's logs by words of its name."""
 
-from __future__ import annotations
-
 import pytest
 
 from batchscope import disk
@@ -43,11 +41,6 @@ def test_a_bundle_of_the_run_has_logs_too(results):
         (root / path).write_text("of the bundle")
     assert len(job_logs.find(results, ["bs=16", "seed=0"])) == 4
     assert len(job_logs.find(results, ["bs=16", "seed=1"])) == 2
-
-
-def test_before_the_first_run_there_is_no_log(tmp_path):
-    with pytest.raises(UserError, match="logs: holds no log yet"):
-        job_logs.find(tmp_path / "results", [])
 
 
 def test_the_logs_of_a_study_come_before_those_of_others(results):

@@ -204,8 +204,8 @@ def real_group():
     """A control group of the kernel's; skips where this machine lets nobody make one."""
     name = f"batchscope-test-{os.getpid()}"
     groups = control_groups.own()
-    versions = [group.version for group in groups if group.limit() or group.kills() is not None]
-    if 1 in versions:
+    counted = [group for group in groups if group.number(control_groups._KILLS) is not None]
+    if any(group.version == 1 for group in (*counted, *filter(control_groups.Group.limit, groups))):
         folder, limit = groups[0].folder / name, "memory.limit_in_bytes"
     else:
         folder, limit = control_groups.ROOT / name, "memory.max"

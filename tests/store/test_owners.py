@@ -1,7 +1,5 @@
 """A study's folder belongs to one configuration file: another of its name cannot overwrite it."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path
@@ -14,7 +12,6 @@ import small_study
 from batchscope import snakefile
 from batchscope.errors import UserError
 from batchscope.store import owners, status
-from batchscope.study import yaml_file
 
 TABLE = Path("results/studies/s/a/runs.csv")
 
@@ -70,15 +67,6 @@ def test_another_file_of_the_same_study_is_refused_before_it_changes_anything(pr
     assert planned("mine.yaml")
 
 
-@pytest.mark.slow
-def test_the_same_file_is_known_by_any_path(project):
-    Path("link.yaml").symlink_to("mine.yaml")
-    for path in (str(project / "mine.yaml"), "./mine.yaml", "../project/mine.yaml", "link.yaml"):
-        assert planned(path)
-        tabulate(path)
-    assert planned("mine.yaml")
-
-
 def test_a_file_that_was_moved_and_a_project_keep_their_tables(project, monkeypatch):
     Path("studies").mkdir()
     Path("mine.yaml").rename("studies/renamed.yaml")
@@ -105,12 +93,6 @@ def test_the_reduced_form_has_a_folder_and_an_owner_of_its_own(project):
     assert planned("mine.yaml")
 
 
-def test_a_damaged_record_is_reported(project):
-    Path("results/studies/s", owners.FILE).write_text("{")
-    with pytest.raises(UserError, match=r"json: received a damaged file .* Delete it and run"):
-        status.main("mine.yaml", "full", "results")
-
-
 def test_the_study_that_ran_last_is_known_with_its_file_and_form(project):
     assert owners.last("nowhere") is None
     assert owners.last("results") == ("mine.yaml", "full")
@@ -121,11 +103,3 @@ def test_the_study_that_ran_last_is_known_with_its_file_and_form(project):
     Path("results/studies/s", owners.FILE).touch()
     os.utime(Path("results/studies/s-reduced", owners.FILE), (1, 1))
     assert owners.last("results") == ("mine.yaml", "full")
-
-
-def test_no_two_files_of_the_repository_name_one_study():
-    root = Path(__file__).parents[2]
-    found = [
-        yaml_file.read(path)["study"] for path in (root / "config.yaml", *root.glob("studies/*"))
-    ]
-    assert len(set(found)) == len(found)

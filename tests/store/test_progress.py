@@ -1,7 +1,5 @@
 """What a training reports of itself while it runs, and who reads it."""
 
-from __future__ import annotations
-
 import errno
 import functools
 import json
@@ -42,18 +40,6 @@ def test_a_line_has_epoch_losses_and_time_left(tmp_path, monkeypatch, capsys):
     line = f"Epoch 4 of 5 (50 % of it): {losses} after epoch 3; about 15 s left.\n"
     assert capsys.readouterr().out == line
     assert lines(tmp_path) == [f"train some+run: e{line[1:-2]}"]
-
-
-def test_the_log_of_a_long_training_stays_one_to_read(tmp_path, monkeypatch, capsys):
-    words = range(0, 4 * 3600, 5)
-    clock(monkeypatch, 0, *words)
-    reporter = progress.Reporter(tmp_path, "some+run", epochs=len(words))
-    written = []
-    monkeypatch.setattr(progress, "say", lambda *job_and_text: written.append(job_and_text))
-    for epoch in range(len(words)):
-        reporter.report(epoch, 0, [])
-    assert len(written) == len(words) - 1
-    assert 100 < len(capsys.readouterr().out.splitlines()) < 150
 
 
 def test_who_runs_is_known_by_the_file_and_its_process(tmp_path):

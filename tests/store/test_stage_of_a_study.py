@@ -1,15 +1,10 @@
 """The stage of a study, as it is known by the tables of its looks."""
 
-from __future__ import annotations
-
 import json
-
-import pytest
 
 import commanded
 from batchscope import disk
 from batchscope.catalogue.stages import Stage
-from batchscope.errors import UserError
 from batchscope.store import job_files, looks, paths
 from batchscope.study import planner
 from small_study import config
@@ -112,25 +107,9 @@ def test_another_plan_after_a_look_is_said():
     assert not any("28" in each for each in planned(Stage(13, {})).warnings)
 
 
-def test_the_most_runs_are_checked():
-    raw = config(experiment={"seeds": STAGED}, max_runs=25)
-    with pytest.raises(UserError, match=r"^experiments\.a: received 26 runs; at most 25 "):
-        planner.make(raw)
-    raw = config(experiment={"seeds": STAGED}, max_runs=40)
-    raw["experiments"]["b"] = {**raw["experiments"]["a"], "set": {"epochs": 3}}  # 12 each now
-    with pytest.raises(UserError, match=r"^max_runs: received 52 runs "):
-        planner.make(raw)
-
-
 def test_runs_of_a_command_come_in_stages_too(tmp_path):
     raw = commanded.study(tmp_path, seeds=STAGED)
     first = next(iter(planner.make(raw, folder=tmp_path).commands))
     stage = {"a": Stage(13, {first: 9})}
     later = planner.make(raw, folder=tmp_path, looked=lambda _: stage)
     assert len(later.commands) == 6 + 6 + 9
-
-
-def test_a_damaged_table_is_one_line(tmp_path):
-    wrote(tmp_path, 1, ("nine", ["x"], ""))
-    with pytest.raises(UserError, match=r"looks/1\.csv: received a damaged file"):
-        looks.stages(tmp_path, "s")

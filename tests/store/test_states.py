@@ -1,7 +1,5 @@
 """How the jobs of a study stand, by the files that are there and what the machine has."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 
@@ -94,15 +92,6 @@ def test_a_run_of_another_version_is_not_trained_for_its_files(tmp_path, version
     assert state.damaged
 
 
-def test_records_of_other_versions(tmp_path):
-    study = planned(vary={"batch_size": [16]}, seeds=1, measure=["evaluate"])
-    finish(tmp_path, study, VERSIONS["evaluate"])
-    (run,) = study.runs
-    found = states.Table(study, tmp_path).other_versions()
-    path = job_files.training_job(tmp_path, run).path
-    assert found == {path: ("train", VERSIONS["evaluate"])}
-
-
 def test_what_waits_for_what_is_not_here(tmp_path, monkeypatch):
     measures = ["evaluate", "weight_distance"]
     study = planned(vary={"batch_size": [16], "device": ["cpu", "gpu"]}, seeds=1, measure=measures)
@@ -140,16 +129,3 @@ def test_own_models_of_which_something_is_missing(tmp_path, monkeypatch):
         planned(OWN, vary=vary, set={"device": "gpu"}),
     ):
         assert states.Table(other, tmp_path).own_models() == set()
-
-
-def test_a_path_and_its_log_are_spelled_once():
-    run, timed = paths.run_folder("results", "{run}"), ("results", "here", "{timing}")
-    for record, log in (
-        (paths.dataset_record("results", "{dataset}"), "prepare_data/{dataset}"),
-        (paths.run_record(run), "train/{run}"),
-        (paths.measure_path("results", "{run}", "evaluate", "at=1"), "evaluate/{run}/at=1"),
-        (paths.pair_path("results", "{run}", "{other}", "line", "d"), "line/{run}/{other}/d"),
-        (paths.timing_path(*timed, "d", "time_epoch"), "time_epoch/here/{timing}/d"),
-    ):
-        assert paths.log_path("results", record).as_posix() == f"logs/{log}.log"
-    assert paths.snapshot_path("results", "{run}", 3) == run / "epochs" / "3.npz"

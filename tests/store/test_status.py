@@ -1,7 +1,5 @@
 """What exists, what is missing, and what the rest takes."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -12,7 +10,7 @@ from batchscope.catalogue import run_names
 from batchscope.catalogue.run_names import VERSIONS
 from batchscope.errors import UserError
 from batchscope.host import absence
-from batchscope.store import estimates, job_files, paths, records, states, status
+from batchscope.store import estimates, job_files, paths, states, status
 from batchscope.study import config, planner
 
 CONFIG = """
@@ -118,15 +116,6 @@ def test_of_a_study_half_done(study, tmp_path):
     assert found.total.statuses["missing"] == 5 and found.missing_data == (DATA,)
 
 
-def test_weights_after_an_epoch_take_disk_where_they_are_read(tmp_path):
-    study = planned(tmp_path, EARLY)
-    other = run_names.run_name({**next(iter(study.runs.values())), "seed": 9})
-    finish(tmp_path / "results", other, 1.0)
-    more = status.overview(study, tmp_path / "results").disk_bytes
-    less = status.overview(planned(tmp_path, CONFIG), tmp_path / "results").disk_bytes
-    assert more - less == 6 * 2 * 1000  # after 1 and 4: the last are kept anyway
-
-
 def test_runs_without_the_weights_that_are_read_now_are_trained_again(tmp_path):
     study = planned(tmp_path, EARLY)
     complete(study, tmp_path)
@@ -142,17 +131,6 @@ def test_runs_without_the_weights_that_are_read_now_are_trained_again(tmp_path):
     assert found.to_epoch == sum(job.noun == "training" for job, _ in found.jobs) == 1
     assert found.seconds("training") == pytest.approx(1.0)  # one epoch of eight that took 8 s
     assert found.disk_bytes == 1000
-
-
-@pytest.mark.parametrize(("changes", "untimed"), [({"epochs": 2}, 0), ({"method": "proximal"}, 7)])
-def test_runs_of_another_horizon_predict_the_time_and_other_updates_nothing(
-    study, tmp_path, changes, untimed
-):
-    factors = {**next(iter(study.runs.values())), **changes, "seed": 9}
-    finish(tmp_path, run_names.run_name(factors), 1.0)
-    found = status.overview(study, tmp_path)
-    assert len(found.untimed("training")) == untimed
-    assert found.seconds("training") == pytest.approx((7 - untimed) * 4.0)
 
 
 def test_what_other_versions_made_is_reported_and_counted_in_time(study, tmp_path, monkeypatch):
@@ -178,31 +156,6 @@ def test_what_other_versions_made_is_reported_and_counted_in_time(study, tmp_pat
     # One that needs what is not here stays.
     monkeypatch.setattr(absence, "of", lambda factors: absence.GPU)
     assert not status.overview(study, tmp_path).outdated
-
-
-@pytest.mark.parametrize("record", [{}, {"counts": []}, {"counts": {"train": "many"}}])
-def test_a_record_without_counts_states_no_size(record, tmp_path):
-    assert records.training_images(tmp_path, "d-00000000") is None
-    disk.write_json(paths.dataset_record(tmp_path, "d-00000000"), record)
-    assert records.training_images(tmp_path, "d-00000000") is None
-
-
-def test_a_sweep_starts_by_itself_and_the_rest_is_forked(study, tmp_path):
-    found = status.overview(study, tmp_path)
-    # Trainings, evaluations, times of epochs.
-    assert found.start_seconds == pytest.approx((7 + 7 + 6) * status.FORK_SECONDS)
-    sweep = """
-study: s
-datasets: {digits: {source: digits}}
-experiments:
-  a:
-    set: {dataset: digits, model: small_cnn, optimizer: sgd}
-    vary: {batch_size: [4, 8]}
-    timing: throughput
-"""
-    found = status.overview(planned(tmp_path, sweep), tmp_path)
-    assert found.start_seconds == pytest.approx(status.START_SECONDS)
-    assert status.FORK_SECONDS < 1 < status.START_SECONDS
 
 
 def measured(results, study, run, measure, seconds, word="finished", settings="default"):

@@ -1,7 +1,5 @@
 """What `watch` shows of a study: jobs left, time, the best run, and what runs."""
 
-from __future__ import annotations
-
 from batchscope import disk
 from batchscope.store import job_files, paths, progress, watch
 from batchscope.store.watch import Snapshot

@@ -1,7 +1,5 @@
 """The largest batch that fits: the search, and children that die in every way they can."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math
@@ -92,20 +90,6 @@ def test_answers_that_are_not_monotone_end_too():
         outcomes = {entry.batch_size: entry.outcome for entry in found.tries}
         assert outcomes.get(found.largest, "fits") == "fits"
         assert outcomes.get(found.refused, "killed") == "killed"
-
-
-@pytest.mark.parametrize(
-    ("limits", "memory_mb", "host_mb"),
-    [
-        (Limits("cpu", 0, 900.0), 900, 900),
-        (Limits("cpu", 200, 900.0), 200, 200),
-        (Limits("cpu", 5000, 900.0), 900, 900),  # what is not free cannot be given
-        (Limits("gpu", 0, 900.0), None, 900),
-        (Limits("gpu", 5000, 900.0), 5000, 900),
-    ],
-)
-def test_limits(limits, memory_mb, host_mb):
-    assert (limits.memory_mb, limits.host_mb) == (memory_mb, host_mb)
 
 
 def test_free_memory_is_what_every_control_group_leaves(monkeypatch):

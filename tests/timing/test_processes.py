@@ -1,7 +1,5 @@
 """Clocks of processes, and peaks of memory between two resets."""
 
-from __future__ import annotations
-
 import json
 import math
 import subprocess

@@ -169,40 +169,6 @@ def test_a_real_profile(kind, tmp_path):
     assert sampler.phases == [(profile.PLAIN, None)]
 
 
-@pytest.mark.slow
-def test_training_that_waits_for_a_slow_pipeline(tmp_path):
-    import tensorflow as tf
-
-    def slow(i):
-        time.sleep(0.03)
-        return tf.cast(i, tf.float32)
-
-    # The pipeline's convolutions are no part of training.
-    def load(i):
-        value = tf.ensure_shape(tf.py_function(slow, [i], tf.float32), ())
-        image = tf.fill((1, 32, 32, 8), value)
-        return tf.reduce_mean(tf.nn.conv2d(image, tf.ones((3, 3, 8, 8)), 1, "SAME"))
-
-    data = tf.data.Dataset.range(1000).map(load).batch(2).prefetch(1)
-    weight = tf.Variable(0.0)
-
-    @tf.function
-    def steps(iterator, count):
-        for _ in tf.range(count):
-            matrix = tf.fill((32, 32), next(iterator)[0])
-            weight.assign_sub(1e-9 * tf.reduce_sum(matrix @ matrix))
-
-    @timed
-    def run_steps(count):
-        steps(iter(data), tf.constant(count))
-        return float(weight)
-
-    record(run_steps, tmp_path, 6)
-    found = profile.read(tmp_path)
-    assert found["input_share"] > 0.5 and found["compute_share"] > 0
-    assert found["seconds"] > 6 * 2 * 0.03
-
-
 def test_steps_that_fail_leave_no_running_profiler(tmp_path):
     calls = []
 

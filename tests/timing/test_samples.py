@@ -1,7 +1,5 @@
 """What samples say together: known series give known summaries."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

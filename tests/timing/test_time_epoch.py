@@ -1,15 +1,12 @@
 """Timing an epoch: what a block is, what is dropped, and what is published of it."""
 
-from __future__ import annotations
-
 import json
 import math
 import subprocess
 
-import numpy as np
 import pytest
 
-from batchscope.catalogue import dataset_definitions, run_names
+from batchscope.catalogue import run_names
 from batchscope.timing import time_epoch
 from batchscope.timing.time_epoch import Epoch
 from digit_runs import DIGITS, door, run_name
@@ -65,17 +62,6 @@ def test_values_are_the_median_and_the_quartiles():
     assert list(time_epoch.values(blocks, 30).values()) == [3.0, 2.0, 4.0, 10.0]
 
 
-LINEAR = """
-import keras
-
-
-def build(input_shape, classes):
-    inputs = keras.Input(input_shape)
-    flat = keras.layers.Flatten()(inputs)
-    return keras.Model(inputs, keras.layers.Dense(classes, activation="softmax")(flat))
-"""
-
-
 def prepare(results, dataset: str, definition: dict) -> None:
     words = ("--dataset", dataset, "--definition", json.dumps(definition))
     assert door("prepare_data", "--results", str(results), *words).wait(120) == 0
@@ -83,16 +69,6 @@ def prepare(results, dataset: str, definition: dict) -> None:
 
 def timing_name(**factors) -> str:
     return run_names.timing_name(run_names.parse_run(run_name(**factors)))
-
-
-def timed(results, dataset: str, definition: dict, model: str = "small_cnn", *more) -> dict:
-    prepare(results, dataset, definition)
-    timing = timing_name(dataset=dataset, model=model, batch_size=32)
-    output = results / "time.json"
-    words = ("--timing", timing, "--machine", "here", "--output", str(output))
-    settings = ("--settings", "bl=3+bsec=0.05")
-    assert door("time_epoch", "--results", str(results), *words, *settings, *more).wait(120) == 0
-    return json.loads(output.read_text())
 
 
 @pytest.mark.slow
@@ -112,20 +88,3 @@ def test_a_batch_above_the_training_set_is_not_timed(tmp_path):
         _, errors = process.communicate(timeout=300)
         assert process.returncode == 1 and not output.exists()
         assert errors.splitlines()[-1].startswith("batch_size: received 1088; ")
-
-
-@pytest.mark.slow
-def test_a_loss_that_is_not_finite_is_not_timed(tmp_path):
-    from batchscope.study import model_files
-
-    model = tmp_path / "linear.py"
-    model.write_text(LINEAR)
-    token = model_files.token("linear", str(model))
-    images = np.full((300, 8, 8, 1), 3e38, np.float32)  # finite, but no sum of two is
-    np.savez(tmp_path / "huge.npz", images=images, labels=np.arange(300) % 10)
-    split = {"train": 0.6, "validation": 0.2, "test": 0.2}
-    definition = {"source": "npz", "path": str(tmp_path / "huge.npz"), "split": split}
-    definition = dataset_definitions.resolve(definition)
-    dataset = dataset_definitions.token("huge", definition)
-    found = timed(tmp_path, dataset, definition, token, "--model-file", str(model))
-    assert found["status"] == "diverged" and set(found["values"].values()) == {None}

@@ -34,7 +34,6 @@ class Machine:
     ("levels", "repeats", "disturbed"),
     [
         ([0.1], 0, False),
-        ([0.5, 0.1], 1, False),
         ([0.5, 0.5, 0.1], 2, False),
         ([0.5, 0.4, 0.3], 2, True),
     ],

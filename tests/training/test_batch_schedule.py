@@ -1,7 +1,5 @@
 """Trainings whose batch size rises: the updates by hand, known risks, the same bits."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 

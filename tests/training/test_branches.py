@@ -1,7 +1,5 @@
 """Branches of a training: their updates by hand, known risks, and nothing moved."""
 
-from __future__ import annotations
-
 import keras
 import numpy as np
 import pytest

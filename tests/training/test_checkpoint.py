@@ -1,7 +1,5 @@
 """A checkpoint that is taken up, passed over, or cannot be read at this moment."""
 
-from __future__ import annotations
-
 import errno
 import math
 

@@ -1,7 +1,5 @@
 """Updates that XLA compiles: those of TensorFlow up to rounding, and the same bits each time."""
 
-from __future__ import annotations
-
 import keras
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """Loss and gradient against answers worked out by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -214,13 +212,6 @@ def test_a_saturated_loss_is_not_clipped(binary, kind, graph):
     expected = [50.0, np.exp(-50.0)] if binary else [50 + np.log(2), np.log(2)]
     np.testing.assert_allclose(values, expected, rtol=1e-5)
     assert hits.numpy().tolist() == [False, True]
-
-
-def test_chunks_are_smaller_of_larger_examples_and_of_tokens():
-    assert losses.chunk_size((8, 8, 1)) == 2048
-    assert losses.chunk_size((64, 64, 3)) == 341
-    assert losses.chunk_size((512, 512, 3)) == 64
-    assert losses.chunk_size((32,), np.int32) == 256
 
 
 def test_noise_is_switched_off_in_nested_models_too():

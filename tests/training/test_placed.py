@@ -1,7 +1,5 @@
 """Examples that stay on the disk: the same numbers as of those that are held."""
 
-from __future__ import annotations
-
 import keras
 import numpy as np
 import pytest

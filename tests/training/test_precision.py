@@ -76,10 +76,3 @@ def test_an_update_whose_gradient_overflows_is_left_out_and_the_scale_halved():
     updated(model, optimizer, steps=1)
     assert float(optimizer.dynamic_scale.numpy()) == 2.0**39
     assert all(map(np.array_equal, before, model.get_weights()))
-
-
-def test_the_loss_is_scaled_for_float16_alone():
-    optimizer = keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(1.0))
-    optimizer.build([keras.Variable([1.0])])
-    assert float(optimizers.scaled_loss(optimizer, tf.constant(3.0))) == 3 * 2.0**15
-    assert optimizers.scaled_loss(keras.optimizers.SGD(1.0), 3.0) == 3.0

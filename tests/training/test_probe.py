@@ -1,7 +1,5 @@
 """Short trainings, whose numbers choose a grid."""
 
-from __future__ import annotations
-
 from batchscope.host import tensorflow_start
 
 tensorflow_start.start(1, "cpu")
@@ -97,9 +95,4 @@ def test_few_validation_examples_are_joined_by_held_out_ones(wine):
 
 def test_numbers_of_an_example_are_the_outputs_of_its_layers():
     model = models.build("mlp", Look((10,), 2, "rows"), 0)
-    assert probe.numbers_of_example(model) == 10 + 10 + 128 + 128 + 2
-
-
-def test_single_examples_are_chunks_of_one(diabetes):
-    objective = diabetes.single_examples()
-    assert objective.examples == 128 and len(objective.chunk_gradient(127)) == objective.size
+    assert probe.bytes_per_example(model) == 16 * (10 + 10 + 128 + 128 + 2)

@@ -3,8 +3,6 @@
 Logical devices must exist before TensorFlow runs, so a process of its own runs the tests' code.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The same bits again: from the same seed, in other chunks, after a kill at any point."""
 
-from __future__ import annotations
-
 import shutil
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Losses and metrics of each task, against NumPy and scikit-learn."""
 
-from __future__ import annotations
-
 from batchscope.host import tensorflow_start
 
 tensorflow_start.start(1, "cpu")
@@ -120,11 +118,6 @@ def test_a_step_follows_the_gradient_of_the_mean_squared_error():
     np.testing.assert_allclose(network.get_weights()[0], by_hand, rtol=1e-5)
 
 
-def test_several_graphs_give_what_one_gives():
-    objective = losses.Objective(model(), numbers(), chunk=16, whole=True)
-    assert losses.together([objective, objective])() == [objective.evaluate()] * 2
-
-
 CLASSES = (ROWS[:, 0] > 0.5).astype(np.int32) + (ROWS[:, 1] > 0).astype(np.int32)
 
 
@@ -149,10 +142,3 @@ def test_the_best_constant_has_the_loss_of_the_frequencies(values, task, expecte
     assert loss.mean() == pytest.approx(expected, rel=1e-5)
     most = np.bincount(values.ravel()).max() / 50 if task == tasks.CLASSIFICATION else None
     assert hit.mean() == pytest.approx(most) if most else bool(hit.any()) == bool(hits)
-
-
-def test_losses_of_examples_are_those_of_the_mean():
-    objective = losses.Objective(model(2), numbers(), chunk=16)
-    loss, scores = objective.example_losses()
-    assert loss.mean() == pytest.approx(objective.evaluate()[0], rel=1e-5)
-    assert len(loss) == len(scores) == 50

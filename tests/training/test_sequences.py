@@ -1,7 +1,5 @@
 """Models that predict each position of a sequence: their loss, accuracy and causality."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The seconds of a step, on examples that only look like those of the data set."""
 
-from __future__ import annotations
-
 from batchscope.host import tensorflow_start
 
 tensorflow_start.start(1, "cpu")
@@ -12,7 +10,8 @@ from batchscope.catalogue import run_factors
 from batchscope.datasets.looks import Look
 from batchscope.training import step_times
 
-CORE = {"learning_rate": 0.1, "optimizer": "sgd", "epochs": 1, "seed": 0, "batch_size": 8}
+# A rate at which a loss diverges.
+CORE = {"learning_rate": 1e20, "optimizer": "sgd", "epochs": 1, "seed": 0, "batch_size": 8}
 
 
 @pytest.mark.parametrize(
@@ -28,11 +27,3 @@ def test_every_kind_of_example_is_timed(model, look, monkeypatch):
     monkeypatch.setattr(step_times, "_SECONDS", 0.001)
     frozen = {name: factor.default for name, factor in run_factors.FACTORS.items()}
     assert 0 < step_times.seconds({**frozen, **CORE, "model": model}, look, None) < 60
-
-
-def test_a_rate_at_which_the_loss_diverges_is_timed(monkeypatch):
-    monkeypatch.setattr(step_times, "_SECONDS", 0.05)
-    frozen = {name: factor.default for name, factor in run_factors.FACTORS.items()}
-    factors = {**frozen, **CORE, "model": "mlp", "learning_rate": 1e20}
-    look = Look((10,), 1, "rows", task="regression")
-    assert 0 < step_times.seconds(factors, look, None) < 60

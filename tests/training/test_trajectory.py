@@ -1,7 +1,5 @@
 """The trajectory: its grid, its rows, and that neither it nor a kill changes a bit."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

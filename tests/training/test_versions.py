@@ -3,8 +3,6 @@
 `python tests/training/test_versions.py` writes the stored numbers anew.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import tempfile

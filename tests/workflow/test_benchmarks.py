@@ -1,8 +1,5 @@
 """Every benchmark runs at its smallest size and prints a ratio, or a share of simulated studies."""
 
-from __future__ import annotations
-
-import functools
 import importlib.util
 import re
 import subprocess
@@ -55,19 +52,6 @@ def test_a_benchmark_prints_its_ratios(name, tmp_path):
     assert name != "large" or len(re.findall(r"^\|.*\| [\d.]+ GB \|$", done.stdout, re.M)) == 9
 
 
-@pytest.mark.slow
-def test_an_eigenvalue_is_timed_beside_scipy(monkeypatch, capsys):
-    monkeypatch.syspath_prepend(BENCHMARKS)
-    import speedups
-
-    small = ("small_cnn", speedups.DIGITS, 16)
-    eigenvalue = functools.partial(speedups.hessian, *small, iterations=12)
-    monkeypatch.setattr(speedups, "CASES", {"hessian": eigenvalue})
-    monkeypatch.setattr(sys, "argv", ["speedups", "--blocks", "1"])
-    speedups.main()
-    assert len(RATIO.findall(capsys.readouterr().out)) == 1
-
-
 def test_a_ratio_is_the_median_with_the_interval_of_its_logarithm(monkeypatch):
     monkeypatch.syspath_prepend(BENCHMARKS)
     import numpy as np
@@ -77,16 +61,3 @@ def test_a_ratio_is_the_median_with_the_interval_of_its_logarithm(monkeypatch):
     # t(0.975, 2) = 4.303 standard errors of log 2 / sqrt(3) around log 2
     low, high = (2 * np.exp(way * 4.3027 * np.log(2) / np.sqrt(3)) for way in (-1, 1))
     assert taken == f"2.00 [{low:.2f}, {high:.2f}]; CPU 3.00 [3.00, 3.00]"
-
-
-def test_contenders_take_turns(monkeypatch):
-    monkeypatch.syspath_prepend(BENCHMARKS)
-    import side_by_side
-
-    called = []
-    contenders = {name: lambda name=name: called.append(name) for name in "abc"}
-    taken = side_by_side.interleave(contenders, blocks=4)
-    assert called[:3] == [*"abc"]  # to warm up
-    assert all({*called[at : at + 3]} == {*"abc"} for at in range(0, 15, 3))
-    assert len({"".join(called[at : at + 3]) for at in range(3, 15, 3)}) > 1
-    assert {found.shape for found in taken.values()} == {(4, 2)}

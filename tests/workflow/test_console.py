@@ -1,7 +1,5 @@
 """What a person sees of a run: few lines, of a failed job its log, at the end the report."""
 
-from __future__ import annotations
-
 import copy
 from pathlib import Path
 
@@ -71,13 +69,6 @@ def test_a_partial_report_quotes_it_and_a_run_ends_with_the_headline(clone, fail
     assert f"\nresults/report.html: {headline}" in output
     assert len(output.splitlines()) < 40
     assert "results/report.html" not in project.run(clone, "data")  # nothing new to report
-
-
-def test_snakemakes_own_log_is_one_flag_away(clone, failed):
-    for flags in (("-p",), ("-q", "host")):
-        output = project.run(clone, *flags, "--forcerun", "report")
-        assert "\nShell command: python workflow/run.py report" in output
-        assert "\nresults/report.html: " in output
 
 
 def test_faults_of_data_are_said_alone_before_any_job(tmp_path):

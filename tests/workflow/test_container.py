@@ -1,7 +1,5 @@
 """Jobs in an Apptainer image: a study with a program that stands for apptainer."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """README and docs: links lead somewhere, commands and examples work."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from pathlib import Path
@@ -118,15 +116,3 @@ def test_the_example_of_the_readme_is_planned(tmp_path):
     (study,) = (text for text in blocks(ROOT / "README.md", "yaml") if "\nstudy: " in text)
     (tmp_path / "study.yaml").write_text(study, encoding="utf-8")
     assert len(config.study(tmp_path / "study.yaml").runs) == 18
-
-
-def test_the_table_of_packages_is_whole():
-    page = (ROOT / "docs" / "development.md").read_text(encoding="utf-8")
-    rows = re.search(r"^\| package \|.*\n((?:\|.*\n)+)", page, re.M)[1]
-    named = [
-        name for row in rows.splitlines() for name in re.findall(r"`(\w+)`", row.split("|")[1])
-    ]
-    packages = [
-        path.parent.name for path in (ROOT / "workflow" / "batchscope").glob("*/__init__.py")
-    ]
-    assert sorted(named) == sorted(packages)

@@ -1,7 +1,5 @@
 """The examples of one's own scripts, each from its study to a card, with fewer runs."""
 
-from __future__ import annotations
-
 import pandas
 import pytest
 import yaml

@@ -1,12 +1,9 @@
 """The comparison of frameworks by commands: each script, and the study of those installed."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
 
-import numpy as np
 import pandas
 import pytest
 import yaml
@@ -27,12 +24,6 @@ def python(name: str) -> str:
     if not found.exists():
         pytest.skip(f"{name} is not installed; examples/frameworks/study.yaml says how")
     return str(found)
-
-
-def test_the_data_are_the_digits_of_scikit_learn():
-    digits = pytest.importorskip("sklearn.datasets").load_digits()
-    data = np.load(FOLDER / "digits.npz")
-    assert (data["images"] == digits.images).all() and (data["labels"] == digits.target).all()
 
 
 def test_the_scripts_share_their_loop_and_need_no_batchscope():

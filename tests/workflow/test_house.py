@@ -1,7 +1,5 @@
 """The house rules: imports point downward, pins agree, nothing heavy where it must be light."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import importlib
@@ -130,14 +128,6 @@ def test_the_container_has_the_versions_of_the_lock():
     assert all((ROOT / name).is_file() for name in copied)
 
 
-def test_every_lock_entry_has_hashes():
-    for name in ("requirements.lock", "requirements-dev.lock"):
-        entries = re.split(r"\n(?=[a-z])", (ROOT / name).read_text())
-        for entry in entries:
-            if "==" in entry.splitlines()[0] and not entry.startswith("#"):
-                assert "--hash=sha256:" in entry, entry.splitlines()[0]
-
-
 def test_every_costly_rule_carries_its_version_and_no_code():
     from batchscope.catalogue.run_names import VERSIONS
 
@@ -189,16 +179,6 @@ def test_cheap_rules_depend_on_all_code_that_they_run(package):
     assert len(used) > 10 and len(found) < len(list(LIBRARY.rglob("*.py")))
 
 
-def test_no_figure_does_statistics():
-    """SciPy it may not import. The interval of a mean follows the axis, which canvas knows."""
-    banned = r"polyfit|lstsq|percentile|quantile|cov|corrcoef|std|var|sem|align|exp\(np\.log"
-    banned += "|ratio_interval|hodges_lehmann|fieller|paired_t|memory_per_image"
-    banned += r"|\.fit|fixed_cost|knee"
-    for path in modules("figures"):
-        own = "" if path.stem == "canvas" else "|t_intervals?"
-        assert not re.search(rf"\b({banned}{own})\(", path.read_text()), path.name
-
-
 def test_nothing_unsafe_is_read():
     banned = r"import pickle|yaml\.load\(|allow_pickle=True|extractall\(|\|\s*safe\b"
     files = [*(ROOT / "workflow").rglob("*.py"), *(ROOT / "workflow" / "templates").iterdir()]
@@ -221,23 +201,3 @@ def test_format(command):
     tool = Path(sys.executable).parent / command[0]
     done = subprocess.run([tool, *command[1:]], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-
-
-def scripts() -> list[tuple[str, str]]:
-    """Returns the programs that benchmarks hold as text, by file and name."""
-    found = []
-    for path in sorted((ROOT / "benchmarks").glob("*.py")):
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
-            value = node.value if isinstance(node, ast.Assign) else None
-            if isinstance(value, ast.Constant) and "\nimport " in str(value.value):
-                found.append((f"{path.name}:{node.targets[0].id}", value.value))
-    return found
-
-
-def test_programs_in_text_use_no_name_that_they_lack():
-    assert "grid.py:POOL" in dict(scripts())
-    for name, text in scripts():
-        tool = Path(sys.executable).parent / "ruff"
-        command = [tool, "check", "--isolated", "--select", "F", "--quiet", "-"]
-        done = subprocess.run(command, input=text, capture_output=True, text=True, cwd=ROOT)
-        assert done.returncode == 0, f"{name}: {done.stdout}"

@@ -4,8 +4,6 @@ One process does one thing after the other, from the lightest: what a later one 
 no earlier one may.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Ctrl-C in the middle of a study: no traceback, one last line, and the same command continues."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import os

@@ -4,8 +4,6 @@
 a kind of figure by one more, and the timing `timed_steps` by two; no other file is touched.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys
@@ -13,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import yaml
 
 import project
 from batchscope.tables import csv_tables
@@ -171,18 +168,6 @@ def test_it_is_explained_a_step_and_in_the_schema(copied):
         assert f"{option} " in command(copied, name, "--help").stdout
     schema = command(copied, "schema").stdout
     assert all(f'"{name}"' in schema for name in ("weight_norm", "power", "timed_steps"))
-
-
-def test_its_settings_are_checked(copied, tmp_path):
-    path = tmp_path / "wrong.yaml"
-    path.write_text(yaml.safe_dump(study(powr=2, power=0)))
-    done = command(copied, "plan", str(path))
-    assert done.returncode == 1
-    for message in (
-        "weight_norm.powr: unknown setting. Did you mean 'power'? Known settings: power, weights.",
-        "weight_norm.power: received 0; a whole number from 1 to 10^9 is expected.",
-    ):
-        assert message in done.stderr
 
 
 @pytest.mark.slow

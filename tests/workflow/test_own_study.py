@@ -1,7 +1,5 @@
 """A study of trainings that were made elsewhere, from its file to the report."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re
@@ -22,12 +20,11 @@ pytestmark = pytest.mark.slow
 # Figures of every table that has validation losses.
 DECIDING = {"critical_batch_size"}
 EDITED = {"tabulate": 1, "figures": 1, "report": 1}
-NO_TENSORFLOW = "from pathlib import Path\nPath({marker!r}).touch()\nraise ImportError\n"
 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    """The example of a docs page and a second table, run where TensorFlow records a start."""
+    """The example of a docs page and two more tables."""
     folder = project.copy(tmp_path_factory.mktemp("project"))
     page = (project.ROOT / "docs" / "own_training.md").read_text(encoding="utf-8")
     examples = re.findall(r"^```yaml\n(.*?)^```$", page, re.M | re.S)
@@ -41,14 +38,7 @@ def finished(tmp_path_factory):
     own_table.write(folder / "mine", own_table.rows())
     own_table.write(folder / "mine", own_table.rows(seeds=2, seconds=True), "second.csv")
     own_table.write(folder / "mine", own_table.at_target(0.3), "at_target.csv")
-    watched = folder / "watched" / "tensorflow"
-    watched.mkdir(parents=True)
-    marker = str(folder / "started")
-    (watched / "__init__.py").write_text(NO_TENSORFLOW.format(marker=marker), encoding="utf-8")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(watched.parent))
-        output = project.run(folder, "--configfile", "mine/mine.yaml")
-    return folder, output
+    return folder, project.run_without_tensorflow(folder, "--configfile", "mine/mine.yaml")
 
 
 def planned(folder):
@@ -57,7 +47,7 @@ def planned(folder):
 
 def test_it_runs_to_its_report_without_tensorflow(finished):
     folder, output = finished
-    assert not (folder / "started").exists() and planned(folder) == {}
+    assert planned(folder) == {}
     assert not (folder / "results" / "runs").exists() and not (folder / "results" / "data").exists()
     assert "36 finished" not in output and "84 runs: 84 finished" in output
     results = folder / "results" / "studies" / "mine"

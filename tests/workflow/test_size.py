@@ -1,14 +1,12 @@
 """Lines of Python: a ratchet. A change may lower a number; raising one takes a reason beside it."""
 
-from __future__ import annotations
-
 import pytest
 
 from project import ROOT
 
 MOST_LINES = {
-    "workflow": 42382,
-    "tests": 31268,
+    "workflow": 42146,
+    "tests": 30257,
 }
 
 

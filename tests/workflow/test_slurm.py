@@ -1,7 +1,5 @@
 """The workflow on a cluster: what sbatch is asked for, and studies on a real SLURM."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

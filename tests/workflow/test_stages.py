@@ -1,7 +1,5 @@
 """A study whose seeds come in stages: it goes on by itself until what it states is decided."""
 
-from __future__ import annotations
-
 import csv
 import json
 import shutil

@@ -1,7 +1,5 @@
 """A timing experiment as a user runs it: to its report, and only what is missing."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The workflow as a user runs it: from config to report, and only what is missing."""
 
-from __future__ import annotations
-
 import copy
 import json
 import os
@@ -11,16 +9,13 @@ import signal
 import subprocess
 import sys
 import time
-import zipfile
 from pathlib import Path
 
 import psutil
 import pytest
 
 import project
-from batchscope import figures
 from batchscope.catalogue.run_names import VERSIONS
-from batchscope.study.config import study as planned
 
 pytestmark = pytest.mark.slow
 
@@ -279,20 +274,6 @@ def test_own_models_are_built_before_their_data_are_prepared(edited):
     ]
     assert set(edited.glob("results/**/*")) == before
     assert project.planned(edited) == planned
-
-
-def test_snakemakes_own_report(edited):
-    project.run(edited, "--report", "report.zip")
-    with zipfile.ZipFile(edited / "report.zip") as archive:
-        page = archive.read("report/report.html").decode()
-        held = {name.rpartition("/")[2] for name in archive.namelist()}
-    results = json.loads(re.search(r"var results = ({.*?});\n", page)[1])
-    categories = json.loads(re.search(r"var categories = ({.*?});\n", page)[1])
-    figures_of = categories["tiny"]["batch_size"]  # by study and experiment
-    assert sorted(figures_of) == sorted(results)
-    drawn = figures.drawn(planned(edited / "config.yaml", "full").experiments["batch_size"])
-    assert {results[path]["labels"]["figure"] for path in figures_of} == set(drawn)
-    assert {f"{figure}.svg" for figure in drawn} <= held
 
 
 def test_killed_unlocked_and_finished(edited):

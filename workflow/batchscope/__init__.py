@@ -26,8 +26,6 @@ PACKAGES = {
     "figures": ("numpy", "pandas", "matplotlib"),
     "report": ("jinja2", "pandas"),
     "rule_parts": (),
-    "bundle_rule": (),
-    "table_inputs": (),
     "snakefile": (),
     "once_more": (),
     "cli": (),

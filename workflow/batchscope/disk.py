@@ -3,8 +3,6 @@
 A reader's `delete` is what to delete so that its file is made again, where it is not the file.
 """
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import glob
@@ -94,7 +92,6 @@ def atomic_folder(path: Path | str) -> Iterator[Path]:
 
 
 def write_text(path: Path | str, text: str) -> None:
-    """Writes a text file atomically."""
     with atomic_path(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
@@ -216,7 +213,6 @@ def link(source: Path | str, target: Path | str) -> None:
 
 
 def copy(source: Path | str, target: Path | str) -> None:
-    """Copies a file atomically."""
     with atomic_path(target) as temporary:
         shutil.copyfile(source, temporary)
 

@@ -109,6 +109,5 @@ def check_regular(path: Path | str, expected: str) -> None:
 
 
 def check_folder(path: Path | str) -> None:
-    """Raises `UserError` where a file stands in place of a folder of results."""
     if Path(path).exists() and not Path(path).is_dir():
         raise unexpected(path, "a file", "a folder, or nothing,")

@@ -5,8 +5,6 @@ where they are missing, it ends as if they were there. Tables follow what bundle
 may have left some. And a look may have given more seeds: then there is a new stage of the study.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

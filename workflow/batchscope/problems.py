@@ -1,7 +1,5 @@
 """Problems of a study file: a place, the received value, the expected one."""
 
-from __future__ import annotations
-
 import difflib
 import re
 from collections.abc import Callable, Iterable

@@ -1,7 +1,5 @@
 """Where the files of the project beside the library lie, and the code behind tables and pages."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,20 +1,23 @@
-"""What a rule says of one job by its wildcards: files, log, command, resources.
+"""What a rule says of its jobs by their wildcards: files, log, command, resources, tables' inputs.
 
 A path that a rule is given is spelled here, or comes from `literal`.
 """
 
-from __future__ import annotations
-
+import contextlib
 import functools
 import hashlib
+import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from batchscope.catalogue import kept_epochs, run_factors, run_names, sweep_names, tables
 from batchscope.catalogue.entries import REPEATS, Measure, Timing
-from batchscope.store import job_files, paths
+from batchscope.store import bundles, job_files, paths, states
+from batchscope.store.bundles import Bundle
+from batchscope.study import plan
 
 RESULTS = "results"
 STAND_INS = Path(".snakemake", "paths")
@@ -120,7 +123,6 @@ def early(entry: Measure) -> Callable[[Any], list[str]]:
 
 
 def output(entry: Measure | Timing) -> str:
-    """Path of a measure's or timing's record."""
     name, run, settings = entry.name, "{run}", "{settings}"
     if isinstance(entry, Timing):
         machine, timed = (f"{{{subject}}}" for subject in entry.subjects)
@@ -198,3 +200,147 @@ def threads(name: str) -> int:
 def _factors(name: str) -> dict[str, Any]:
     # A timing configuration has the name of a sweep over its batch size.
     return run_names.parse_run(name) if "+seed=" in name else sweep_names.parse(name).factors
+
+
+class Planned:
+    """The bundles of all that is left of a study; a cluster's job reads its own from the disk."""
+
+    def __init__(self, study: str, found: Iterable[Bundle] = ()) -> None:
+        self._study = study
+        self._folder = paths.bundles_folder(RESULTS, study)
+        self._found = {bundle.name: bundle for bundle in found}
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    @property
+    def files(self) -> frozenset[str]:
+        steps = (step for bundle in self._found.values() for step in bundle.steps)
+        return frozenset(file for step in steps for file in step.files)
+
+    @property
+    def made(self) -> list[str]:
+        return [*map(self._made, self._found)]
+
+    @property
+    def trained(self) -> list[str]:
+        return [self._made(name) for name, bundle in self._found.items() if not bundle.alone]
+
+    @property
+    def jobs(self) -> int:
+        return sum(len(bundle.records) for bundle in self._found.values())
+
+    def _made(self, name: str) -> str:
+        return bundle_made(self._study, name)
+
+    def _of(self, wildcards: Any) -> Bundle:
+        return self._found.get(wildcards.bundle) or bundles.read(self._folder, wildcards.bundle)[0]
+
+    def data(self, wildcards: Any) -> list[str]:
+        return [*map(dataset_record, self._of(wildcards).data)]
+
+    def after(self, wildcards: Any) -> list[str]:
+        return [*map(self._made, self._of(wildcards).after)]
+
+    def each(self, value_of: Callable[[Bundle], Any]) -> Callable[[Any], Any]:
+        return lambda wildcards: value_of(self._of(wildcards))
+
+    def memory_mb(self, wildcards: Any, attempt: int) -> int:
+        return enough(self._of(wildcards).memory_mb, attempt)
+
+    def write(self) -> None:
+        bundles.clear(self._folder)
+        for bundle in self._found.values():
+            bundle.write(self._folder)
+
+
+class Followed:
+    """What the tables of a study's experiments follow."""
+
+    def __init__(self, study: plan.Study, table: states.Table) -> None:
+        self._study, self._table = study, table
+
+    def records(self, experiment: str) -> list[str]:
+        return list(dict.fromkeys(self._records(experiment)))
+
+    def not_bundled(self, experiment: str) -> list[str]:
+        """Returns those that no bundle makes.
+
+        An input costs Snakemake a checksum for each output of its job: of what bundles make, the
+        dates are a parameter of the tables.
+        """
+        single = self._single
+        return [path for path in self.records(experiment) if _record_of(path) not in single]
+
+    def also(self, experiment: str, dates: bool) -> str:
+        """Returns what an experiment's tables follow besides its records, as JSON.
+
+        Epochs, other machines, margins, budgets, what the advice and the planned seeds say, and a
+        document's numbers: a change of these trains nothing.
+
+        Args:
+            dates: Whether the dates of what bundles make are part of it.
+        """
+        found = self._study.experiments[experiment]
+        followed: dict[str, Any] = {"at_epochs": found.at_epochs, "machines": self._study.machines}
+        for name in ("margins", "budgets", "slower", "seeds_planned", "beside", "looks"):
+            followed[name] = getattr(found.trainings, name)
+        if found.numbers:
+            followed["published"] = {
+                figure: [found.keys.published[figure].figure, *map(asdict, series)]
+                for figure, series in found.numbers.items()
+            }
+        if found.own.path:  # a file of another content may be older
+            followed["runs"] = found.own.sha256
+        if dates:
+            single = self._single
+            made = (path for path in self.records(experiment) if _record_of(path) in single)
+            followed["records"] = _dates(made)
+        waiting = [state for state in self._table.experiments[experiment] if state.lacking]
+        if waiting:  # what comes to be there, or was copied here, changes rows
+            there = (each.job.path for each in waiting if each.job.path.exists())
+            followed["left_out"] = {
+                "why": sorted({each.lacking.status for each in waiting}),
+                "there": sorted(path.as_posix() for path in there),
+            }
+        return json.dumps(followed, sort_keys=True)
+
+    def _records(self, experiment: str) -> Iterator[str]:
+        found = self._study.experiments[experiment]
+        yield from map(literal, found.own.files)
+        for other in found.trainings.beside:
+            yield from self._records(other)
+        # What other machines measured is read, and never made.
+        for folder, machine in self._study.machines.values():
+            runs = (job_files.training_job(folder, run) for run in found.runs)
+            for job in (*runs, *job_files.measure_jobs(found, folder, machine)):
+                if job.path.exists():
+                    yield literal(job.path.as_posix())
+        beside = {name: entry.also_writes for name, entry in run_names.ENTRIES.items()}
+        made = (state.job for state in self._table.experiments[experiment] if not state.lacking)
+        for job in made:
+            yield job.path.as_posix()
+            for suffix in beside.get(job.measure, ()):
+                yield job.path.with_suffix(suffix).as_posix()
+
+    @property
+    def _single(self) -> set[str]:
+        every = self._table.every.values()
+        return {state.job.path.as_posix() for state in every if not is_commanded(state)}
+
+
+def is_commanded(state: states.State) -> bool:
+    return state.job.measure == "run_command"
+
+
+def _record_of(path: str) -> str:
+    return f"{os.path.splitext(path)[0]}.json"
+
+
+def _dates(files: Iterable[str]) -> str:
+    """Returns a digest of which files are there, and since when."""
+    found = hashlib.sha256()
+    for file in sorted(files):
+        with contextlib.suppress(FileNotFoundError):
+            found.update(f"{file} {Path(file).stat().st_mtime_ns}\n".encode())
+    return found.hexdigest()

@@ -14,15 +14,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from batchscope import (
-    bundle_rule,
-    disk,
-    figures,
-    project_files,
-    rule_parts,
-    table_inputs,
-    wording,
-)
+from batchscope import disk, figures, project_files, rule_parts, wording
 from batchscope.errors import UserError, check_folder
 from batchscope.host import absence, interruption
 from batchscope.rule_parts import RESULTS
@@ -152,16 +144,16 @@ class Jobs:
         return self.runs_per_job != 1
 
     @functools.cached_property
-    def bundles(self) -> bundle_rule.Planned:
+    def bundles(self) -> rule_parts.Planned:
         """What is left to make, in bundles; ends the process on a damaged record."""
         if not self.bundled or self.partial:
-            return bundle_rule.Planned(self.study.folder_name)
+            return rule_parts.Planned(self.study.folder_name)
         try:
             left = status.overview(self.study, RESULTS, self.table)
         except UserError as error:
             sys.exit(str(error))
         found = bundles.planned(self.study, RESULTS, left, self.runs_per_job)
-        return bundle_rule.Planned(self.study.folder_name, found)
+        return rule_parts.Planned(self.study.folder_name, found)
 
     def check(self) -> None:
         """Reads own data and builds own models before any job; ends the process on a fault.
@@ -233,8 +225,8 @@ class Jobs:
         return self._followed.also(experiment, dates=self.bundled and not self.partial)
 
     @functools.cached_property
-    def _followed(self) -> table_inputs.Followed:
-        return table_inputs.Followed(self.study, self.table)
+    def _followed(self) -> rule_parts.Followed:
+        return rule_parts.Followed(self.study, self.table)
 
     def tables(self) -> list[str]:
         own, names = self.study.folder_name, self.study.experiments
@@ -298,7 +290,7 @@ class Jobs:
 
     def _first(self) -> list[str]:
         """What is made before all else where jobs are bundled: tables follow single records."""
-        commanded = filter(table_inputs.commanded, self.table.every.values())
+        commanded = filter(rule_parts.is_commanded, self.table.every.values())
         single = [state.job.path.as_posix() for state in commanded if state.missing]
         jobs = wording.count(self.bundles.jobs, "job")
         text = f"{jobs} in {wording.count(len(self.bundles), 'bundle')} first"
@@ -317,7 +309,7 @@ class Jobs:
         runs = (
             state.job.path.as_posix()
             for state in self.table.every.values()
-            if state.damaged and (not self.bundled or table_inputs.commanded(state))
+            if state.damaged and (not self.bundled or rule_parts.is_commanded(state))
         )
         return {*found, *runs, *data}
 

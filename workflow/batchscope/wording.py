@@ -6,8 +6,6 @@ and both ends have as many decimals (`estimate`). A number without one has three
 sizes and limits that somebody set are given whole. A number that rounds to zero has no minus sign.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple

@@ -157,8 +157,13 @@ def _suggestions(checks: Iterable[Row], headline: Headline) -> Iterator[Row]:
         changes = [check for check in changes if check["name"] == essential]
     others = [check for check in changes if check["key"] != SEEDS]
     copied = ("name", "batch_size", "key", "value", "seeds_to_resolve", "minutes_to_resolve")
-    for check in sorted(others or changes, key=lambda check: check["passed"] != 0):
+    for check in sorted(others or changes, key=_order):
         yield {"item": Item.SUGGESTION, **{name: check.get(name) for name in copied}}
+
+
+def _order(check: Row) -> tuple[bool, bool]:
+    """Put failed checks first, and more data last: a command does not wait for them."""
+    return check["key"] == "test_examples", check["passed"] != 0
 
 
 def _deciding(series: Series, size: int) -> Row:
@@ -337,6 +342,7 @@ def _timings(series: Series) -> Iterator[Row]:
         found.append((None, noise, step_cost.MOST_NOISE, more_blocks))
     found = [each for each in found if not math.isnan(each[1])]
     failed = [each for each in found if each[1] > each[2]]
+    failed.sort(key=lambda row: row[0] is not None)  # those of all sizes first
     for size, value, bound, line in failed or found[:1]:
         numbers = {"batch_size": size if failed else None, "estimate": value, "bound": bound}
         yield _check("timings_disturbed", not failed, *line, **numbers)

@@ -140,6 +140,7 @@ def _found(name: str, arguments: Namespace) -> dict[str, Any]:
             "command_study.txt.j2",
             name=name,
             file=arguments.model,
+            model_folder=Path(arguments.model).parent.as_posix(),
             module=Path(arguments.model).stem,
             sizes=new_study.batch_sizes(data.record["counts"]["train"], math.inf),
             record=data.record,

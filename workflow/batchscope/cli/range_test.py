@@ -10,7 +10,7 @@ from batchscope.errors import UserError
 from batchscope.measures import noise_scale
 from batchscope.study import new_study
 from batchscope.study.new_study import Curve
-from batchscope.training.probe import Probe
+from batchscope.training.probe import Probe, bytes_per_example
 
 if TYPE_CHECKING:
     from batchscope.datasets import Dataset
@@ -33,7 +33,7 @@ def explore(data: Dataset, model: Any, factors: dict[str, Any], memory: float) -
     """
     probe = Probe(model, data, factors)
     examples = probe.examples
-    most = int(max(1, min(memory / probe.bytes_per_example(), examples)))
+    most = int(max(1, min(memory / bytes_per_example(model), examples)))
     sizes = new_study.batch_sizes(examples, most)
     seconds = _step_seconds(probe, sizes, most)
     base = _middle(sizes, seconds)

@@ -1,7 +1,5 @@
 """Arrays in files: MNIST, and the user's own images, rows of numbers or sequences of tokens."""
 
-from __future__ import annotations
-
 import dataclasses
 import gzip
 import itertools
@@ -160,7 +158,6 @@ def from_arrays(
 
 
 def _keys(where: str, found: dict[str, np.ndarray]) -> dict[str, tuple[str, str]]:
-    """Returns the names of each part's examples and labels."""
     whole = [key for key in ("images", "inputs") if key in found]
     if bool(whole) == ("x_train" in found):
         raise unexpected(where, ", ".join(found), f"{_ARRAYS} and not both,")

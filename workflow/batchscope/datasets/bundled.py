@@ -3,8 +3,6 @@
 Their files are read here, since importing scikit-learn takes seconds.
 """
 
-from __future__ import annotations
-
 import importlib.metadata
 import importlib.util
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What a study's own tables and arrays hold, in a few lines each, for `plan`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -56,7 +54,6 @@ def described(study: plan.Study, results: Path | str) -> tuple[list[str], list[s
 
 
 def _columns(columns: list[tables.Column]) -> Iterator[str]:
-    """Yields a line for each kind of column: its columns, their values and missing cells."""
     for kind, title in _TITLES.items():
         found = []
         for each in (column for column in columns if column.kind == kind):
@@ -69,7 +66,6 @@ def _columns(columns: list[tables.Column]) -> Iterator[str]:
 
 
 def _summary(record: dict[str, Any]) -> str:
-    """Returns what the examples are, and how many each part has."""
     shape = record["input_shape"]
     kind = dataset_sources.KINDS[record.get("kind", dataset_sources.IMAGES)]
     size = "x".join(map(str, shape)) if len(shape) > 1 else f"{shape[0]} each"
@@ -78,7 +74,6 @@ def _summary(record: dict[str, Any]) -> str:
 
 
 def _learned(record: dict[str, Any]) -> Iterator[str]:
-    """Yields the classes with their counts, or the mean of each number to predict."""
     names, counts = record["class_names"], [*record["class_counts"].values()]
     if record.get("task") == tasks.REGRESSION:
         means = zip(names, record["target_means"], record["target_deviations"], strict=True)

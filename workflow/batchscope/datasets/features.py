@@ -5,8 +5,6 @@ values, and every number is standardised. Nothing of the other parts is known wh
 trained, so that a value which the training part lacks has no feature: all of its column are 0.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -46,7 +44,6 @@ class Features:
         return int(self._starts[-1])
 
     def _filled(self, rows: np.ndarray) -> np.ndarray:
-        """Returns the numbers of rows, without gaps."""
         if self.columns is None:
             return rows
         # A copy in another order has other sums: where all are numbers they are taken as they are.

@@ -1,7 +1,5 @@
 """The user's own images in a list: a CSV file with their file names, labels and parts."""
 
-from __future__ import annotations
-
 import functools
 import os
 import warnings
@@ -26,7 +24,6 @@ def image_list(request: Request) -> Raw:
 
 
 def listing(request: Request) -> Listing:
-    """Returns the images that a CSV file names, in its order."""
     import pandas
 
     path = local_file(request)
@@ -42,11 +39,12 @@ def listing(request: Request) -> Listing:
     folder = dataset_sources.expanded(request.definition["folder"] or str(path.parent))
     found, several = _files(folder, names)
     files = pandas.Series(found, names.index, dtype=object)
+    again = files.map(os.path.realpath, na_action="ignore").duplicated() & files.notna()
     lines = "line " + (table.index + 2).astype(str).to_series(table.index)
     faulty = Listing([])
     for text, wrong, places in (
         (f"received no file of this name in {folder}; one is expected.", files.isna(), names),
-        ("received again; each file once is expected.", _again(files), names),
+        ("received again; each file once is expected.", again, names),
         ("received a name that several files have; its ending is expected.", several, names),
         (f"received no {label}; one is expected.", _gaps(labels), lines),
         ("received no part; train, validation or test is expected.", parts.isna(), lines),
@@ -90,10 +88,6 @@ def _table(where: str, path: Path) -> Any:
         read = pandas.read_csv(file, sep=delimiter, dtype=str, na_filter=False, index_col=False)
     table = read.fillna("").map(str.strip).rename(columns=str.strip)
     return table[(table != "").any(axis=1)]
-
-
-def _again(files: Any) -> Any:
-    return files.map(os.path.realpath, na_action="ignore").duplicated() & files.notna()
 
 
 def _gaps(labels: Any) -> Any:

@@ -1,7 +1,5 @@
 """What arrays are kept as, by their kind: images, rows of numbers, tokens; and their classes."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from batchscope import wording
@@ -193,7 +191,6 @@ def _plain(where: str, labels: np.ndarray | None, count: int) -> np.ndarray:
 
 
 def one_each(where: str, labels: np.ndarray | None, count: int) -> np.ndarray:
-    """Returns labels, if there is one of each example."""
     if labels is None or labels.shape[:1] != (count,):
         received = "nothing" if labels is None else f"labels of shape {labels.shape}"
         raise unexpected(where, received, f"a label of each of {count} examples")

@@ -4,13 +4,11 @@ Photographs are read in memory (nothing of an archive is ever unpacked to disk),
 their EXIF orientation, then to RGB (or grey), and stretched to a square with Pillow's bilinear
 filter, without regard to their proportions, as Keras's image loading does. A file that is no image,
 or a damaged one, is skipped, counted and named. What the disk or the memory refuses ends the
-preparation: which examples there are depends on the files alone. So does an image with more than 8
-bits per channel where no `scale` says that its numbers are to be kept.
+preparation: which examples there are depends on the files alone. So does an image of numbers that
+Pillow does not read as bytes.
 
 All that ends a preparation is said at once; `problems` finds it by names and headers alone.
 """
-
-from __future__ import annotations
 
 import contextlib
 import dataclasses
@@ -33,7 +31,6 @@ from batchscope.catalogue import folder_parts, tasks
 from batchscope.datasets import splits
 from batchscope.datasets.raw import Pair, Raw, Request, local_or_downloaded, on_disk, reading
 from batchscope.errors import ConfigError, UserError
-from batchscope.host import tensorflow_start
 from batchscope.store.paths import SPLITS
 
 CATS_URL = (
@@ -46,8 +43,6 @@ CATS_SHA256 = "b7974bd00a84a99921f36ee4403f089853777b5ae8d151c76a86e64900334af9"
 _CATS_MEMBER = re.compile(r"(?:.*/)?PetImages/(Cat|Dog)/([^/]+\.jpg)", re.IGNORECASE)
 _LARGEST = 100 * 2**20  # bytes of one image file
 _NOWHERE = (errno.ENOENT, errno.ELOOP)  # what a link that leads to no file raises
-# What numbers of more than 8 bits are multiplied by to lie in 0 to 1, as one types it.
-_SCALES = {"u": "0.0000152590218966964", "i": "0.0000152590218966964", "f": "1"}
 
 
 class Photo(NamedTuple):
@@ -82,7 +77,6 @@ class _Refused(Exception):
 
 
 def cats_vs_dogs(request: Request) -> Raw:
-    """Returns Microsoft's cats and dogs, from its archive or the user's copy of it."""
     path = local_or_downloaded(request, CATS_URL, CATS_SHA256)
     with (
         reading(f"{request.where}: {path}", "a zip file", zipfile.BadZipFile, NotImplementedError),
@@ -112,7 +106,6 @@ def image_folder(request: Request) -> Raw:
 
 
 def class_folders(request: Request) -> Listing:
-    """Returns the images of class folders, by part where there are parts."""
     path = request.path()
     parts = folder_parts.parts_of_classes(path) or {"train": path}
     classes = folder_parts.folders(parts["train"])
@@ -159,12 +152,11 @@ def _add(listing: Listing, part: str, place: str, label: int, folder: Path) -> N
 def read(request: Request, listing: Listing) -> Raw:
     """Returns listed images, the first readable ones of each class, in one array on disk."""
     size, channels = request.definition["image_size"], request.definition.get("channels", 3)
-    scale = request.definition.get("scale")
     kept: list[Photo] = []
 
     def pixels() -> Iterator[np.ndarray]:
         def look(file: IO[bytes]) -> np.ndarray:
-            return decode(file.read(), size, channels, scale)
+            return decode(file.read(), size, channels)
 
         for photo, found in _looked_at(request, listing, look):
             kept.append(photo)
@@ -183,9 +175,8 @@ def read(request: Request, listing: Listing) -> Raw:
 
 def problems(request: Request, listing: Listing) -> list[str]:
     """Returns a line for each thing that would end the preparation, by headers alone."""
-    look = functools.partial(_header, scale=request.definition.get("scale"))
     try:
-        kept = [photo for photo, _ in _looked_at(request, listing, look)]
+        kept = [photo for photo, _ in _looked_at(request, listing, _check)]
         drawn = [part for part in SPLITS[1:] if part not in {photo.part for photo in kept}]
         classified = listing.task == tasks.CLASSIFICATION
         keys = np.array([classified and photo.label for photo in kept if photo.part == "train"])
@@ -197,15 +188,15 @@ def problems(request: Request, listing: Listing) -> list[str]:
 
 
 def _looked_at(
-    request: Request, listing: Listing, look: Callable[[IO[bytes]], np.ndarray]
-) -> Iterator[tuple[Photo, np.ndarray]]:
+    request: Request, listing: Listing, look: Callable[[IO[bytes]], Any]
+) -> Iterator[tuple[Photo, Any]]:
     """Yields the first readable images of each class, and what a look at each finds.
 
     Ends with a `ConfigError`, a line for each kind of fault. Notes in the listing what is skipped.
     """
     limit = request.definition.get("per_class") or 0
     least = {each.group: limit if each.part == "train" else 0 for each in listing.photos}
-    counts, by_type = dict.fromkeys(least, 0), defaultdict(list)
+    counts = dict.fromkeys(least, 0)
     for photo in listing.photos:
         if counts[photo.group] == (least[photo.group] or -1):
             continue
@@ -217,12 +208,8 @@ def _looked_at(
         except _Refused as error:
             listing.faults[str(error)].append(photo.name)
         else:
-            by_type[found.dtype].append(photo.name)
             yield photo, found
         counts[photo.group] += 1
-    if len(by_type) > 1:
-        fault = "received 8 bits per channel beside images of more; the same of all is expected."
-        listing.faults[fault] += by_type[np.dtype(np.uint8)]
     for group, count in counts.items():
         if count < (wanted := least[group] or 1):
             fault = f"received {count} readable images; {wanted} or more are expected."
@@ -234,7 +221,7 @@ def _looked_at(
         raise ConfigError([": ".join(filter(None, (request.where, *line))) for line in named])
 
 
-def _looked(photo: Photo, look: Callable[[IO[bytes]], np.ndarray]) -> np.ndarray:
+def _looked(photo: Photo, look: Callable[[IO[bytes]], Any]) -> Any:
     try:
         with photo.open() as file:
             if file.seek(0, io.SEEK_END) > _LARGEST:
@@ -254,74 +241,31 @@ def _looked(photo: Photo, look: Callable[[IO[bytes]], np.ndarray]) -> np.ndarray
 
 @contextlib.contextmanager
 def _image(file: IO[bytes]) -> Iterator[Any]:
-    from PIL import Image
+    """Open an image; raise `_Refused` if Pillow does not read bytes."""
+    from PIL import Image, ImageMode
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # damaged tags in files that read well
         with Image.open(file) as image:
+            number = np.dtype(ImageMode.getmode(image.mode).typestr)
+            if number.itemsize > 1:
+                raise _Refused(
+                    f"received pixels of {number.name} (mode {image.mode}); 8 bits per channel, or "
+                    "the images as an npz, are expected."
+                )
             yield image
 
 
-def _kept_as(image: Any, scale: float | None) -> type[np.generic]:
-    """Returns the type of number that an image is kept as; raises `_Refused` where there is none.
-
-    Of 16 bits in each colour Pillow reads the upper 8, which are enough where no scale is stated.
-    """
-    from PIL import ImageMode
-
-    number = np.dtype(ImageMode.getmode(image.mode).typestr)
-    cut = number.itemsize == 1 and ";16" in repr(image.tile[:1])
-    if number.itemsize == 1 and not (cut and scale):
-        return np.uint8
-    if cut and image.format != "PNG":
-        raise _Refused(
-            f"received 16 bits in each colour ({image.format}); 8 bits, PNG, or the images as an "
-            "npz are expected."
-        )
-    if not scale:
-        raise _Refused(
-            f"received pixels of {number.name} (mode {image.mode}); 8 bits per channel, or the "
-            f"line `scale: {_SCALES[number.kind]}`, are expected."
-        )
-    return np.float32
+def _check(file: IO[bytes]) -> None:
+    with _image(file):
+        pass
 
 
-def _header(file: IO[bytes], scale: float | None) -> np.ndarray:
-    with _image(file) as image:
-        return np.empty(0, _kept_as(image, scale))
+def decode(data: bytes, size: int, channels: int = 3) -> np.ndarray:
+    """Return an image file's pixels, upright, as bytes of shape (size, size, channels)."""
+    from PIL import Image, ImageOps
 
-
-def decode(data: bytes, size: int, channels: int = 3, scale: float | None = None) -> np.ndarray:
-    """Returns an image file's pixels, upright, shape (size, size, channels).
-
-    They are bytes, or float32 of the stored numbers where a channel has more than 8 bits.
-    """
-    from PIL import ExifTags, Image, ImageOps
-
-    square = (size, size), Image.Resampling.BILINEAR
     with _image(io.BytesIO(data)) as image:
-        if _kept_as(image, scale) == np.uint8:
-            plain = ImageOps.exif_transpose(image).convert("RGB" if channels == 3 else "L")
-            return np.asarray(plain.resize(*square)).reshape(size, size, channels)
-        found = []
-        for numbers in _numbers(image, data, channels):
-            plane = Image.fromarray(numbers)
-            plane.getexif()[ExifTags.Base.Orientation] = image.getexif().get(
-                ExifTags.Base.Orientation, 1
-            )
-            found.append(np.asarray(ImageOps.exif_transpose(plane).resize(*square)))
-    return np.stack(found, axis=-1)
-
-
-def _numbers(image: Any, data: bytes, channels: int) -> np.ndarray:
-    """Returns the stored numbers of an image with more than 8 bits, channel by channel."""
-    if len(image.getbands()) == 1:
-        grey = np.asarray(image).astype(np.float32)
-        if not np.isfinite(grey).all():
-            raise _Damaged("NaN or infinite pixels")
-        return np.broadcast_to(grey, (channels, *grey.shape))
-    tensorflow_start.start()
-    import tensorflow as tf  # Pillow would cut the numbers of colours off
-
-    pixels = tf.io.decode_png(data, channels, tf.uint16).numpy()
-    return np.moveaxis(pixels.astype(np.float32), -1, 0)
+        plain = ImageOps.exif_transpose(image).convert("RGB" if channels == 3 else "L")
+        square = plain.resize((size, size), Image.Resampling.BILINEAR)
+        return np.asarray(square).reshape(size, size, channels)

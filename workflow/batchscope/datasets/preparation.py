@@ -1,7 +1,5 @@
 """From a source to a folder below `results/data`: arrays split, written, then their record."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -139,7 +137,6 @@ def divided(request: Request, raw: Raw | None = None) -> Divided:
 
 
 def _write(request: Request) -> dict[str, Any]:
-    """Writes the arrays of each part; returns what their record says."""
     raw, parts, labels, features, record = divided(request)
     total, stored = 0, features.of if features else np.asarray
     for part in paths.SPLITS:

@@ -3,8 +3,6 @@
 Files are the user's, or from the network and kept; both are checked by their SHA-256.
 """
 
-from __future__ import annotations
-
 import contextlib
 import http.client
 import math
@@ -95,15 +93,12 @@ def reading(where: str, expected: str, *errors: type[Exception]) -> Iterator[Non
 
 
 def on_disk(request: Request, images: Iterable[np.ndarray], shape: tuple[int, ...]) -> np.ndarray:
-    """Returns images of one type as one array in a file without a name, which goes with it."""
-    number = np.dtype(np.uint8)
+    """Return images of bytes as one array in a file without a name, which goes with it."""
     with tempfile.TemporaryFile(dir=request.scratch) as pool:
         for image in images:
             pool.write(image.tobytes())
-            number = image.dtype
         pool.flush()
-        count = pool.tell() // (math.prod(shape) * number.itemsize)
-        return np.memmap(pool, number, "r", shape=(count, *shape))
+        return np.memmap(pool, np.uint8, "r", shape=(pool.tell() // math.prod(shape), *shape))
 
 
 def local_file(request: Request) -> Path | None:

@@ -1,7 +1,5 @@
 """A few examples of a prepared data set, for people to look at."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 from typing import Any, NamedTuple

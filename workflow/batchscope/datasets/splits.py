@@ -6,8 +6,6 @@ In one that is not (MNIST's) all examples are one group. Every part is then put 
 order, so that classes do not follow one another.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from typing import Any
 

@@ -199,7 +199,6 @@ class ParquetFile:
         return tuple(map(str, self.frame.columns))
 
     def read(self, header: bool, used: Used) -> Cells:
-        """Returns the cells as those of a text."""
         columns = sorted({*used.features, *used.labels})
         frame = self.frame.iloc[:, columns].set_axis(columns, axis=1)
         for at, kind in frame.dtypes.items():

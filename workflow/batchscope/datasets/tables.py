@@ -1,7 +1,5 @@
 """The user's own tables: what each column is, and every problem of a file at once."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import re
@@ -169,7 +167,6 @@ class _Reading:
         return None
 
     def table(self) -> Table:
-        """Reads the columns."""
         self.cells = self.file.read(self.header, self.used)
         count, frame = len(self.cells.lines), self.cells.frame
         self.kept = np.ones(count, bool)
@@ -263,7 +260,6 @@ class _Reading:
         return REFUSED, every
 
     def _refuse_words(self, at: int, codes: np.ndarray, words: list[str]) -> Column:
-        """Notes why words are no feature."""
         received, expected = f"words, such as {words[0]!r}", "a column of numbers"
         mend = _EITHER
         if _all_dates(words):
@@ -283,7 +279,6 @@ class _Reading:
     def _learned(
         self, matrix: np.ndarray, columns: list[Any]
     ) -> tuple[np.ndarray, list[str], str] | None:
-        """Returns the labels of the rows that are kept, their names, and the task."""
         stated, names = self.definition.get("task"), [self.names[at] for at in self.used.labels]
         place = f"{self.where}, column {wording.listed(names)}"
         if not len(matrix):

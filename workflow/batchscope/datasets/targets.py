@@ -1,7 +1,5 @@
 """Labels that are no single class: numbers to predict, and several labels of one example."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

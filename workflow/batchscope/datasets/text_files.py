@@ -1,7 +1,5 @@
 """The source that is a text, cut into windows."""
 
-from __future__ import annotations
-
 import importlib.metadata
 from pathlib import Path
 

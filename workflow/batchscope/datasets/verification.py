@@ -7,8 +7,6 @@ one `stat` per file. Bytes that change while size and times stay, as those of a 
 found by `python workflow/run.py plan --verify`, which reads every byte.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path

@@ -4,8 +4,6 @@ It is found when planning and shown with its remedy. What waits for it is left o
 failing, and no record is stored, so that the same command makes it once it is there.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 from dataclasses import dataclass

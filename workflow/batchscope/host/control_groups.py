@@ -8,8 +8,6 @@ cannot be distinguished.
 Sources: the kernel's documentation, admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 from dataclasses import dataclass
@@ -62,9 +60,6 @@ class Group:
             return None
         return max(0, limit - max(0, used - (self.number(_CACHE) or 0)))
 
-    def kills(self) -> int | None:
-        return self.number(_KILLS)
-
 
 def own() -> list[Group]:
     """Returns the groups of this process, its own first, then those above it."""
@@ -97,7 +92,7 @@ class Counts:
 def count() -> Counts:
     """Reads the counts: of this process's control group, or else of the whole machine."""
     groups = own()
-    kills = [found for group in groups if (found := group.kills()) is not None]
+    kills = [found for group in groups if (found := group.number(_KILLS)) is not None]
     kills = kills or [_read(VMSTAT.parent, _Place(VMSTAT.name, "oom_kill"))]
     return Counts(kills[0], {group: group.number(_REFUSALS) or 0 for group in groups})
 

@@ -1,7 +1,5 @@
 """The machine that a number was made on, as it is recorded beside the number."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import platform
@@ -17,7 +15,6 @@ PACKAGES = ("tensorflow", "keras", "numpy", "scipy", "snakemake")
 
 
 def versions() -> dict[str, str]:
-    """Returns the versions of Python and of the packages that numbers depend on."""
     found = {"python": platform.python_version()}
     for package in PACKAGES:
         with contextlib.suppress(metadata.PackageNotFoundError):

@@ -6,8 +6,6 @@ which are killed when the job is no more. When the command has ended, so does wh
 it, and the job receives a line of JSON. Nothing of batchscope is imported here.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import json
@@ -36,6 +34,12 @@ def end_with_parent() -> None:
         ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
 
 
+def be_killed_first() -> None:
+    """Make this process the kernel's first choice if memory runs out."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")
+
+
 def send(signum: int) -> bool:
     """Sends a signal to all descendants of this process; returns whether there are any."""
     members = psutil.Process().children(recursive=True)
@@ -60,7 +64,6 @@ def _bury(but: int = 0) -> None:
 
 
 def main(words: list[str]) -> None:
-    """Runs a command to its end, or to the job's."""
     adopt()
     job = socket.socket(fileno=os.dup(0))
     for signum in (signal.SIGTERM, signal.SIGINT):  # the job passes on those that are meant
@@ -94,8 +97,7 @@ def main(words: list[str]) -> None:
 
 def _become(words: list[str]) -> None:
     end_with_parent()
-    with contextlib.suppress(OSError):  # the kernel's first choice, where memory runs out
-        Path("/proc/self/oom_score_adj").write_text("1000")
+    be_killed_first()
     for signum in (signal.SIGTERM, signal.SIGINT):
         signal.signal(signum, signal.SIG_DFL)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)

@@ -1,7 +1,5 @@
 """Ctrl-C ends Snakemake, its jobs and every command without a traceback."""
 
-from __future__ import annotations
-
 import atexit
 import signal
 import sys

@@ -6,8 +6,6 @@ the job imports for itself: the numbers are the same. A training runs in a copy 
 that its end can be judged from outside.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import select

@@ -1,7 +1,5 @@
 """Files that one process at a time holds: the system lets go of them however it ends."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

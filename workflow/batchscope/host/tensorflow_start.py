@@ -1,7 +1,5 @@
 """Starts TensorFlow and Keras: threads, device, and what their import may leave out."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import os

@@ -9,8 +9,6 @@ When a job ends, so does its copy; when Snakemake ends, all do, whatever they ar
 project may be gone with it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import gc

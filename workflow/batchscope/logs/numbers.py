@@ -128,7 +128,6 @@ def completed(found: Cells, rows: pandas.DataFrame, epoch: float | None) -> pand
     """Returns rows with updates, examples and, where it is known, the epoch.
 
     An epoch has a last, smaller batch if the batch size does not divide its examples, as in Keras.
-    Whole epochs that count from 0 get 1 more if the network has been trained by the end of epoch 0.
 
     Args:
         epoch: Training examples of an epoch.
@@ -138,13 +137,10 @@ def completed(found: Cells, rows: pandas.DataFrame, epoch: float | None) -> pand
             f"{found.place(0)}: received no updates or examples, but {found.name(0, 'epoch')} "
             "alone; `examples_per_epoch: N`, the training examples of an epoch, is expected."
         )
+    rows = _by_ends(rows)
     nothing = pandas.Series(math.nan, rows.index)
     updates, examples = (rows.get(name, nothing) for name in ("updates", "examples"))
     examples = examples.fillna(updates * rows["batch_size"])
-    epochs = rows.get("epoch", nothing).dropna()
-    first = epochs.index[epochs == 0]
-    if len(first) and (epochs % 1 == 0).all() and (examples[first] > 0).all():
-        rows = rows.assign(epoch=rows["epoch"] + 1)
     if epoch is not None:
         examples = examples.fillna(rows.get("epoch", nothing) * epoch)
         rows = rows.assign(epoch=rows.get("epoch", nothing).fillna(examples / epoch))
@@ -153,6 +149,24 @@ def completed(found: Cells, rows: pandas.DataFrame, epoch: float | None) -> pand
         of_epoch = np.ceil(epoch / rows["batch_size"])
         updates = updates.fillna(whole * of_epoch + rest / rows["batch_size"])
     return rows.assign(updates=updates.fillna(examples / rows["batch_size"]), examples=examples)
+
+
+def _by_ends(rows: pandas.DataFrame) -> pandas.DataFrame:
+    """Count epochs from 1 if updates or examples grow with the epoch's number plus one.
+
+    A log with 250 updates at epoch 0 and 500 at epoch 1 writes its rows at the ends of epochs.
+    """
+    counter = next((name for name in ("updates", "examples") if name in rows), None)
+    if counter is None or "epoch" not in rows:
+        return rows
+
+    def proportional(epochs: pandas.Series) -> bool:
+        ratios = (rows[counter] / epochs).groupby(rows["batch_size"])
+        return bool((ratios.max() - ratios.min() <= _ROUNDING * ratios.min()).all())
+
+    later = rows["epoch"] + 1
+    from_zero = proportional(later) and not proportional(rows["epoch"])
+    return rows.assign(epoch=later) if from_zero else rows
 
 
 def apart(low: Any, high: Any) -> Any:

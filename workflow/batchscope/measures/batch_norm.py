@@ -1,7 +1,5 @@
 """Batch normalisation's moving statistics, estimated anew for weights that nothing trained."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import keras

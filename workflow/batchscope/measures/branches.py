@@ -4,8 +4,6 @@ The run passes the same weights as before, bit for bit: its history must be the 
 was finished before a kill is kept beside the record, with the training's checkpoint.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from pathlib import Path

@@ -9,8 +9,6 @@ and a difference of log D between two runs is the sum of three differences: whet
 updates, smaller ones, or strayed more.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

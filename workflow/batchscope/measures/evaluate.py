@@ -1,7 +1,5 @@
 """Loss and metrics of a run's weights on train, validation and test data, without dropout."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -17,8 +17,6 @@ Source: D. Chang and A. Pathak 2020, "Effect of Batch Size on Neural Net Trainin
 to 16.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

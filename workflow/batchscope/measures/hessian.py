@@ -10,8 +10,6 @@ Source: C. Lanczos 1950; M. F. Hutchinson 1990; H v as in B. A. Pearlmutter 1994
 multiplication by the Hessian".
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 from collections.abc import Callable

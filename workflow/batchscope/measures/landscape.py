@@ -11,8 +11,6 @@ Source: H. Li et al., "Visualizing the Loss Landscape of Neural Nets", arXiv 171
 section 4.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 import time

@@ -6,8 +6,6 @@ batch, alpha 1 that of the large one. Both start from the same weights. The movi
 batch normalisation belong to no point in between: they are estimated anew at every point.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

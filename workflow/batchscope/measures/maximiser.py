@@ -1,7 +1,5 @@
 """The largest value of a function in a box, by L-BFGS-B from several starts."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

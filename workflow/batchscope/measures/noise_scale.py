@@ -21,8 +21,6 @@ Source: S. McCandlish et al. 2018, "An Empirical Model of Large-Batch Training",
 section 2.2 and appendix A.1 (their estimator from two batch sizes, here 1 and n).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple

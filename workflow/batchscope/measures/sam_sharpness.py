@@ -10,8 +10,6 @@ the sharpness that sharpness-aware minimisation penalises.
 Source: Foret et al. 2021 (arXiv 2010.01412), equation 2, with p = 2.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

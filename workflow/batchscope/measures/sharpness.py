@@ -11,8 +11,6 @@ The maximum is searched by L-BFGS-B, stopped after a few iterations, from severa
 value is a lower bound of what is defined.
 """
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The random subspace in which sharpness is searched: x + A y, A normal, n x p."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

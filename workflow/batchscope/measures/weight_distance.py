@@ -4,8 +4,6 @@ Moving statistics are no parameters: only trainable weights count. The squares o
 distances add up to the square of the whole.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from typing import Any

@@ -445,12 +445,16 @@ def _verdict(row: Row, verdict: str, best: Row | None) -> str:
 
 
 def _checks(rows: list[Row]) -> list[Row]:
-    """Returns checks in order, those that did not pass first, a check of several sizes as one."""
+    """Return checks in order, those that did not pass first, a check of several sizes as one.
+
+    A check that fails for all sizes names none.
+    """
     found: dict[str, Row] = {}
     for row in rows:
         state = {1: "passed", 0: "failed"}.get(row["passed"], "open")
         first = found.setdefault(row["name"], {**row, "state": state, "sizes": []})
-        first["sizes"] += [whole(row["batch_size"])] if pandas.notna(row["batch_size"]) else []
+        if pandas.notna(first["batch_size"]):
+            first["sizes"].append(whole(row["batch_size"]))
     return sorted(found.values(), key=lambda row: row["state"] == "passed")
 
 

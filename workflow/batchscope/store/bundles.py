@@ -5,8 +5,6 @@ A bundle makes its jobs one after the other and declares none of their files, so
 is made is lost with it; what it did not come to is planned anew by the next command.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Estimates of the time and disk space of runs, measures and data sets, from finished ones."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import statistics
@@ -83,7 +81,7 @@ class History:
         shares = batch_phases.shares(factors).items()
         return factors["epochs"] * sum(part * epoch_seconds(means, size) for size, part in shares)
 
-    def weight_bytes(self, factors: dict[str, Any], files: int = 1) -> int | None:
+    def weight_bytes(self, factors: dict[str, Any], files: int) -> int | None:
         one = self._bytes.get(subject(factors))
         return None if one is None else files * one
 

@@ -1,7 +1,5 @@
 """The jobs of a study and the file that each writes: trainings, measures and timings."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -15,7 +13,7 @@ from batchscope.catalogue.entries import REPEATS
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.timings import TIMINGS
 from batchscope.store import estimates, paths, records
-from batchscope.study import commands, plan
+from batchscope.study import plan
 
 TRAINING, MEASURE, TIMING = "training", "measure", "timing"  # kinds of jobs, for people
 MAKES = ("train", "run_command")  # steps that make a run
@@ -64,11 +62,6 @@ def places(study: plan.Study, results: Path | str) -> Iterator[Place]:
 
 def training_job(results: Path | str, run: str) -> Job:
     return Job(paths.run_record(paths.run_folder(results, run)), "train", (run,))
-
-
-def command_job(results: Path | str, name: str, run: commands.Run) -> Job:
-    path = paths.run_record(paths.run_folder(results, name))
-    return Job(path, "run_command", (name,), alone=run.command.alone)
 
 
 def measure_jobs(

@@ -1,7 +1,5 @@
 """The logs of a study and of a run's jobs; on a cluster those of its bundle too."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from pathlib import Path
 
@@ -67,10 +65,7 @@ def _names(parts: Collection[str], words: Collection[str]) -> bool:
     """Whether one of the parts of a path is a name that has all of the words."""
     for part in parts:
         factors = part.removesuffix(".log").split("+")
-        if all(word in (part if _several(word) else factors) for word in words):
+        # Text without `=`, or several factors.
+        if all(word in (factors if "=" in word and "+" not in word else part) for word in words):
             return True
     return False
-
-
-def _several(word: str) -> bool:
-    return "=" not in word or "+" in word

@@ -4,8 +4,6 @@ Their tables are all that the stage of a study is known by: without any every ex
 first look.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections.abc import Mapping

@@ -4,8 +4,6 @@ Where a scheduler gives each attempt more memory, a kill is only noted, in the r
 attempt that has no more memory than the one that was killed makes the result.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -4,8 +4,6 @@ The folder keeps the path of the configuration file that its tables are made fro
 Snakemake writes it again, so that the latest one tells which study ran last.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Collection
 from pathlib import Path

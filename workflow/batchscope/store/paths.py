@@ -3,8 +3,6 @@
 The workflow's rules use the same functions: a wildcard such as `{run}` stands for a name there.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any

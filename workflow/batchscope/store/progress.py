@@ -4,8 +4,6 @@ A job replaces its file as it goes on, and deletes it at its end. `kill -9` leav
 the process in it no longer exists. The next attempt at the job replaces the file.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import os

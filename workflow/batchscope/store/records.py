@@ -1,7 +1,5 @@
 """What records hold: status words, columns, readers, weights. Where they lie is in `paths`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ A job is made where its record and each file beside it are there, of a measure n
 its run. One that is not made is missing, or waits for what is not here: a GPU, cores, a file.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections.abc import Iterator
@@ -82,7 +80,8 @@ class Table:
         return State(job, made, recorded, absence.of(factors))
 
     def _commanded(self, name: str, run: commands.Run) -> State:
-        job = job_files.command_job(self.results, name, run)
+        path = paths.run_record(paths.run_folder(self.results, name))
+        job = Job(path, "run_command", (name,), alone=run.command.alone)
         there = _names(job.path.parent)
         made = there.issuperset(paths.COMMAND_FILES)
         return State(job, made, paths.RECORD in there, absence.of(run.needs))

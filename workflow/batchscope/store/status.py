@@ -1,7 +1,5 @@
 """What of a study exists, what is missing, and roughly what the rest takes in time and disk."""
 
-from __future__ import annotations
-
 import functools
 import os
 import shlex
@@ -9,7 +7,6 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from batchscope import wording
 from batchscope.catalogue import run_factors
@@ -125,6 +122,8 @@ def overview(study: plan.Study, results: Path | str, table: states.Table | None 
     again = [run for run in made_again if run in study.runs]
     commanded = {run for run in study.commands if statuses[run] == records.MISSING}
     commanded.update(made_again)
+    made_by = {state.job.subject: state.job for state in every if state.job.noun == TRAINING}
+    seconds = estimates.of_commands(results, study.commands)
     unmade = [state.job for state in others if state.missing]
     repeated = [*_repeated(others, {*old}, {*again})]
     to_epoch = job_files.trained_again(study, unmade, results)
@@ -135,7 +134,9 @@ def overview(study: plan.Study, results: Path | str, table: states.Table | None 
     data = tuple(dataset for dataset, whole in table.data().items() if not whole)
     files = [*_weight_files(study, missing, table), *((run, 1) for run, _ in to_epoch)]
     sizes = [(dataset, estimates.data_bytes(study.datasets[dataset])) for dataset in data]
-    sizes += [_weight_bytes(history, study.runs[run], count) for run, count in files]
+    for run, count in files:
+        dataset, model = estimates.subject(study.runs[run])
+        sizes.append((f"{model} on {dataset}", history.weight_bytes(study.runs[run], count)))
     return Overview(
         experiments=tuple(
             _standing(name, statuses, table.experiments[name])
@@ -149,7 +150,7 @@ def overview(study: plan.Study, results: Path | str, table: states.Table | None 
                 (job_files.training_job(results, run), history.seconds(own))
                 for run, own in trainings
             ),
-            *_command_jobs(study, results, commanded, every),
+            *((made_by[run], seconds[run]) for run in study.commands if run in commanded),
             *((job, noted.get(job.kind)) for job in (*unmade, *repeated)),
         ],
         takes={
@@ -180,14 +181,6 @@ def _repeated(
             yield state.job
 
 
-def _command_jobs(
-    study: plan.Study, results: Path, runs: Collection[str], every: Iterable[states.State]
-) -> Iterator[tuple[Job, float | None]]:
-    made_by = {state.job.subject: state.job for state in every if state.job.noun == TRAINING}
-    seconds = estimates.of_commands(results, study.commands)
-    yield from ((made_by[run], seconds[run]) for run in study.commands if run in runs)
-
-
 def _weight_files(
     study: plan.Study, missing: Iterable[str], table: states.Table
 ) -> Iterator[tuple[str, int]]:
@@ -202,13 +195,6 @@ def _weight_files(
         initial.add(shared)
 
 
-def _weight_bytes(
-    history: estimates.History, factors: dict[str, Any], files: int
-) -> tuple[str, float | None]:
-    dataset, model = estimates.subject(factors)
-    return f"{model} on {dataset}", history.weight_bytes(factors, files)
-
-
 def _standing(name: str, statuses: dict[str, str], found: Iterable[states.State]) -> Standing:
     runs: Counter[str] = Counter()
     unmade: Counter[str] = Counter()
@@ -221,7 +207,6 @@ def _standing(name: str, statuses: dict[str, str], found: Iterable[states.State]
 
 
 def describe(study: plan.Study, found: Overview, config_path: str, cores: int) -> str:
-    """Returns an overview as text."""
     runs, count = found.total.statuses.total(), len(found.experiments)
     planned = f"{wording.count(runs, 'run')} in {wording.count(count, 'experiment')}"
     lines = [
@@ -245,7 +230,6 @@ def describe(study: plan.Study, found: Overview, config_path: str, cores: int) -
 
 
 def _command_line(study: plan.Study, experiment: str, job: Job) -> str:
-    """Returns one resolved command of an experiment, where it runs, and with what."""
     run = study.commands[job.subject]
     words, _ = run.resolved(os.path.abspath(job.path.parent / paths.COMMAND_FOLDER))
     command = run.command
@@ -271,7 +255,6 @@ def _complete_line(found: Overview) -> str:
 
 
 def _rest_lines(found: Overview, cores: int) -> list[str]:
-    """Returns what is yet to be made, and what it takes."""
     lines = []
     if found.missing_data:
         lines.append(f"Data to prepare: {', '.join(found.missing_data)}.")

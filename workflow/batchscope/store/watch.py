@@ -1,7 +1,5 @@
 """The state of a study while it runs: its jobs, the remaining work and the best run so far."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -60,7 +58,6 @@ def _lowest_loss(folder: Path) -> float | None:
 
 
 def text(now: Snapshot) -> str:
-    """Return a snapshot as lines."""
     left = "no training, measure or timing is left"
     if now.jobs_left:
         time = f"{'at least' if now.is_least else 'about'} {wording.duration(now.seconds_left)}"

@@ -1,7 +1,5 @@
 """Weights as arrays: the layers of a file of them, and how far they moved."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from pathlib import Path

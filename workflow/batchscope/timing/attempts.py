@@ -6,10 +6,7 @@ size, and takes two training steps with the optimizer's own variables in memory.
 it, and ends it above the limit, before the machine runs out. Memory is in MB of 10^6 bytes.
 """
 
-from __future__ import annotations
-
 import contextlib
-import ctypes
 import json
 import os
 import resource
@@ -19,13 +16,12 @@ import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import psutil
 
-from batchscope.host import control_groups, tensorflow_start
+from batchscope.host import control_groups, guard, tensorflow_start
 from batchscope.store import records
 from batchscope.timing import TimingJob, fates
 from batchscope.timing.instruments import processes, samples
@@ -241,12 +237,8 @@ def run(
 
 def give_way() -> None:
     """Makes this process the kernel's first choice, and one that does not outlive its parent."""
-    with contextlib.suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text("1000")
-    set_parent_death_signal = (
-        1  # PR_SET_PDEATHSIG of prctl(2): an orphan would be watched by nobody
-    )
-    ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL)
+    guard.end_with_parent()
+    guard.be_killed_first()
 
 
 def _peak_mb(on_gpu: bool) -> float:

@@ -7,8 +7,6 @@ same steps without it follow each other at once: two blocks some seconds apart w
 than a small delay.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """Errors of a step that are the result of its batch size, and not a failure of the job."""
 
-from __future__ import annotations
-
 import re
 
 from batchscope.store import records

@@ -40,7 +40,6 @@ from batchscope.timing.instruments.processes import MEGABYTE
 from batchscope.training import augmentations, losses, optimizers, replicas, scoring
 from batchscope.training.step_loop import Batches, Examples, StepLoop, Totals
 
-LOOPS = ("graph", "eager", "function", "fit", "fit_steps")
 # Steps per call of `fit_steps`; large enough that a call's own cost hardly counts.
 STEPS_PER_EXECUTION = 32
 PLAIN = "plain"  # the input pipeline that a loop has by itself
@@ -97,7 +96,6 @@ class Runner(abc.ABC):
         return max(1, self.examples // batch_size)
 
     def at(self, batch_size: int, delayed: bool = True) -> Callable[[int], float]:
-        """Returns `run` at a batch size, as a function of the number of steps."""
         return functools.partial(self.run, batch_size, delayed=delayed)
 
     def run(self, batch_size: int, steps: int, delayed: bool = True) -> float:
@@ -326,7 +324,6 @@ OVER_PIPELINES = {
 
 
 def of_factors(factors: dict[str, Any], model: keras.Model, data: Examples, folder: Path) -> Runner:
-    """Returns the runner of a sweep; raises as `pipelines.examples` does, which gets the folder."""
     loop, pipeline = factors["loop"], factors["input_pipeline"]
     if loop == "graph":
         runner: Runner = GraphRunner(factors, model, data)

@@ -1,7 +1,5 @@
 """The largest batch size that fits into memory: each size is tried by a process of its own."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable

@@ -18,8 +18,6 @@ Source: "Why does TensorFlow training on mini-batches sometimes become slower?" 
 TensorFlow's guide "Better performance with the tf.data API" for their order.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -31,7 +29,6 @@ from batchscope.datasets import Examples
 from batchscope.errors import UserError
 from batchscope.training import losses
 
-PIPELINES = ("dataset", "map", "prefetch", "cache", "jpeg")
 PREFETCHING = ("prefetch", "cache", "jpeg")
 JPEG_QUALITY = 95
 # Batches that are made ready ahead. A number, not AUTOTUNE: the batches that stand ready when a

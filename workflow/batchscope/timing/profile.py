@@ -180,7 +180,6 @@ def record(
 
 
 def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
-    """Profile a configuration, and keep the trace for TensorBoard beside the record."""
     folder = Path(job.output).with_suffix("")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)

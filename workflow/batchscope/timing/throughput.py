@@ -1,7 +1,5 @@
 """Steps and examples per second over batch sizes, timed in turns."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

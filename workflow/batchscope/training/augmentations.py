@@ -11,8 +11,6 @@
 Validation and test images, and whatever is measured of a finished run, are never augmented.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import keras

@@ -25,6 +25,7 @@ from batchscope.datasets import Examples
 from batchscope.errors import UserError
 from batchscope.training import optimizers
 from batchscope.training.step_loop import Batches, StepLoop, Totals
+from batchscope.training.update_methods import assign
 
 
 class Window(NamedTuple):
@@ -93,16 +94,19 @@ class Branches:
         """
         here = [variable.numpy() for variable in self._shared]
         found = [self._branch(order, rate, factor, here) for factor in self.window.factors]
-        _assign(self._shared, here)
+        assign(self._shared, here)
         return found
 
     def _branch(
         self, order: np.ndarray, rate: float, factor: int, here: Sequence[np.ndarray]
     ) -> float:
-        _assign(self._shared, here)
-        pairs = (_state(each) for each in (self._optimizer, self.stem.optimizer))
-        for own, other in zip(*pairs, strict=True):
-            own.assign(other.value)
+        assign(self._shared, here)
+        # Without its rate, which is no variable if it follows a schedule.
+        own, other = (
+            [variable for variable in optimizer.variables if variable.name != "learning_rate"]
+            for optimizer in (self._optimizer, self.stem.optimizer)
+        )
+        assign(own, [variable.value for variable in other])
         times = batch_phases.rate_factor(self.stem.factors["optimizer"], factor)
         self._optimizer.learning_rate = rate * times
         size, smoothed = factor * self.window.batch_size, math.nan
@@ -123,13 +127,3 @@ class Branches:
         most = self._loop.examples // largest * largest
         for start in range(0, len(part), most):
             yield part[start : start + most]
-
-
-def _assign(variables: Sequence[keras.Variable], values: Sequence[np.ndarray]) -> None:
-    for variable, value in zip(variables, values, strict=True):
-        variable.assign(value)
-
-
-def _state(optimizer: keras.optimizers.Optimizer) -> list[keras.Variable]:
-    """Returns an optimizer's variables but its rate, which is none where it follows a schedule."""
-    return [each for each in optimizer.variables if each.name != "learning_rate"]

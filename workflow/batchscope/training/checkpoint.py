@@ -1,7 +1,5 @@
 """Where a training stands, and the checkpoint from which a killed one goes on."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import dataclass, field
@@ -38,7 +36,6 @@ class Progress:
     norms: list[np.ndarray] = field(default_factory=list)  # of the updates, call by call
 
     def end_epoch(self, row: dict[str, Any], weights: Arrays) -> None:
-        """Adds an epoch to the history and starts the next one, at these trainable weights."""
         self.history.append(row)
         self.epoch += 1
         self.step, self.loss, self.scores, self.epoch_seconds = 0, 0.0, 0, 0.0

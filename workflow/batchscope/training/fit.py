@@ -1,7 +1,5 @@
 """One training, epoch by epoch: graphs, progress, and what ends it; `trainer` has its files."""
 
-from __future__ import annotations
-
 import bisect
 import contextlib
 import functools

@@ -5,8 +5,6 @@ to small numbers, would train on numbers that hardly differ, and nothing would s
 is read off its graph, so that it does not matter how the model is written.
 """
 
-from __future__ import annotations
-
 import re
 from fractions import Fraction
 from typing import NamedTuple

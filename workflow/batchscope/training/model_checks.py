@@ -1,7 +1,5 @@
 """Whether a user's model is trained here as it means to be: its logic, loss, input and outputs."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

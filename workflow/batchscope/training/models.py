@@ -1,7 +1,5 @@
 """From a name to a Keras model: the built-in networks and the user's own; their weights."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path

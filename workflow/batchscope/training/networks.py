@@ -8,8 +8,6 @@ process built. Each docstring names the source, and what is chosen where a docum
 all layers not named there are Keras's own defaults.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import keras
@@ -216,12 +214,10 @@ class AddPositions(layers.Layer):
     """Adds a trained vector to each position of a sequence."""
 
     def build(self, input_shape: Shape) -> None:
-        """Makes the vectors, shape (length, width)."""
         shape = input_shape[1:]
         self.positions = self.add_weight(shape, initializer="uniform", name="positions")
 
     def call(self, inputs: keras.KerasTensor) -> keras.KerasTensor:
-        """Returns the sums, of the same shape (n, length, width)."""
         return inputs + self.positions
 
 

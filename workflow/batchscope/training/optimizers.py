@@ -1,7 +1,5 @@
 """The optimizer of a run: its learning rate, update by update, and its other constants."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import keras

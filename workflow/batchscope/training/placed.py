@@ -4,8 +4,6 @@ What is mapped from the disk passes through the system's page cache, which holds
 memory for. The numbers are the same, bit for bit.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -1,9 +1,6 @@
 """Short trainings of one network before a study is written. Their results are not stored."""
 
-from __future__ import annotations
-
 import math
-import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -13,14 +10,13 @@ import tensorflow as tf
 
 from batchscope.catalogue import run_factors, tasks
 from batchscope.datasets import Dataset, Examples
-from batchscope.training import losses, optimizers, scoring
+from batchscope.training import losses, optimizers, scoring, step_times
 from batchscope.training.step_loop import Batches, StepLoop, Totals, epoch_order, steps_per_epoch
 
 _MOST_EVALUATED = 1024  # validation examples of an evaluation
 _COPIES = 4  # of the outputs of layers in an update: outputs, gradients, temporary arrays
 _FOLDS = 5
 _GRADIENTS = 128  # of single examples
-_TIMED_SECONDS = 0.2  # of the steps at a batch size
 
 
 class Probe:
@@ -60,14 +56,7 @@ class Probe:
     def step_seconds(self, size: int) -> float:
         """Return the seconds of an update at a batch size."""
         self._restart(0.0, size)  # A rate of 0 keeps the loss finite.
-        order, steps, seconds = epoch_order(0, 0, self.examples), 1, 0.0
-        self._loop.run(order, 0, 1, Totals())
-        while seconds < _TIMED_SECONDS:
-            steps = max(steps, int(steps * min(10.0, _TIMED_SECONDS / max(seconds, 1e-6))))
-            begun = time.perf_counter()
-            self._loop.run(order, 0, steps, Totals())
-            seconds = time.perf_counter() - begun
-        return seconds / steps
+        return step_times.of_loop(self._loop, epoch_order(0, 0, self.examples))
 
     def training(
         self, rate: float, size: int, stops: Sequence[int], kept: np.ndarray | None = None
@@ -109,7 +98,6 @@ class Probe:
         return gains
 
     def constant_losses(self, objective: losses.Objective) -> tuple[np.ndarray, np.ndarray]:
-        """Return loss and hits of each example of an objective for the best constant output."""
         return scoring.constant_losses(np.asarray(objective.labels), self._task)
 
     def learns(self, rate: float, size: int, stops: Sequence[int]) -> bool:
@@ -138,9 +126,6 @@ class Probe:
         chosen = np.random.default_rng(0).permutation(self.examples)[:_GRADIENTS]
         return losses.Objective(self.model, self.train.rows(chosen), chunk=1)
 
-    def bytes_per_example(self) -> int:
-        return 4 * _COPIES * numbers_of_example(self.model)
-
 
 def _errors(gains: np.ndarray) -> float:
     """Return a mean in standard errors; 0 if they are zero."""
@@ -162,9 +147,9 @@ def _subset(examples: Examples) -> Examples:
     return examples.rows(np.sort(chosen))
 
 
-def numbers_of_example(model: Any) -> int:
+def bytes_per_example(model: keras.Model) -> int:
     shapes = (tuple(tensor.shape)[1:] for layer in model.layers for tensor in _outputs(layer))
-    return sum(math.prod(each or 1 for each in shape) for shape in shapes)
+    return 4 * _COPIES * sum(math.prod(size or 1 for size in shape) for shape in shapes)
 
 
 def _outputs(layer: Any) -> list[Any]:

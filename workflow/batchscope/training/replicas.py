@@ -21,8 +21,6 @@ What differs from one device:
   in their sequence and different seeds. Replica 0 has the seed of a training on one device.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 from collections.abc import Callable, Iterator

@@ -3,8 +3,6 @@
 Scores of examples add up to a few sums, exact where they are counts; metrics follow from these.
 """
 
-from __future__ import annotations
-
 import abc
 from typing import Any
 

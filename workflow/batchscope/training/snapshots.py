@@ -4,8 +4,6 @@ A training keeps those that a measure of the study reads (`fit.Training.keep_wan
 trained again, with the run's own horizon, on which its rate may depend, and stopped there.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """How long a step of a training takes, by a few of them: for estimates alone."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,7 @@ from batchscope.datasets.looks import Look
 from batchscope.training import augmentations, models, optimizers
 from batchscope.training.step_loop import Batches, StepLoop, Totals
 
-_SECONDS = 0.2  # that steps are repeated for; the first one is not counted
+_SECONDS = 0.2  # at least, of the repeated steps
 
 
 def seconds(factors: dict[str, Any], look: Look, model_file: Path | str | None) -> float:
@@ -30,15 +28,19 @@ def seconds(factors: dict[str, Any], look: Look, model_file: Path | str | None) 
     optimizer = optimizers.make_optimizer({**factors, "learning_rate": 0.0})
     loop = StepLoop(model, optimizer, _examples(look, size), batches)
     loop.compile()
-    order = np.arange(size, dtype=np.int32)
+    return of_loop(loop, np.arange(size, dtype=np.int32))
+
+
+def of_loop(loop: StepLoop, order: np.ndarray) -> float:
+    """Return the seconds of a step of a loop, without the first one."""
     loop.run(order, 0, 1, Totals())
-    steps, taken = 1, 0.0
-    while taken < _SECONDS:
-        steps = max(steps, int(steps * min(10.0, _SECONDS / max(taken, 1e-6))))
+    steps, seconds = 1, 0.0
+    while seconds < _SECONDS:
+        steps = max(steps, int(steps * min(10.0, _SECONDS / max(seconds, 1e-6))))
         begun = time.perf_counter()
         loop.run(order, 0, steps, Totals())
-        taken = time.perf_counter() - begun
-    return taken / steps
+        seconds = time.perf_counter() - begun
+    return seconds / steps
 
 
 def _examples(look: Look, count: int) -> Examples:

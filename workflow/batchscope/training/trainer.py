@@ -1,7 +1,5 @@
 """The job of a training: one process at a time, its end, and the files that it leaves."""
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import mmap

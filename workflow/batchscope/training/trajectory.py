@@ -1,7 +1,5 @@
 """The trajectory of a training: losses and metrics on one grid of examples used."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -20,7 +20,7 @@ micro-batch's activations are in memory, beside one more copy of the gradient. W
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -109,7 +109,7 @@ class Method:
         for variable, gradient in zip(variables, gradients, strict=True):
             variable.assign_add(factor * gradient)
         worst = again()
-        _assign(variables, before)  # the very bits, which a subtraction would not give back
+        assign(variables, before)  # the very bits, which a subtraction would not give back
         optimizer.apply(worst, variables)
 
 
@@ -117,7 +117,7 @@ def _copies(variables: list[keras.Variable]) -> list[tf.Tensor]:
     return [tf.identity(variable.value) for variable in variables]
 
 
-def _assign(variables: list[keras.Variable], values: list[tf.Tensor]) -> None:
+def assign(variables: Sequence[keras.Variable], values: Sequence[Any]) -> None:
     for variable, value in zip(variables, values, strict=True):
         variable.assign(value)
 
@@ -133,9 +133,9 @@ def _repeated(evaluate: Evaluate, model: keras.Model) -> Callable[[], list[tf.Te
 
     def again() -> list[tf.Tensor]:
         after = _copies(state)
-        _assign(state, before)
+        assign(state, before)
         _, _, gradients = evaluate()
-        _assign(state, after)
+        assign(state, after)
         return gradients
 
     return again

@@ -1,7 +1,5 @@
 """Running a user's model file: its import, its modules, the model of it, errors at its lines."""
 
-from __future__ import annotations
-
 import importlib.abc
 import importlib.machinery
 import importlib.util

@@ -3,8 +3,6 @@
 Source: NVML API Reference Guide; CUDA C++ Programming Guide, CUDA_VISIBLE_DEVICES.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 import os

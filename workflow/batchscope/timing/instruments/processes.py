@@ -4,8 +4,6 @@ Peaks of memory are those that the kernel keeps: proc(5), /proc/[pid]/clear_refs
 /proc/[pid]/status. Memory is in MB of 10^6 bytes.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 import time

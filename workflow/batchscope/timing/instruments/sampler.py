@@ -57,7 +57,6 @@ class Sampler:
         self._before = np.full(4, math.nan)
 
     def __enter__(self) -> Sampler:
-        """Starts sampling, once."""
         with contextlib.ExitStack() as stack:
             if self._gpu_index is not None:
                 try:
@@ -76,7 +75,6 @@ class Sampler:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Ends sampling; the samples stay."""
         with self._opened:
             if self._thread is not None:
                 self._stop.set()
@@ -151,7 +149,6 @@ class Sampler:
         return {**columns, "phase": columns["phase"].astype(np.int64)}
 
     def summary(self, name: str, value: Any = None) -> dict[str, Any]:
-        """Returns what the samples of a phase say together, as `samples.summary` does."""
         return samples.summary(self.series(), self.phases.index((name, value)))
 
     def details(self, column: str = "batch_size") -> dict[str, Any]:

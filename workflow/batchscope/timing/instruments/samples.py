@@ -9,8 +9,6 @@ Source: NVML API Reference Guide, nvmlUtilization_t, nvmlDeviceGetPowerUsage and
 nvmlDeviceGetTotalEnergyConsumption.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 
