@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from batchscope.catalogue.dataset_sources import IMAGES, ROWS, TOKENS
+from batchscope.catalogue.example_kinds import IMAGES, ROWS, TOKENS
 
 
 @dataclass(frozen=True)
 class Network:
     """A built-in network."""
 
-    kinds: tuple[str, ...] = (IMAGES,)  # what it takes, of `dataset_sources.KINDS`
+    kinds: tuple[str, ...] = (IMAGES,)  # what it takes, of `example_kinds.KINDS`
     least_side: int = 1  # the least height and width of images, in pixels
 
 

@@ -6,7 +6,7 @@ import typing
 from collections.abc import Callable
 from typing import Annotated, Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
@@ -29,7 +29,7 @@ def problems(error: ValidationError, model: type[Section], raw: Any) -> list[Pro
         place, field = _located(each["loc"], model, raw)
         if each["type"] == "extra_forbidden":
             home = _parts(_located(each["loc"][:-1], model, raw)[1])[0]
-            found.append(unknown(place, home.noun, _known_keys(home)))
+            found.append(unknown(place, getattr(home, "noun", "key"), _known_keys(home)))
         else:
             found.append(_problem(each, place, field))
     return found
@@ -58,8 +58,20 @@ def _problem(error: Any, place: Place, field: Any) -> Problem:
             key, wanted = _discriminator(field), f"one of {', '.join(tags)}"
             at = (*place, key)
             return received(at, value[key], wanted, tags) if key in value else missing(at, wanted)
-        case _:
+        case _ if error["type"].startswith("model") or _has_words(field):
             return received(place, value, expected(field))
+        case _:
+            return Problem(place, f"{error['msg']} (received {show(value)}).")
+
+
+def _is_model(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
+
+
+def _has_words(field: Any) -> bool:
+    annotation, metadata = _parts(field)
+    readers = any(isinstance(one, FieldReader) for one in metadata)
+    return readers or hasattr(annotation, "wanted") or typing.get_origin(annotation) is dict
 
 
 def expected(field: Any) -> str:
@@ -86,7 +98,7 @@ def _located(loc: Place, model: type[Section], raw: Any) -> tuple[Place, Any]:
             place, raw = (*place, part), inside(raw, part)
             field = _child(field, part)
             model = _parts(field)[0]
-            if isinstance(model, type) and issubclass(model, Section):
+            if _is_model(model) and issubclass(model, Section):
                 kind = model.kind_of(raw)
                 field = field if kind is model else kind
     return place, field
@@ -105,7 +117,7 @@ def _parts(field: Any) -> tuple[Any, list[Any]]:
 
 def _child(field: Any, part: str | int) -> Any:
     annotation, _ = _parts(field)
-    if isinstance(annotation, type) and issubclass(annotation, Section):
+    if _is_model(annotation):
         return _fields(annotation).get(part)
     arguments = typing.get_args(annotation)
     return arguments[-1 if typing.get_origin(annotation) is dict else 0] if arguments else None
