@@ -35,7 +35,7 @@ def table(line="{0},{1},{2},{label}", head="a,b,c,class", words=("no", "yes")):
         (table(line="{label};{0};{1};{2}", head="class;a;b;c"), {"label": "class"}),
         (table(line="{label}\t{0}\t{1}\t{2}", head=""), {"label": 1}),
         (table(line="x,{0},{1},{label},{2}", head="2,a,b,c,d"), {"label": "4", "ignore": ["2"]}),
-        (table(line="{0},{label},{1},{2}", head="a,b,c,d"), {"label": 2.0}),
+        (table(line="{0},{label},{1},{2}", head="a,b,c,d"), {"label": 2}),
         (table(line="x,{0},{1},{2},{label}", head="id,a,b,c,class"), {"ignore": ["id"]}),
         (table(line='{0},{1},{2},"{label}"', head='"a","b","c","class"') + "\n\n", {}),
         (table(line='{0};{1};{2};"{label}"', head='"a, m";"b, m";"c, m";class'), {}),
@@ -121,4 +121,4 @@ def test_numbers_are_read_as_python_reads_them(tmp_path):
         lines = [f"{cell}{separator}{i % 2}" for i, cell in enumerate(cells)]
         text = "\n".join(line.replace(".", decimal) for line in lines)
         request = Request("", csv(tmp_path, text), tmp_path, tmp_path)
-        assert tables.csv_file(request).images[:, 0].tolist() == [float(cell) for cell in cells]
+        assert tables.read(request).raw.images[:, 0].tolist() == [float(cell) for cell in cells]

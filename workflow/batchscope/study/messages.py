@@ -58,20 +58,18 @@ def _problem(error: Any, place: Place, field: Any) -> Problem:
             key, wanted = _discriminator(field), f"one of {', '.join(tags)}"
             at = (*place, key)
             return received(at, value[key], wanted, tags) if key in value else missing(at, wanted)
-        case _ if error["type"].startswith("model") or _has_words(field):
+        case kind if kind.startswith(("model", "list", "dict")) or _has_reader(field):
             return received(place, value, expected(field))
         case _:
-            return Problem(place, f"{error['msg']} (received {show(value)}).")
+            return Problem(place, f"received {show(value)}; expected: {error['msg']}.")
 
 
 def _is_model(annotation: Any) -> bool:
     return isinstance(annotation, type) and issubclass(annotation, BaseModel)
 
 
-def _has_words(field: Any) -> bool:
-    annotation, metadata = _parts(field)
-    readers = any(isinstance(one, FieldReader) for one in metadata)
-    return readers or hasattr(annotation, "wanted") or typing.get_origin(annotation) is dict
+def _has_reader(field: Any) -> bool:
+    return any(isinstance(one, FieldReader) for one in _parts(field)[1])
 
 
 def expected(field: Any) -> str:

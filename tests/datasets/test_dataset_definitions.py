@@ -10,9 +10,8 @@ from pydantic import ValidationError
 
 from batchscope.catalogue import dataset_definitions
 from batchscope.catalogue.dataset_definitions import DatasetInfo, read
-from batchscope.catalogue.dataset_splits import split_counts
 from batchscope.datasets.raw import Request
-from batchscope.store import estimates
+from batchscope.datasets.splits import split_counts
 
 SHA256 = "0a" * 32
 HERE = str(Path(__file__).parent)
@@ -78,7 +77,7 @@ def test_ids_are_those_of_older_results(raw, token):
 
 def test_a_resolved_definition_has_every_key():
     pinned = {"path": "a.npz", "sha256": SHA256}
-    assert read({**MNIST, **pinned, "per_class": "5e2"}).resolved() == {
+    assert read({**MNIST, **pinned, "per_class": 500}).resolved() == {
         **MNIST,
         **pinned,
         "per_class": 500,
@@ -94,7 +93,7 @@ def test_digest_is_of_what_is_meant():
     def token(**keys):
         return dataset_definitions.token("d", {**MNIST, **keys})
 
-    assert token() == token(split={"seed": 0}) == token(split={"validation": 10000.0})
+    assert token() == token(split={"seed": 0}) == token(split={"validation": 10000})
     assert token() == token(path=None, sha256=None, per_class=None)
     assert token(path="a.npz") != token(path="b.npz") != token()
     assert token(path="a.npz", sha256=SHA256) == token(path="b.npz", sha256=SHA256)
@@ -114,7 +113,7 @@ def test_digest_is_of_what_is_meant():
         ({**MNIST, "split": {"train": 50000}}, ("split", "train")),
         ({**MNIST, "split": {"validation": 60000}}, ("split", "validation")),
         ({**CATS, "split": {"train": 0.8, "validation": 0.2}}, ("split", "test")),
-        ({**FOLDER, "channels": True}, ("channels",)),
+        ({**FOLDER, "channels": 2}, ("channels",)),
         ({**CSV, "label": 0}, ("label",)),
         ({**CSV, "label": ""}, ("label",)),
         ({**CSV, "label": 1.5}, ("label",)),
@@ -210,7 +209,7 @@ def test_a_path_may_begin_in_a_users_home(tmp_path, monkeypatch):
     (tmp_path / "mine.npz").write_bytes(bytes(1000))
     definition = read({"source": "npz", "path": "~/mine.npz"})
     assert list(definition.problems(("d",))) == [] and definition.path == "~/mine.npz"
-    assert estimates.data_bytes(definition.resolved()) == 1000
+    assert definition.prepared_bytes() == 1000
     request = Request("datasets.mine", definition.resolved(), tmp_path, tmp_path)
     assert request.path() == tmp_path / "mine.npz"
 
