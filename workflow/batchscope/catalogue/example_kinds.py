@@ -1,4 +1,4 @@
-"""Kinds of examples. Each built-in network takes some of them."""
+"""Kinds of examples."""
 
 IMAGES, ROWS, TOKENS, SEQUENCES = "images", "rows", "tokens", "sequences"
 # Kind -> words. A class is predicted for each position of tokens, and for a sequence as a whole.

@@ -2,8 +2,8 @@
 
 No model is built here and nothing trained.
 
-`prepare` makes one folder per data set, whose name carries the digest of its definition, and
-`load` maps its arrays into memory. A definition and its reader are one module of `sources`.
+`prepare` writes one folder per data set; its name has the digest of the definition. `load` maps the
+arrays into memory. A definition and its reader are one module of `sources`.
 """
 
 from typing import Any

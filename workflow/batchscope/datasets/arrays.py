@@ -19,8 +19,8 @@ from batchscope.host import control_groups
 from batchscope.store import npz_header
 from batchscope.store.paths import SPLITS
 
-# What a file that is no whole npz, idx or gzip raises when it is read: `MemoryError` where the
-# header of an array claims more than there is.
+# Errors of reading a damaged npz, idx or gzip file; `MemoryError` if the header of an array claims
+# too much.
 DAMAGED = (
     *(OSError, EOFError, ValueError, KeyError, MemoryError),
     *(zipfile.BadZipFile, zlib.error, struct.error),
@@ -71,7 +71,7 @@ def read_npz(where: str, path: Path) -> dict[str, np.ndarray]:
 def from_arrays(
     request: Request, where: str, found: dict[str, np.ndarray], stated: str | None
 ) -> Raw:
-    """Returns arrays of one kind, the stated one or that of their shape and type."""
+    """Return arrays of one kind, which is stated or follows from their shape and type."""
     keys = part_keys(where, found)
     key, label_key = keys["train"]
     first, label_shape = found[key], found[label_key].shape if label_key in found else None

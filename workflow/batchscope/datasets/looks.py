@@ -1,4 +1,4 @@
-"""What the examples of a data set look like, as far as it is known before they are prepared."""
+"""Shape, classes and task of the examples of a data set, before they are prepared."""
 
 from __future__ import annotations
 

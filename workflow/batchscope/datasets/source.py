@@ -63,7 +63,7 @@ class DataSource(Model):
         members: Largest number of examples of each class; empty if the file decides.
         path_is: Test of the path, and the words for a message.
         overlapping: Whether the parts overlap, so that a loss on them means nothing.
-        usual_scale: Factor of images whose definition has no `scale`.
+        usual_scale: Factor of images if the definition has no `scale`.
     """
 
     built_in: ClassVar[str] = ""
@@ -139,7 +139,7 @@ class DataSource(Model):
         return self.split.training_size(members) if members else None
 
     def problems(self, place: Place) -> Iterator[Problem]:
-        """Yield the problems of a definition whose keys are valid one by one."""
+        """Yield the problems of a definition with valid values: missing files, too many examples."""
         path, per_class = getattr(self, "path", None), getattr(self, "per_class", None)
         if path is not None:
             is_expected, words = self.path_is

@@ -1,10 +1,10 @@
 """How a data set is divided into train, validation and test: the definition, and the drawing.
 
 The members of each class are shuffled by the split's seed, then dealt to train, validation and test
-in this order. Counts are per class; fractions are of each class, rounded down for validation and
-test (and for train if the three sum to less than 1). Without classes, as in a regression, all
-examples are dealt at once, and counts are examples in all. The order of every part is shuffled, so
-that classes do not follow one another.
+in this order. Counts are per class. Fractions apply to each class and are rounded down for
+validation and test (and for train if the three sum to less than 1). Without classes, as in a
+regression, all examples are dealt at once, and counts are examples in all. The order of every part
+is shuffled, so that classes do not follow one another.
 """
 
 from __future__ import annotations

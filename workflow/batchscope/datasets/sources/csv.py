@@ -72,7 +72,9 @@ class Csv(DataSource):
     split: Split
 
     def prepared_bytes(self) -> float | None:
-        return float(os.path.getsize(expanded(self.path)))  # a number has as many as its text
+        return float(
+            os.path.getsize(expanded(self.path))
+        )  # a number takes about the bytes of its text
 
     def read(self, request: Request) -> Raw:
         """Read the rows. Their features are made after the split."""

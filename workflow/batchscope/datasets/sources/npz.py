@@ -48,7 +48,7 @@ class Npz(DataSource):
             used = {name: headers[name] for name in headers if name in arrays.USED}
             name, label_name = arrays.part_keys(self.path, used)["train"]
         except Exception:  # zipfile, zlib and ast raise nearly anything
-            return self.kind  # preparing it says what is wrong
+            return self.kind  # `read` reports the fault
         shape, dtype = used[name]
         label_shape, _ = used.get(label_name, (None, None))
         return arrays.kind_of_arrays(shape, dtype.kind, label_shape, self.kind)

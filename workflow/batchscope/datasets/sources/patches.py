@@ -45,7 +45,7 @@ class Patches(DataSource):
         return self.image_size**2 * 3 * self.split.size(self.class_members())
 
     def read(self, request: Request) -> Raw:
-        """Cut the patches, RGB bytes. The seed of the split decides where they lie."""
+        """Cut the patches, RGB bytes. The seed of the split decides their positions."""
         from PIL import Image
 
         size, count = self.image_size, self.per_class

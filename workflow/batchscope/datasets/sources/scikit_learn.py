@@ -33,7 +33,7 @@ class _Table(DataSource):
         return (math.prod(self.fixed_shape) * number + 4) * sum(self.members)
 
     def read(self, request: Request) -> Raw:
-        """Read a file whose first line has the counts and the names of the classes."""
+        """Read a file with the counts and the names of the classes in its first line."""
         path = folder() / "data" / self.file
         with reading(request, path), open(path, encoding="utf-8") as text:
             names = text.readline().strip().split(",")[2:]

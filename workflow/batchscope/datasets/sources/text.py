@@ -48,9 +48,9 @@ class Text(DataSource):
     def read(self, request: Request) -> Raw:
         """Read the windows, each with its next characters.
 
-        The text is divided by position, in the order of the parts: a character of a window, or one
-        that it predicts, lies in no other part. Classes are the characters of the whole text in
-        the order of their code points.
+        The text is divided by position, in the order of the parts. No part has a character of a
+        window of another part, nor one that such a window predicts. Classes are the characters of
+        the whole text in the order of their code points.
         """
         path = local_file(request) or Path(np.__file__).parent.joinpath(*_BUILT_IN)
         where = f"{request.where}: {path}"
