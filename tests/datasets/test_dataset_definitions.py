@@ -3,14 +3,17 @@
 import errno
 import re
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
 from pydantic import ValidationError
 
 from batchscope.catalogue import dataset_definitions
-from batchscope.catalogue.dataset_definitions import DatasetInfo, read
+from batchscope.catalogue.dataset_definitions import SOURCES, DatasetInfo, read
+from batchscope.datasets import sources
 from batchscope.datasets.raw import Request
+from batchscope.datasets.source import DataSource
 from batchscope.datasets.splits import split_counts
 
 SHA256 = "0a" * 32
@@ -105,6 +108,15 @@ def test_digest_is_of_what_is_meant():
     }
 
 
+def test_every_module_of_the_package_defines_sources_that_read():
+    modules = {path.stem for path in Path(sources.__file__).parent.glob("[a-z]*.py")}
+    assert {model.__module__.rpartition(".")[2] for model in SOURCES.values()} == modules
+    for source, model in SOURCES.items():
+        assert model.read is not DataSource.read
+        fields = model.model_fields
+        assert {"source", "split"} <= {*fields} and fields["source"].annotation == Literal[source]
+
+
 @pytest.mark.parametrize(
     ("raw", "place"),
     [
@@ -116,6 +128,10 @@ def test_digest_is_of_what_is_meant():
         ({**FOLDER, "channels": 2}, ("channels",)),
         ({**CSV, "label": 0}, ("label",)),
         ({**CSV, "label": ""}, ("label",)),
+        ({**CSV, "label": ["a", 1.5]}, ("label", 1)),
+        ({**CSV, "label": ["a", "a"]}, ("label",)),
+        ({**MNIST, "per_class": "500"}, ("per_class",)),
+        ({**CATS, "split": {**TENTHS, "train": True}}, ("split", "train")),
         ({**CSV, "label": 1.5}, ("label",)),
         ({**CSV, "ignore": ["a", True]}, ("ignore", 1)),
         ({"source": "text", "split": {**TENTHS, "test": 1}}, ("split", "test")),

@@ -139,7 +139,7 @@ class DataSource(Model):
         return self.split.training_size(members) if members else None
 
     def problems(self, place: Place) -> Iterator[Problem]:
-        """Yield the problems of a definition with valid values: missing files, too many examples."""
+        """Yield the problems of a definition with valid values, such as a missing file."""
         path, per_class = getattr(self, "path", None), getattr(self, "per_class", None)
         if path is not None:
             is_expected, words = self.path_is
