@@ -250,7 +250,7 @@ def test_what_is_known_when_planning(raw, examples, side, kind):
     info = DatasetInfo.of("mine", definition, lambda _: None)
     assert definition.examples() == examples
     assert (info.image_side, info.kind) == (side, kind)
-    assert (info.name, info.id, info.source) == ("mine", definition.token("mine"), raw["source"])
+    assert (info.name, info.id) == ("mine", definition.token("mine"))
     assert info.training_examples == definition.training_size()
     recorded = {info.id: 7}
     assert DatasetInfo.of("mine", definition, recorded.get).training_examples == 7

@@ -87,7 +87,3 @@ class DatasetInfo:
             definition.kind_of_examples(),
             definition.task_of_labels(),
         )
-
-    @property
-    def source(self) -> str:
-        return self.definition.source
