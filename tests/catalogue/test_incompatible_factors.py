@@ -3,7 +3,8 @@
 import pytest
 
 from batchscope.catalogue import incompatible_factors, run_factors
-from batchscope.catalogue.dataset_definitions import BUILT_IN, DatasetInfo, Patches
+from batchscope.catalogue.dataset_definitions import BUILT_IN, DatasetInfo
+from batchscope.datasets.sources.patches import Patches
 from batchscope.errors import UserError
 from batchscope.study import planner
 from small_study import config

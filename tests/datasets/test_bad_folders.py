@@ -10,7 +10,7 @@ from PIL import Image
 from test_photographs import png
 
 from batchscope.catalogue import dataset_definitions
-from batchscope.datasets import photographs
+from batchscope.datasets.sources import image_folder
 from prepared_data import SPLIT, prepared, problems, refused
 
 FLAT = {"cat": 6, "dog": 6}
@@ -144,7 +144,7 @@ def test_files_that_nobody_may_read_end_it(tmp_path, monkeypatch):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
         return open(path, *arguments, **options)
 
-    monkeypatch.setattr(photographs, "open", denied, raising=False)
+    monkeypatch.setattr(image_folder, "open", denied, raising=False)
     lines = [": cat/0.png and dog/3.png: cannot be read (Permission"]
     check(tmp_path, definition("image_folder", folder), lines)
 

@@ -6,8 +6,9 @@ import sklearn.datasets
 
 from batchscope import datasets
 from batchscope.catalogue import dataset_definitions
-from batchscope.datasets import bundled, features, looks, preparation
-from batchscope.store import estimates, paths
+from batchscope.datasets import features, looks, preparation
+from batchscope.datasets.sources import patches
+from batchscope.store import paths
 from prepared_data import prepared
 
 
@@ -47,7 +48,7 @@ def test_patches_are_squares_of_each_photograph(tmp_path):
     assert sorted(data.record["source_sha256"]) == ["china.jpg", "flower.jpg"]
     assert data.record["source"].endswith("CC BY 2.0")
     assert dataset_definitions.read(definition).training_size() == 18
-    assert estimates.data_bytes(definition) == data.record["bytes"]
+    assert dataset_definitions.read(definition).prepared_bytes() == data.record["bytes"]
     places = set()
     for split in paths.SPLITS:
         for image, label in zip(data.images(split), data.labels(split), strict=True):
@@ -64,7 +65,7 @@ def test_patches_are_squares_of_each_photograph(tmp_path):
 
 def test_positions_of_patches_are_distinct_where_possible():
     def draw(count, seed=0):
-        corners = bundled.corners(np.random.default_rng(seed), (6, 9), 4, count)
+        corners = patches.corners(np.random.default_rng(seed), (6, 9), 4, count)
         assert corners.shape == (count, 2)
         return [tuple(corner) for corner in corners.tolist()]
 

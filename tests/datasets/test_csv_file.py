@@ -115,4 +115,4 @@ def test_numbers_are_read_as_python_reads_them(tmp_path):
         lines = [f"{cell}{separator}{i % 2}" for i, cell in enumerate(cells)]
         text = "\n".join(line.replace(".", decimal) for line in lines)
         request = Request("", csv(tmp_path, text), tmp_path, tmp_path)
-        assert tables.csv_file(request).images[:, 0].tolist() == [float(cell) for cell in cells]
+        assert tables.read(request).raw.images[:, 0].tolist() == [float(cell) for cell in cells]

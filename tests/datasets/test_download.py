@@ -7,7 +7,7 @@ import threading
 import numpy as np
 import pytest
 
-from batchscope.datasets import arrays
+from batchscope.datasets.sources import mnist
 from prepared_data import fault, little_mnist, prepared
 
 MNIST = {"source": "mnist", "split": {"validation": 10}}
@@ -51,13 +51,13 @@ def test_a_download_is_checked_and_kept(tmp_path, server, monkeypatch, capsys):
     folder, url, asked = server
     np.savez(folder / "mnist.npz", **little_mnist())
     data = (folder / "mnist.npz").read_bytes()
-    monkeypatch.setattr(arrays, "MNIST_URL", f"{url}/mnist.npz")
+    monkeypatch.setattr(mnist, "URL", f"{url}/mnist.npz")
     message = fault(tmp_path, MNIST, "mnist")
-    assert f"{url}/mnist.npz: received SHA-256 " in message and arrays.MNIST_SHA256 in message
+    assert f"{url}/mnist.npz: received SHA-256 " in message and mnist.SHA256 in message
     kept = tmp_path / "results" / "downloads" / "mnist.npz"
     assert list(kept.parent.iterdir()) == []
 
-    monkeypatch.setattr(arrays, "MNIST_SHA256", hashlib.sha256(data).hexdigest())
+    monkeypatch.setattr(mnist, "SHA256", hashlib.sha256(data).hexdigest())
     record = prepared(tmp_path, MNIST, "mnist").record
     assert record["source"] == f"{url}/mnist.npz"
     assert record["source_sha256"] == {"mnist.npz": hashlib.sha256(data).hexdigest()}
@@ -82,7 +82,7 @@ def test_a_download_is_checked_and_kept(tmp_path, server, monkeypatch, capsys):
 def test_a_failed_download_names_the_address_and_the_key(
     tmp_path, server, monkeypatch, file, reason
 ):
-    monkeypatch.setattr(arrays, "MNIST_URL", f"{server[1]}/{file}")
+    monkeypatch.setattr(mnist, "URL", f"{server[1]}/{file}")
     message = fault(tmp_path, MNIST, "mnist")
     assert message.startswith(f"datasets.mnist: {server[1]}/{file}{reason}")
     assert "datasets.mnist.path" in message

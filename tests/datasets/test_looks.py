@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 
 from batchscope import datasets
-from batchscope.catalogue import dataset_definitions, dataset_sources
+from batchscope.catalogue import dataset_definitions, example_kinds
 from batchscope.datasets import looks
 from batchscope.store import records
 from prepared_data import SPLIT, little_mnist
@@ -69,7 +69,7 @@ def test_a_look_is_what_preparing_finds(make, definition, expected, tmp_path):
     for _ in range(2):
         found = datasets.look(tmp_path, token, definition)
         assert found._replace(scaling=None) == looks.Look(*expected)
-        assert (found.scaling is not None) == (found.kind == dataset_sources.IMAGES)
+        assert (found.scaling is not None) == (found.kind == example_kinds.IMAGES)
         datasets.prepare(token, definition, tmp_path)
     assert examples == records.training_images(tmp_path, token)
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from batchscope.datasets import text_files
+from batchscope.datasets.sources import text as texts
 from prepared_data import read
 
 SPLIT = {"train": 0.5, "validation": 0.25, "test": 0.25}
@@ -15,10 +15,10 @@ def text(tmp_path, content, **more):
 
 
 def test_windows_by_hand():
-    found, following = text_files.windows(np.arange(10), 3)
+    found, following = texts.windows(np.arange(10), 3)
     assert found.tolist() == [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
     assert following.tolist() == [[1, 2, 3], [4, 5, 6], [7, 8, 9]]
-    found, following = text_files.windows(np.arange(9), 3)  # the ninth is a label alone
+    found, following = texts.windows(np.arange(9), 3)  # the ninth is a label alone
     assert found.tolist() == [[0, 1, 2], [3, 4, 5]]
     assert following[-1].tolist() == [4, 5, 6]
 

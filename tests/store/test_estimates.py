@@ -23,7 +23,7 @@ def test_seconds_of_an_epoch_at_another_batch_size(known, batch_size, seconds):
 
 def test_bytes_of_data(tmp_path):
     def size(**raw):
-        return estimates.data_bytes(dataset_definitions.resolve(raw))
+        return dataset_definitions.read(raw).prepared_bytes()
 
     split = {"train": 0.8, "validation": 0.1, "test": 0.1}
     assert size(source="mnist") == 70000 * 788

@@ -178,8 +178,8 @@ def test_text_that_spells_a_number_is_one(written):
 study: s
 max_runs: 1e2
 datasets:
-  tiny: {source: digits, split: {train: "0.5", validation: 2e-1, test: 0.2}}
-  words: {source: text, split: {train: "0.8", validation: 5e-2, test: 0.05}}
+  tiny: {source: digits, split: {train: 0.5, validation: 0.2, test: 0.2}}
+  words: {source: text, split: {train: 0.8, validation: 0.05, test: 0.05}}
 defaults:
   {dataset: tiny, model: small_cnn, optimizer: sgd, learning_rate: 1e-3, epochs: "3"}
 experiments:

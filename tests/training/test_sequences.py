@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from batchscope.catalogue import dataset_sources
+from batchscope.catalogue import example_kinds
 from batchscope.errors import UserError
 from batchscope.host import tensorflow_start
 
@@ -25,7 +25,7 @@ LABELS = RANDOM.integers(0, CLASSES, (20, LENGTH)).astype(np.int32)
 
 
 def transformer():
-    look = looks.Look((LENGTH,), CLASSES, dataset_sources.TOKENS)
+    look = looks.Look((LENGTH,), CLASSES, example_kinds.TOKENS)
     return models.build("tiny_transformer", look, 0)
 
 
@@ -79,7 +79,7 @@ def test_an_embedding_has_a_dense_gradient():
     assert losses.dense([None]) == [None]
 
 
-def own_model(tmp_path, body, classes=CLASSES, kind=dataset_sources.TOKENS, **more):
+def own_model(tmp_path, body, classes=CLASSES, kind=example_kinds.TOKENS, **more):
     path = tmp_path / "own.py"
     path.write_text(
         "import keras\nfrom keras import layers\n\n\ndef build(input_shape, classes):\n"
@@ -92,7 +92,7 @@ def own_model(tmp_path, body, classes=CLASSES, kind=dataset_sources.TOKENS, **mo
 FLAT = "layers.Embedding(classes, 4), layers.Flatten(), layers.Dense(classes)"
 EACH = "layers.Embedding(11, 4), layers.Dense(classes)"
 FEW = "layers.Embedding(10, 4), layers.GlobalMaxPooling1D(), layers.Dense(classes)"
-OF_CLASSES = {"classes": 3, "kind": dataset_sources.SEQUENCES, "largest": 10}
+OF_CLASSES = {"classes": 3, "kind": example_kinds.SEQUENCES, "largest": 10}
 
 
 @pytest.mark.parametrize(

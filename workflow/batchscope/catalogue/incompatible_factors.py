@@ -16,7 +16,7 @@ from batchscope.catalogue import (
     tasks,
 )
 from batchscope.catalogue.dataset_definitions import DatasetInfo
-from batchscope.catalogue.dataset_sources import IMAGES, KINDS
+from batchscope.catalogue.example_kinds import IMAGES, KINDS
 from batchscope.catalogue.networks import NETWORKS
 from batchscope.catalogue.optimizer_constants import DEFAULT
 from batchscope.catalogue.run_factors import (

@@ -1,20 +1,20 @@
-"""The built-in networks, one entry each: what each takes.
+"""Built-in networks and the examples that they take.
 
-The builder of the same name stands in batchscope.training.networks.
+The builder of the same name is in batchscope.training.networks.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from batchscope.catalogue.dataset_sources import IMAGES, ROWS, TOKENS
+from batchscope.catalogue.example_kinds import IMAGES, ROWS, TOKENS
 
 
 @dataclass(frozen=True)
 class Network:
     """A built-in network."""
 
-    kinds: tuple[str, ...] = (IMAGES,)  # what it takes, of `dataset_sources.KINDS`
+    kinds: tuple[str, ...] = (IMAGES,)  # of `example_kinds.KINDS`
     least_side: int = 1  # the least height and width of images, in pixels
 
 

@@ -21,15 +21,16 @@ import yaml
 from batchscope import disk, project_files, wording
 from batchscope.catalogue import (
     dataset_definitions,
-    dataset_sources,
-    folder_parts,
+    example_kinds,
     optimizer_constants,
     own_columns,
 )
-from batchscope.catalogue.dataset_sources import IMAGES, ROWS, TOKENS
+from batchscope.catalogue.example_kinds import IMAGES, ROWS, TOKENS
 from batchscope.catalogue.networks import NETWORKS
 from batchscope.cli import step_times, steps
+from batchscope.datasets import folder_parts
 from batchscope.datasets.raw import Request
+from batchscope.datasets.source import expanded
 from batchscope.errors import ScaledTwice, TrainsItself, UserError
 from batchscope.host import absence, control_groups
 from batchscope.logs import folders, names
@@ -60,7 +61,7 @@ def write(arguments: Namespace) -> str:
     schema = project_files.WORKFLOW.parent / "docs" / "study.schema.json"
     given = {"data": arguments.data, "name": name, "path": output}
     given["schema"] = os.path.relpath(schema, output.parent)
-    given["runs"] = _runs(dataset_sources.expanded(arguments.data), output.parent)
+    given["runs"] = _runs(expanded(arguments.data), output.parent)
     if not given["runs"]:
         fork = multiprocessing.get_context("fork")
         with concurrent.futures.ProcessPoolExecutor(1, mp_context=fork) as copy:
@@ -192,7 +193,7 @@ def _definition(data: str, label: str | None, task: str | None) -> dict[str, Any
     asked = {key: value for key, value in (("label", label), ("task", task)) if value}
     if data in dataset_definitions.BUILT_IN:
         return dataset_definitions.BUILT_IN[data].resolved()
-    path = dataset_sources.expanded(data)
+    path = expanded(data)
     if path.is_dir():
         folder = {"source": "image_folder", "path": data, "image_size": 64}
         known = folder_parts.parts_of_classes(path)
@@ -220,13 +221,13 @@ def _of_table(definition: dict[str, Any]) -> dict[str, Any]:
         return tables.read(Request("DATA", resolved, Path(), Path()))
 
     needed: dict[str, Any] = {}
-    found = read(categorical=dataset_sources.AUTO, missing="median")
+    found = read(categorical=tables.AUTO, missing="median")
     refused = [column.name for column in found.columns if column.kind == tables.REFUSED]
     if refused and len(refused) == len(found.problems):
         print("\n".join(found.problems), "They are left out.", sep="\n")
         needed["ignore"] = refused
     if any(column.kind == tables.CATEGORICAL for column in found.columns):
-        needed["categorical"] = dataset_sources.AUTO
+        needed["categorical"] = tables.AUTO
     if any(column.missing for column in found.columns):
         needed["missing"] = "median"
     return {**definition, **needed}
@@ -235,7 +236,7 @@ def _of_table(definition: dict[str, Any]) -> dict[str, Any]:
 def _model(given: str | None, kind: str) -> dict[str, Any]:
     """Returns a model's name, its token and its file, by what was given or the kind of data."""
     if given is None and kind not in _NETWORKS:
-        kinds = dataset_sources.KINDS[kind]
+        kinds = example_kinds.KINDS[kind]
         raise UserError(f"MODEL: received nothing for {kinds}; a file of your own is expected.")
     if given is None or given in NETWORKS:
         name = given or _NETWORKS[kind]

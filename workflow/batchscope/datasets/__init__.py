@@ -2,12 +2,23 @@
 
 No model is built here and nothing trained.
 
-`prepare` makes one folder per data set, whose name carries the digest of its definition, and
-`load` maps its arrays into memory. The keys of a definition, and their defaults, are those of
-`batchscope.catalogue.dataset_definitions`: what planning has checked is not checked again.
+`prepare` writes one folder per data set; its name has the digest of the definition. `load` maps the
+arrays into memory. A definition and its reader are one module of `sources`.
 """
 
-from batchscope.datasets.preparation import prepare
-from batchscope.datasets.prepared import Dataset, Examples, Learned, load, look
+from typing import Any
 
-__all__ = ["Dataset", "Examples", "Learned", "load", "look", "prepare"]
+_HOMES = {
+    "prepare": "preparation",
+    **dict.fromkeys(("Dataset", "Examples", "Learned", "load", "look"), "prepared"),
+}
+__all__ = [*_HOMES]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a function when it is first used: planning imports the sources alone."""
+    import importlib
+
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from batchscope import wording
-from batchscope.catalogue import dataset_sources, run_names, tasks
+from batchscope.catalogue import example_kinds, run_names, tasks
 from batchscope.datasets import tables
 from batchscope.datasets.preparation import divided, of_system
 from batchscope.datasets.raw import Request
@@ -67,7 +67,7 @@ def _columns(columns: list[tables.Column]) -> Iterator[str]:
 
 def _summary(record: dict[str, Any]) -> str:
     shape = record["input_shape"]
-    kind = dataset_sources.KINDS[record.get("kind", dataset_sources.IMAGES)]
+    kind = example_kinds.KINDS[record.get("kind", example_kinds.IMAGES)]
     size = "x".join(map(str, shape)) if len(shape) > 1 else f"{shape[0]} each"
     parts = ", ".join(f"{count:,} {part}" for part, count in record["counts"].items())
     return f"{kind} ({size}), {parts}"

@@ -4,7 +4,7 @@ import numpy as np
 
 from batchscope import wording
 from batchscope.catalogue import tasks
-from batchscope.catalogue.dataset_sources import IMAGES, ROWS, TOKENS
+from batchscope.catalogue.example_kinds import IMAGES, ROWS, TOKENS
 from batchscope.datasets.raw import Pair
 from batchscope.errors import raise_problems, unexpected
 

@@ -1,4 +1,4 @@
-"""Sources that are image files: Microsoft's cats and dogs, the user's class folders.
+"""Image files: listed, read and decoded. Several sources have them.
 
 Photographs are read in memory (nothing of an archive is ever unpacked to disk), turned upright by
 their EXIF orientation, then to RGB (or grey), and stretched to a square with Pillow's bilinear
@@ -11,13 +11,10 @@ All that ends a preparation is said at once; `problems` finds it by names and he
 """
 
 import contextlib
-import dataclasses
 import errno
-import functools
 import io
 import re
 import warnings
-import zipfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -27,20 +24,12 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 
 from batchscope import errors, wording
-from batchscope.catalogue import folder_parts, tasks
+from batchscope.catalogue import tasks
 from batchscope.datasets import splits
-from batchscope.datasets.raw import Pair, Raw, Request, local_or_downloaded, on_disk, reading
+from batchscope.datasets.raw import Pair, Raw, Request, on_disk
 from batchscope.errors import ConfigError, UserError
 from batchscope.store.paths import SPLITS
 
-CATS_URL = (
-    "https://download.microsoft.com/download/3/E/1/"
-    "3E1C3F21-ECDB-4869-8368-6DEBA77B919F/kagglecatsanddogs_5340.zip"
-)
-# Microsoft publishes none; this is the one in GoMLX, examples/dogsvscats.
-CATS_SHA256 = "b7974bd00a84a99921f36ee4403f089853777b5ae8d151c76a86e64900334af9"
-
-_CATS_MEMBER = re.compile(r"(?:.*/)?PetImages/(Cat|Dog)/([^/]+\.jpg)", re.IGNORECASE)
 _LARGEST = 100 * 2**20  # bytes of one image file
 _NOWHERE = (errno.ENOENT, errno.ELOOP)  # what a link that leads to no file raises
 
@@ -74,79 +63,6 @@ class _Damaged(Exception):
 
 class _Refused(Exception):
     """A file that ends the preparation: what was received and what is expected."""
-
-
-def cats_vs_dogs(request: Request) -> Raw:
-    path = local_or_downloaded(request, CATS_URL, CATS_SHA256)
-    with (
-        reading(f"{request.where}: {path}", "a zip file", zipfile.BadZipFile, NotImplementedError),
-        zipfile.ZipFile(path) as archive,
-    ):
-        found: dict[str, dict[str, zipfile.ZipInfo]] = {"Cat": {}, "Dog": {}}
-        for info in archive.infolist():
-            if match := _CATS_MEMBER.fullmatch(info.filename):
-                found[match[1].capitalize()][match[2]] = info
-        listing = Listing([*found], files=[path])
-        for label, (pet, members) in enumerate(found.items()):
-            for name in sorted(members, key=lambda name: (folder_parts.numeric_order(name), name)):
-                opens = functools.partial(archive.open, members[name])
-                listing.photos.append(Photo("train", pet, label, f"{pet}/{name}", opens))
-            if not members:
-                listing.faults["received no file; images are expected."].append(pet)
-        return dataclasses.replace(read(request, listing), origin=CATS_URL)
-
-
-def image_folder(request: Request) -> Raw:
-    """Returns the user's own images: one folder per class, classes in the order of names.
-
-    Every file that is not hidden is taken for an image, in any format that Pillow reads. Where the
-    class folders lie in folders `train`, `validation` and `test`, these are the parts.
-    """
-    return read(request, class_folders(request))
-
-
-def class_folders(request: Request) -> Listing:
-    path = request.path()
-    parts = folder_parts.parts_of_classes(path) or {"train": path}
-    classes = folder_parts.folders(parts["train"])
-    listing = Listing([each.name for each in classes])
-    if len(classes) < 2:
-        files = sum(map(Path.is_file, folder_parts.shown(parts["train"])))
-        # An archive's own folder around the class folders, perhaps.
-        inner = [each for each in classes if len(folder_parts.folders(each)) > 1]
-        received = f"received {path} with {len(classes)} folder(s) and {files} file(s); "
-        fix = f" (`path: {inner[0]}`)" if inner else ""
-        listing.faults[f"{received}a folder per class, at least two, is expected{fix}."] = [""]
-    for part, folder in parts.items():
-        lead = "" if folder == path else f"{folder.name}/"
-        for entry in folder_parts.shown(folder):
-            if not entry.is_dir():
-                name = f"{lead}{entry.name}"
-                listing.skipped.append({"file": name, "reason": "in no class folder"})
-            elif entry.name not in listing.names:
-                fault = "received a class that is none of train; the same classes are expected."
-                listing.faults[fault].append(f"{lead}{entry.name}")
-        for label, name in enumerate(listing.names):
-            _add(listing, part, f"{lead}{name}", label, folder / name)
-    return listing
-
-
-def _add(listing: Listing, part: str, place: str, label: int, folder: Path) -> None:
-    """Adds the files of a class folder, also links that lead nowhere."""
-    try:
-        entries = folder_parts.shown(folder)
-        received = "folders alone" if entries else "no file"
-    except OSError as error:
-        entries, received = [], f"no folder ({error.strerror})"
-    files = [each for each in entries if each.is_file() or not each.exists()]
-    for inner in filter(Path.is_dir, entries if files else ()):
-        reason = "a folder in a class folder, whose files are not read"
-        listing.skipped.append({"file": f"{place}/{inner.name}", "reason": reason})
-    for file in files:
-        opens = functools.partial(open, file, "rb")
-        listing.photos.append(Photo(part, place, label, f"{place}/{file.name}", opens))
-    if not files:
-        listing.faults[f"received {received}; images of the class are expected."].append(place)
 
 
 def read(request: Request, listing: Listing) -> Raw:

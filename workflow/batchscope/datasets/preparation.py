@@ -7,39 +7,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from batchscope import disk, private_interfaces, wording
-from batchscope.catalogue import dataset_definitions, dataset_sources, run_names, tasks
-from batchscope.datasets import (
-    arrays,
-    bundled,
-    image_lists,
-    photographs,
-    splits,
-    tables,
-    targets,
-    text_files,
-    verification,
-)
+from batchscope.catalogue import dataset_definitions, example_kinds, run_names, tasks
+from batchscope.datasets import splits, targets, verification
 from batchscope.datasets.features import Features
 from batchscope.datasets.raw import Raw, Request
 from batchscope.errors import UserError, unexpected
 from batchscope.store import paths, records
 from batchscope.store.paths import ARRAYS, RECORD
-
-# A new source is one function and one line here.
-SOURCES: dict[str, Callable[[Request], Raw]] = {
-    "digits": bundled.digits,
-    "mnist": arrays.mnist,
-    "cats_vs_dogs": photographs.cats_vs_dogs,
-    "image_folder": photographs.image_folder,
-    "image_list": image_lists.image_list,
-    "npz": arrays.npz,
-    "csv": tables.csv_file,
-    "breast_cancer": bundled.breast_cancer,
-    "wine": bundled.wine,
-    "diabetes": bundled.diabetes,
-    "text": text_files.text,
-    "patches": bundled.patches,
-}
 
 SKIPPED_LISTED = 100  # skipped files named in a record; all are counted
 _ROWS = 1024  # images copied at once
@@ -92,10 +66,10 @@ class Divided(NamedTuple):
 def divided(request: Request, raw: Raw | None = None) -> Divided:
     """Divides a data set, read before or now; raises for all that keeps it from being prepared."""
     if raw is None:
-        raw = SOURCES[request.definition["source"]](request)
+        raw = dataset_definitions.read(request.definition).read(request)
     groups = [np.arange(len(raw.labels))]
     # Tokens have a class per position.
-    classified = raw.task == tasks.CLASSIFICATION and raw.kind != dataset_sources.TOKENS
+    classified = raw.task == tasks.CLASSIFICATION and raw.kind != example_kinds.TOKENS
     if raw.stratified and classified:
         groups = [np.flatnonzero(raw.labels == label) for label in range(len(raw.class_names))]
     drawn = [part for part in paths.SPLITS[1:] if part not in raw.given]
@@ -114,7 +88,7 @@ def divided(request: Request, raw: Raw | None = None) -> Divided:
         name = raw.class_names[class_counts["train"].index(0)]
         raise unexpected(request.where, f"no example of {name} to train on", "at least one")
     features = None
-    if raw.kind == dataset_sources.ROWS:
+    if raw.kind == example_kinds.ROWS:
         # Of the training part alone: nothing of the others is known when a model is trained.
         train = raw.images[assigned["train"]]
         if empty := Features.unknown(train, raw.columns):
@@ -127,7 +101,7 @@ def divided(request: Request, raw: Raw | None = None) -> Divided:
         "classes": len(raw.class_names),
         "class_names": raw.class_names,
         "input_shape": [features.count] if features else list(raw.images.shape[1:]),
-        **({} if raw.kind == dataset_sources.IMAGES else {"kind": raw.kind}),
+        **({} if raw.kind == example_kinds.IMAGES else {"kind": raw.kind}),
         **(features.record([images[rows] for images, rows in others]) if features else {}),
         **targets.record(raw, labels),
         "counts": {part: len(labels[part]) for part in paths.SPLITS},

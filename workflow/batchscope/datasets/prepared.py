@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from batchscope import disk
-from batchscope.catalogue import dataset_sources, run_names, tasks
+from batchscope.catalogue import example_kinds, run_names, tasks
 from batchscope.datasets import verification
 from batchscope.datasets.looks import Look, Scaling, known
 from batchscope.store import paths, records
@@ -66,10 +66,10 @@ class Dataset:
     @property
     def look(self) -> Look:
         """What a model is built for; without the largest token of sequences, which `look` finds."""
-        kind = self.record.get("kind", dataset_sources.IMAGES)
+        kind = self.record.get("kind", example_kinds.IMAGES)
         look = Look(self.input_shape, self.classes, kind, task=self.task)
         definition = self.record.get("definition")
-        if kind != dataset_sources.IMAGES or not definition:
+        if kind != example_kinds.IMAGES or not definition:
             return look
         name = run_names.split_token(self.folder.name)[0]
         return look._replace(scaling=Scaling.of(name, definition, self.scale))
@@ -88,7 +88,7 @@ class Dataset:
 
         Several labels are int32, shape (n, labels); a regression's numbers float32, (n, targets).
         """
-        shape = self.input_shape if self.look.kind == dataset_sources.TOKENS else ()
+        shape = self.input_shape if self.look.kind == example_kinds.TOKENS else ()
         if self.task != tasks.CLASSIFICATION:
             shape = (self.classes,)
         return self._array(split, "labels", shape)
@@ -117,7 +117,7 @@ def look(results: Path | str, token: str, definition: dict[str, Any]) -> Look | 
     if records.data_record(results, token) is None:
         return known(run_names.split_token(token)[0], definition)
     dataset = load(results, token)
-    if dataset.look.kind != dataset_sources.SEQUENCES:
+    if dataset.look.kind != example_kinds.SEQUENCES:
         return dataset.look
     largest = max(int(dataset.images(split).max()) for split in paths.SPLITS)
     return dataset.look._replace(largest=largest)

@@ -4,11 +4,9 @@ Files are the user's, or from the network and kept; both are checked by their SH
 """
 
 import contextlib
-import http.client
 import math
 import shutil
 import tempfile
-import urllib.request
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from batchscope import disk
-from batchscope.catalogue import dataset_sources, tasks
+from batchscope.catalogue import example_kinds, tasks
+from batchscope.datasets.source import expanded
 from batchscope.errors import UserError, unexpected
 
 _TIMEOUT = 60.0  # seconds without a byte
@@ -40,7 +39,7 @@ class Request:
 
     def path(self) -> Path | None:
         text = self.definition.get("path")
-        return dataset_sources.expanded(text) if text else None
+        return expanded(text) if text else None
 
 
 class Columns(NamedTuple):
@@ -71,7 +70,7 @@ class Raw:
     scale: float | None = None  # of the images, where it is not the usual one
     stratified: bool = True  # whether the split is drawn class by class
     skipped: list[dict[str, str]] = field(default_factory=list)  # `file` and `reason` of each
-    kind: str = dataset_sources.IMAGES  # one of `dataset_sources.KINDS`
+    kind: str = example_kinds.IMAGES  # one of `example_kinds.KINDS`
     task: str = tasks.CLASSIFICATION  # one of `tasks.TASKS`
     columns: Columns | None = (
         None  # of a table: its rows have NaN and codes; else they are features
@@ -113,6 +112,9 @@ def local_file(request: Request) -> Path | None:
 
 def local_or_downloaded(request: Request, url: str, sha256: str) -> Path:
     """Returns the user's file or folder, else the download of a public one, which is kept."""
+    import http.client
+    import urllib.request
+
     if (path := local_file(request)) is not None:
         return path
     where, target = request.where, request.downloads / url.rpartition("/")[2]

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from batchscope import wording
-from batchscope.catalogue import dataset_sources
+from batchscope.catalogue import example_kinds
 from batchscope.datasets.prepared import Dataset
 
 _IMAGES, _CLASSES = 8, 10  # at most, unless there are more classes; classes at most
@@ -34,19 +34,19 @@ def few(folder: Path, record: dict[str, Any]) -> list[Sample]:
         return []
     examples, names = data.images("train"), list(map(str, record.get("class_names", ())))
     kind = data.look.kind
-    if kind == dataset_sources.TOKENS:
+    if kind == example_kinds.TOKENS:
         between = "" if all(len(name) == 1 for name in names) else " "
         words = [[names[token] for token in row] for row in examples[:_LINES]]
         return [Sample("", text=between.join(row).replace("\n", "\u21b5")) for row in words]
     labels = np.asarray(data.labels("train"))
     shown = range(min(data.classes, _CLASSES))
-    each = max(1, (_IMAGES if kind == dataset_sources.IMAGES else _LINES) // len(shown))
+    each = max(1, (_IMAGES if kind == example_kinds.IMAGES else _LINES) // len(shown))
     small = max(data.input_shape[:2]) <= _LOSSLESS
     found = []
     for label in shown:
         name = names[label] if label < len(names) else str(label)
         for example in examples[np.flatnonzero(labels == label)[:each]]:
-            if kind == dataset_sources.IMAGES:
+            if kind == example_kinds.IMAGES:
                 found.append(Sample(name, _webp(example, data.scale, small), small=small))
             else:
                 found.append(Sample(name, text=_row(example)))

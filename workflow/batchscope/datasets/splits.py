@@ -1,22 +1,155 @@
-"""Which examples train, which validate, which test.
+"""How a data set is divided into train, validation and test: the definition, and the drawing.
 
-In a stratified split the members of each class are shuffled by the split's seed, then dealt
-to train, validation and test as `split_counts` of batchscope.catalogue.dataset_splits says.
-In one that is not (MNIST's) all examples are one group. Every part is then put in one shuffled
-order, so that classes do not follow one another.
+The members of each class are shuffled by the split's seed, then dealt to train, validation and test
+in this order. Counts are per class. Fractions apply to each class and are rounded down for
+validation and test (and for train if the three sum to less than 1). Without classes, as in a
+regression, all examples are dealt at once, and counts are examples in all. The order of every part
+is shuffled, so that classes do not follow one another.
 """
 
-from collections.abc import Collection
-from typing import Any
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Mapping
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from pydantic import AfterValidator, Field
 
-from batchscope.catalogue import dataset_splits
+from batchscope.catalogue.model import Integer, Model, Positive, Seed, Share
 from batchscope.datasets.raw import Pair
+from batchscope.datasets.source import exact, is_none
 from batchscope.errors import unexpected
+from batchscope.problems import Place, Problem, received
 from batchscope.store.paths import SPLITS
 
+MNIST_TEST = 10_000  # images
+
 _ORDER = 10**6  # follows the seed of the final order of train; no class has this index
+
+# A fraction below 1, or a count per class.
+Part = Annotated[Positive, AfterValidator(exact)]
+OptionalPart = Annotated[Part | None, Field(exclude_if=is_none)]
+
+
+def split_counts(shares: Mapping[str, float], members: int) -> tuple[int, int, int]:
+    """Return how many members of a class go to train, validation and test."""
+    train, validation, test = (shares[part] for part in SPLITS)
+    if train >= 1:
+        return train, validation, test
+    counts = [math.floor(share * members + 1e-9) for share in (train, validation, test)]
+    if train + validation + test >= 1 - 1e-9:
+        counts[0] = members - counts[1] - counts[2]
+    return tuple(counts)
+
+
+class _Shares(Model):
+    """Fractions or counts per class, by part."""
+
+    def training_size(self, members: tuple[int, ...]) -> int:
+        return sum(split_counts(dict(self), count)[0] for count in members)
+
+    def size(self, members: tuple[int, ...]) -> int:
+        return sum(sum(split_counts(dict(self), count)) for count in members)
+
+    def problems(
+        self, place: Place, members: tuple[int, ...], has_classes: bool = True
+    ) -> Iterator[Problem]:
+        """Yield at most one problem.
+
+        Args:
+            members: Members of each class, or of the whole; empty if they are not known.
+        """
+        per_class, smallest = "", ""
+        if has_classes:
+            per_class, smallest = " per class", ", the members of the smallest class"
+        shares = {part: share for part, share in self if part in SPLITS and share is not None}
+        total, has_fractions = sum(shares.values()), all(share < 1 for share in shares.values())
+        if not has_fractions and not all(isinstance(share, int) for share in shares.values()):
+            text = f"received {', '.join(map(str, shares.values()))}; fractions below 1 or whole "
+            yield Problem(place, f"{text}counts{per_class}, for all three, are expected.")
+        elif has_fractions and total > 1 + 1e-9:
+            text = f"received fractions that sum to {total:g}; at most 1 is expected."
+            yield Problem(place, text)
+        elif not has_fractions and members and total > min(members):
+            text = f"received {total} examples{per_class}; at most {min(members)} are expected"
+            yield Problem(place, f"{text}{smallest}.")
+        elif members:
+            # A part without a share gets the rest of train, or is not drawn.
+            numbers = dict.fromkeys(SPLITS, 0) | shares
+            counts = [split_counts(numbers, count) for count in members]
+            for part, of_classes in zip(SPLITS, zip(*counts, strict=True), strict=True):
+                if part in shares and not any(of_classes):
+                    words = "a part of at least one example"
+                    yield received((*place, part), shares[part], words)
+                    return
+
+
+class Split(_Shares):
+    """Three fractions (0.6, 0.2, 0.2) or three counts per class (600, 200, 200).
+
+    Without classes, as in a regression, counts are examples in all.
+
+    The data that stop a training or select weights are never those that are reported: all three
+    are needed.
+    """
+
+    train: Part
+    validation: Part
+    test: Part
+    seed: Seed = 0
+
+
+FIFTHS = Split(train=0.6, validation=0.2, test=0.2)
+
+
+class NpzSplit(_Shares):
+    """Shares of the training part that become the parts that a file or folder does not have."""
+
+    train: OptionalPart = None
+    validation: OptionalPart = None
+    test: OptionalPart = None
+    seed: Seed = 0
+
+
+class TextSplit(_Shares):
+    """Three fractions by position: the first part trains, the next validates, the last tests.
+
+    No window lies in two of them.
+    """
+
+    train: Share
+    validation: Share
+    test: Share
+
+
+class MnistSplit(Model):
+    """Number of images that validate, and the part that they are taken from.
+
+    From `train`, the 60,000 training images (or those that `per_class` keeps), or from `test`, the
+    10,000 test images: then all training images train, and fewer images test.
+    """
+
+    validation: Annotated[Integer, Field(ge=1, le=59_999)] = 10_000
+    """Images that validate, in all."""
+    validation_from: Annotated[
+        Literal["train", "test"], Field(exclude_if=lambda value: value == "train")
+    ] = "train"
+    """Part that they are taken from."""
+    seed: Seed = 0
+
+    def training_size(self, members: tuple[int, ...]) -> int:
+        return sum(members) - (self.validation if self.validation_from == "train" else 0)
+
+    def problems(
+        self, place: Place, members: tuple[int, ...], has_classes: bool = True
+    ) -> Iterator[Problem]:
+        """Yield the problem of more images than there are, if the training images are known."""
+        part = self.validation_from
+        images = sum(members) if part == "train" else MNIST_TEST
+        if members and self.validation >= images:
+            words = f"at most {images - 1} of the {images} {part} images"
+            yield received((*place, "validation"), self.validation, words)
 
 
 def sizes(where: str, members: int, split: dict[str, Any], drawn: Collection[str]) -> list[int]:
@@ -38,7 +171,7 @@ def sizes(where: str, members: int, split: dict[str, Any], drawn: Collection[str
         fixed = [split.get(part) or 0 for part in SPLITS[1:] if part not in drawn]
         train = min(train + sum(fixed), rest)
     parts = {"validation": 0, "test": 0, **numbers, "train": train}
-    counts = [int(count) for count in dataset_splits.split_counts(parts, members)]
+    counts = [int(count) for count in split_counts(parts, members)]
     if sum(counts) > members or counts[0] < 1:
         listed = ", ".join(f"{part} {split[part]}" for part in SPLITS if split.get(part))
         received = f"{listed}, for {members} examples"

@@ -10,15 +10,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from batchscope import problems, wording
-from batchscope.catalogue import dataset_sources, readers, tasks
+from batchscope.catalogue import example_kinds, tasks
 from batchscope.datasets import table_files, targets
 from batchscope.datasets.kinds import LARGEST
 from batchscope.datasets.raw import Columns, Raw, Request, local_file
-from batchscope.errors import UserError, raise_problems, unexpected
+from batchscope.errors import UserError, unexpected
 
 # What a column is.
 NUMBER, BOOLEAN, CATEGORICAL = "number", "boolean", "categorical"
 LABEL, IGNORED, REFUSED = "label", "ignored", "refused"
+AUTO = "auto"  # as `categorical`: every column of words
 
 _MOST_CATEGORIES = 100
 _FEWEST = 10  # rows from which on it says something that no two cells of a column are alike
@@ -55,14 +56,6 @@ class Table(NamedTuple):
     raw: Raw | None  # None where there is a problem
 
 
-def csv_file(request: Request) -> Raw:
-    """Returns a table's rows, whose features are made after the split."""
-    table = read(request)
-    if table.raw is None:
-        raise_problems(table.problems, request.where)
-    return table.raw
-
-
 def read(request: Request) -> Table:
     return _Reading(request).table()
 
@@ -79,7 +72,7 @@ class _Reading:
         reader = table_files.ParquetFile if is_parquet else table_files.TextFile
         self.file = reader.of(self.where, self.path)
         self.first = [cell.strip() for cell in self.file.first]
-        self.auto = self.definition.get("categorical") == dataset_sources.AUTO
+        self.auto = self.definition.get("categorical") == AUTO
         words = [] if self.auto else self._positions("categorical")
         labels = self._positions("label") or [len(self.first) - 1]
         other = {*self._positions("ignore"), *labels}
@@ -108,11 +101,11 @@ class _Reading:
         found = []
         for wanted in self._given(key):
             name = wanted.strip() if isinstance(wanted, str) else wanted
-            number = readers.number(wanted)
+            number = int(wanted) if str(wanted).isdecimal() else 0
             if name in self.first:
                 found.append(self.first.index(name))
-            elif number in range(1, len(self.first) + 1):
-                found.append(int(number) - 1)
+            elif 1 <= number <= len(self.first):
+                found.append(number - 1)
             else:
                 near = problems.nearest(name, self.first)
                 expected = f"a column ({', '.join(self.first)[:200]}), by its name or number,"
@@ -189,7 +182,7 @@ class _Reading:
         coded = {at: each.categories for at, each in enumerate(own) if each.categories}
         names = Columns([each.name for each in own], coded, count - len(matrix))
         labels, classes, task = found
-        kinds = {"kind": dataset_sources.ROWS, "task": task}
+        kinds = {"kind": example_kinds.ROWS, "task": task}
         raw = Raw(matrix, labels, classes, [self.path], columns=names, **kinds)
         return Table(columns, count, [], raw)
 
@@ -301,7 +294,7 @@ class _Reading:
                 raise unexpected(place, f"{words[0]!r} and another word in each row", "classes")
             labels = values[codes[self.kept]]
         given = {"train": matrix}, {"train": (place, labels)}
-        kind = dataset_sources.ROWS
+        kind = example_kinds.ROWS
         pairs, classes, task = targets.labelled(self.place, kind, stated, *given)
         return pairs["train"][1], classes if task == tasks.CLASSIFICATION else names, task
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from batchscope.catalogue import tasks
-from batchscope.catalogue.dataset_sources import ROWS, TOKENS
+from batchscope.catalogue.example_kinds import ROWS, TOKENS
 from batchscope.datasets import kinds
 from batchscope.datasets.kinds import LARGEST, Labels, one_each
 from batchscope.datasets.raw import Pair, Raw
@@ -19,7 +19,7 @@ def labelled(
 
     Args:
         where: Place of the data set, for errors.
-        kind: Of the examples, one of `dataset_sources.KINDS`.
+        kind: Of the examples, one of `example_kinds.KINDS`.
     """
     if kind == TOKENS:
         if stated not in (None, tasks.CLASSIFICATION):

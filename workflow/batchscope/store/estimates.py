@@ -11,14 +11,7 @@ from typing import Any
 import numpy as np
 
 from batchscope import disk
-from batchscope.catalogue import (
-    batch_phases,
-    dataset_definitions,
-    dataset_sources,
-    dataset_splits,
-    run_factors,
-    run_names,
-)
+from batchscope.catalogue import batch_phases, run_factors, run_names
 from batchscope.catalogue.entries import REPEATS
 from batchscope.errors import UserError
 from batchscope.store import paths, records
@@ -180,27 +173,3 @@ def epoch_seconds(known: dict[int, float], batch_size: int) -> float:
         return known[batch_sizes[0]] * batch_sizes[0] / batch_size
     logarithms = np.log([max(known[each], _SHORTEST) for each in batch_sizes])
     return float(np.exp(np.interp(np.log(batch_size), np.log(batch_sizes), logarithms)))
-
-
-def data_bytes(definition: dict[str, Any]) -> float | None:
-    """Returns roughly the bytes that a prepared data set takes, or None where it is unknown."""
-    source, known = definition["source"], dataset_definitions.read(definition)
-    if source == "digits":
-        return sum(known.class_members()) * (8 * 8 + 4)
-    if source == "mnist":
-        train = 10 * (definition["per_class"] or 0) or sum(known.members)
-        return (train + dataset_splits.MNIST_TEST) * (28 * 28 + 4)
-    if source in ("npz", "csv"):  # a number of a table has about as many bytes as its text
-        return float(os.path.getsize(dataset_sources.expanded(definition["path"])))
-    if known.fixed_shape and known.fixed_kind == dataset_sources.ROWS:
-        return 4.0 * (known.fixed_shape[0] + 1) * sum(known.class_members())
-    if source == "text":  # a character is one token and one label, and a byte or more in its file
-        path = definition["path"]
-        return 8.0 * os.path.getsize(dataset_sources.expanded(path)) if path else None
-    if source in ("cats_vs_dogs", "patches"):
-        image = definition["image_size"] ** 2 * 3
-        members = known.class_members() or known.members
-        return image * sum(
-            sum(dataset_splits.split_counts(definition["split"], each)) for each in members
-        )
-    return None

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from batchscope import disk, wording
-from batchscope.catalogue import dataset_sources, run_names, tasks
+from batchscope.catalogue import example_kinds, run_names, tasks
 from batchscope.catalogue.run_names import VERSIONS
 from batchscope.store import paths
 
@@ -79,7 +79,7 @@ def training_images(results: Path | str, dataset: str) -> int | None:
 
 def sequence_length(results: Path | str, dataset: str) -> int | None:
     record = data_record(results, dataset) or {}
-    return record["input_shape"][0] if record.get("kind") in dataset_sources.OF_TOKENS else None
+    return record["input_shape"][0] if record.get("kind") in example_kinds.OF_TOKENS else None
 
 
 def write_weights(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from batchscope import wording
-from batchscope.catalogue import run_factors
+from batchscope.catalogue import dataset_definitions, run_factors
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.run_names import VERSIONS
 from batchscope.catalogue.timings import TIMINGS
@@ -133,7 +133,8 @@ def overview(study: plan.Study, results: Path | str, table: states.Table | None 
     noted = estimates.noted(results)
     data = tuple(dataset for dataset, whole in table.data().items() if not whole)
     files = [*_weight_files(study, missing, table), *((run, 1) for run, _ in to_epoch)]
-    sizes = [(dataset, estimates.data_bytes(study.datasets[dataset])) for dataset in data]
+    sources = {dataset: dataset_definitions.read(study.datasets[dataset]) for dataset in data}
+    sizes = [(dataset, source.prepared_bytes()) for dataset, source in sources.items()]
     for run, count in files:
         dataset, model = estimates.subject(study.runs[run])
         sizes.append((f"{model} on {dataset}", history.weight_bytes(study.runs[run], count)))

@@ -7,9 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from batchscope import errors
-from batchscope.catalogue import npz_header
-from batchscope.catalogue.npz_header import Shape
-from batchscope.store import records
+from batchscope.store import npz_header, records
+from batchscope.store.npz_header import Shape
 
 Arrays = dict[str, np.ndarray]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from batchscope.analysis import advice
 from batchscope.analysis.advice_series import Asked, Tables
 from batchscope.catalogue import run_names
-from batchscope.catalogue.dataset_sources import TOKENS
+from batchscope.catalogue.example_kinds import TOKENS
 from batchscope.catalogue.timings import TIMINGS
 from batchscope.store import estimates, records
 from batchscope.study import advice_needs

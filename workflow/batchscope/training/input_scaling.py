@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from batchscope import private_interfaces
-from batchscope.catalogue import dataset_sources
+from batchscope.catalogue import example_kinds
 from batchscope.datasets.looks import Look
 
 # Operations that leave numbers as they are, or mix them with their neighbours.
@@ -51,7 +51,7 @@ def problem(model: keras.Model, look: Look) -> tuple[str | None, str | None]:
 
     Where the data set's `scale` is stated, it is what the user wants.
     """
-    scaling, rows = look.scaling, look.kind == dataset_sources.ROWS
+    scaling, rows = look.scaling, look.kind == example_kinds.ROWS
     if scaling is None and not rows:
         return None, None
     usual = rows or (scaling.factor != 1 and not scaling.stated)

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from batchscope import private_interfaces, wording
-from batchscope.catalogue import dataset_sources, tasks
+from batchscope.catalogue import example_kinds, tasks
 from batchscope.datasets.looks import Look
 from batchscope.errors import TrainsItself, UserError
 
@@ -64,7 +64,7 @@ def check_shapes(model: keras.Model, where: str, look: Look) -> None:
         raise UserError(f"{where}: takes input {taken}; expected one input {wanted}.")
     given, classified = model.output_shape, look.task == tasks.CLASSIFICATION
     expected = [(None, classes), *([(None, 1)] if classified and classes == 2 else [])]
-    if look.kind == dataset_sources.TOKENS:  # one output for each position
+    if look.kind == example_kinds.TOKENS:  # one output for each position
         expected = [(*wanted, classes)]
     if given not in expected:
         outputs = wording.listed(map(str, expected), "or")

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from batchscope.catalogue import tasks
-from batchscope.catalogue.dataset_sources import IMAGES, OF_TOKENS, TOKENS
+from batchscope.catalogue.example_kinds import IMAGES, OF_TOKENS, TOKENS
 from batchscope.datasets import Examples, Learned
 from batchscope.datasets.looks import Look
 from batchscope.training import augmentations, models, optimizers

@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 import keras
 import tensorflow as tf
 
-from batchscope.catalogue import dataset_sources
+from batchscope.catalogue import example_kinds
 from batchscope.datasets.looks import Look
 from batchscope.errors import ScaledTwice, UserError
 from batchscope.host import interruption
@@ -41,7 +41,7 @@ def build(
     """
     shape, where, (policy, seed) = look.input_shape, str(model_file), _settings()
     path = _unchanged(name, digest, model_file)
-    dtype = "int32" if look.kind in dataset_sources.OF_TOKENS else "float32"
+    dtype = "int32" if look.kind in example_kinds.OF_TOKENS else "float32"
     with _as_user_error(model_file, f"cannot be built for examples {shape}"), scope:
         own = _saved(path) if model_files.is_saved(path) else _of_module(path, look)
         model_checks.refuse_own_updates(own, where)

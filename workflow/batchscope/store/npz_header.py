@@ -1,4 +1,4 @@
-"""What an npz file holds, by the headers of its arrays: no array is read."""
+"""Headers of the arrays in an npz file, and large arrays mapped into memory."""
 
 from __future__ import annotations
 
@@ -11,18 +11,15 @@ from typing import IO
 
 import numpy as np
 
-# The training examples, under any of the names that they may have.
-EXAMPLES = ("x_train", "images", "inputs")
-
 _BLOCK = 2**24  # bytes of a large array that are read at once
 
 Shape = tuple[int, ...]
 
 
 def headers(path: Path) -> dict[str, tuple[Shape, np.dtype]]:
-    """Returns array -> shape and type, in the file's order; raises nearly anything if damaged.
+    """Return the shape and type of each array, in the file's order; names are in lower case.
 
-    Names are in lower case.
+    A damaged file raises nearly any exception.
     """
     found = {}
     with zipfile.ZipFile(path) as archive:
@@ -35,10 +32,11 @@ def headers(path: Path) -> dict[str, tuple[Shape, np.dtype]]:
 
 
 def mapped(path: Path, name: str, larger_than: float) -> np.memmap | None:
-    """Returns an array of more bytes than a number, mapped read-only.
+    """Map an array of more than `larger_than` bytes, read-only.
 
-    None of a smaller one, and of one that is compressed. Raises nearly anything if it is damaged:
-    its checksum is read as by NumPy. Source: APPNOTE.TXT of the ZIP format, section 4.3.7.
+    Return None for a smaller array and for a compressed one. The checksum is tested as NumPy does.
+    A damaged file raises nearly any exception.
+    Source: APPNOTE.TXT of the ZIP format, section 4.3.7.
     """
     with zipfile.ZipFile(path) as archive:
         info = archive.getinfo(f"{name}.npy")
@@ -68,21 +66,3 @@ def _header(file: IO[bytes]) -> tuple[Shape, bool, np.dtype]:
         (2, 0): np.lib.format.read_array_header_2_0,
     }
     return readers[np.lib.format.read_magic(file)](file)
-
-
-def read(path: Path) -> tuple[Shape, str, Shape | None] | None:
-    """Returns shape and kind of a file's training examples, and the shape of their labels or None.
-
-    None alone where that is unknown. The kind is NumPy's letter for that of their numbers.
-    """
-    try:
-        found = headers(path)
-        key = next(key for key in EXAMPLES if key in found)
-    except Exception:  # zipfile, zlib and ast raise nearly anything
-        return None  # preparing it says what is wrong
-    labels, _ = found.get(label_key(key), (None, None))
-    return found[key][0], found[key][1].kind, labels
-
-
-def label_key(key: str) -> str:
-    return "y_train" if key == "x_train" else "labels"

@@ -3,16 +3,18 @@
 import errno
 import re
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
 from pydantic import ValidationError
 
 from batchscope.catalogue import dataset_definitions
-from batchscope.catalogue.dataset_definitions import DatasetInfo, read
-from batchscope.catalogue.dataset_splits import split_counts
+from batchscope.catalogue.dataset_definitions import SOURCES, DatasetInfo, read
+from batchscope.datasets import sources
 from batchscope.datasets.raw import Request
-from batchscope.store import estimates
+from batchscope.datasets.source import DataSource
+from batchscope.datasets.splits import split_counts
 
 SHA256 = "0a" * 32
 HERE = str(Path(__file__).parent)
@@ -78,7 +80,7 @@ def test_ids_are_those_of_older_results(raw, token):
 
 def test_a_resolved_definition_has_every_key():
     pinned = {"path": "a.npz", "sha256": SHA256}
-    assert read({**MNIST, **pinned, "per_class": "5e2"}).resolved() == {
+    assert read({**MNIST, **pinned, "per_class": 500}).resolved() == {
         **MNIST,
         **pinned,
         "per_class": 500,
@@ -94,7 +96,7 @@ def test_digest_is_of_what_is_meant():
     def token(**keys):
         return dataset_definitions.token("d", {**MNIST, **keys})
 
-    assert token() == token(split={"seed": 0}) == token(split={"validation": 10000.0})
+    assert token() == token(split={"seed": 0}) == token(split={"validation": 10000})
     assert token() == token(path=None, sha256=None, per_class=None)
     assert token(path="a.npz") != token(path="b.npz") != token()
     assert token(path="a.npz", sha256=SHA256) == token(path="b.npz", sha256=SHA256)
@@ -106,6 +108,15 @@ def test_digest_is_of_what_is_meant():
     }
 
 
+def test_every_module_of_the_package_defines_sources_that_read():
+    modules = {path.stem for path in Path(sources.__file__).parent.glob("[a-z]*.py")}
+    assert {model.__module__.rpartition(".")[2] for model in SOURCES.values()} == modules
+    for source, model in SOURCES.items():
+        assert model.read is not DataSource.read
+        fields = model.model_fields
+        assert {"source", "split"} <= {*fields} and fields["source"].annotation == Literal[source]
+
+
 @pytest.mark.parametrize(
     ("raw", "place"),
     [
@@ -114,9 +125,13 @@ def test_digest_is_of_what_is_meant():
         ({**MNIST, "split": {"train": 50000}}, ("split", "train")),
         ({**MNIST, "split": {"validation": 60000}}, ("split", "validation")),
         ({**CATS, "split": {"train": 0.8, "validation": 0.2}}, ("split", "test")),
-        ({**FOLDER, "channels": True}, ("channels",)),
+        ({**FOLDER, "channels": 2}, ("channels",)),
         ({**CSV, "label": 0}, ("label",)),
         ({**CSV, "label": ""}, ("label",)),
+        ({**CSV, "label": ["a", 1.5]}, ("label", 1)),
+        ({**CSV, "label": ["a", "a"]}, ("label",)),
+        ({**MNIST, "per_class": "500"}, ("per_class",)),
+        ({**CATS, "split": {**TENTHS, "train": True}}, ("split", "train")),
         ({**CSV, "label": 1.5}, ("label",)),
         ({**CSV, "ignore": ["a", True]}, ("ignore", 1)),
         ({"source": "text", "split": {**TENTHS, "test": 1}}, ("split", "test")),
@@ -210,7 +225,7 @@ def test_a_path_may_begin_in_a_users_home(tmp_path, monkeypatch):
     (tmp_path / "mine.npz").write_bytes(bytes(1000))
     definition = read({"source": "npz", "path": "~/mine.npz"})
     assert list(definition.problems(("d",))) == [] and definition.path == "~/mine.npz"
-    assert estimates.data_bytes(definition.resolved()) == 1000
+    assert definition.prepared_bytes() == 1000
     request = Request("datasets.mine", definition.resolved(), tmp_path, tmp_path)
     assert request.path() == tmp_path / "mine.npz"
 
@@ -235,7 +250,7 @@ def test_what_is_known_when_planning(raw, examples, side, kind):
     info = DatasetInfo.of("mine", definition, lambda _: None)
     assert definition.examples() == examples
     assert (info.image_side, info.kind) == (side, kind)
-    assert (info.name, info.id, info.source) == ("mine", definition.token("mine"), raw["source"])
+    assert (info.name, info.id) == ("mine", definition.token("mine"))
     assert info.training_examples == definition.training_size()
     recorded = {info.id: 7}
     assert DatasetInfo.of("mine", definition, recorded.get).training_examples == 7

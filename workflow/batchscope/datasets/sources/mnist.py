@@ -1,0 +1,111 @@
+"""MNIST, downloaded or from local files."""
+
+from __future__ import annotations
+
+import dataclasses
+import gzip
+import itertools
+import struct
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from batchscope.catalogue.model import FilePath
+from batchscope.datasets import arrays, splits
+from batchscope.datasets.raw import Raw, Request, local_or_downloaded, reading
+from batchscope.datasets.source import DataSource, FileSha256, PerClass, Scale
+from batchscope.datasets.splits import MNIST_TEST, MnistSplit
+from batchscope.errors import unexpected
+
+URL = "https://storage.googleapis.com/tensorflow/tf-keras-datasets/mnist.npz"
+SHA256 = "731c5ac602752760c8e48fbffcf8c3b850d9dc2a2aedcf2cc48468fc17b673d1"
+
+_KEYS = ("x_train", "y_train", "x_test", "y_test")
+
+
+class Mnist(DataSource):
+    """MNIST; its 10,000 test images are the test set, or validation and test set.
+
+    A local file is Keras's mnist.npz, or a folder of the four idx files.
+    """
+
+    built_in = "mnist"
+    fixed_shape = (28, 28, 1)
+    members = (5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949)
+    path_is = (Path.exists, "an existing file or folder")
+    source: Literal["mnist"]
+    path: FilePath | None = None
+    """The local file or folder; downloaded if left out."""
+    sha256: FileSha256 = None
+    per_class: PerClass = None
+    scale: Scale = None
+    split: MnistSplit = MnistSplit()
+
+    def class_members(self) -> tuple[int, ...]:
+        return () if self.path else super().class_members()
+
+    def prepared_bytes(self) -> float | None:
+        train = 10 * (self.per_class or 0) or sum(self.members)
+        return (train + MNIST_TEST) * (28 * 28 + 4)
+
+    def read(self, request: Request) -> Raw:
+        """Read the 60,000 training images and the official 10,000 test images.
+
+        `per_class` keeps the first images of each class. `split.validation` is a number of images
+        in all, not per class.
+        """
+        path = local_or_downloaded(request, URL, SHA256)
+        where, files = f"{request.where}: {path}", [path]
+        if path.is_dir():
+            files = [_idx_path(where, path, key) for key in _KEYS]
+            loaded = {
+                key: _read_idx(f"{request.where}: {file}", file)
+                for key, file in zip(_KEYS, files, strict=True)
+            }
+        else:
+            loaded = arrays.read_npz(where, path)
+        if missing := [key for key in _KEYS if key not in loaded]:
+            raise unexpected(where, f"no {', '.join(missing)}", "Keras's mnist.npz")
+        raw = arrays.from_arrays(
+            request, where, {key: loaded[key] for key in _KEYS}, self.fixed_kind
+        )
+        if self.split.validation_from == "test":
+            given = splits.divided(request.where, raw.given["test"], request.split)
+            raw = dataclasses.replace(raw, given=given)
+        if self.per_class is not None:
+            rows = _first_of_each_class(request.where, raw, self.per_class)
+            raw = dataclasses.replace(raw, images=raw.images[rows], labels=raw.labels[rows])
+        return dataclasses.replace(raw, files=files, origin=URL, stratified=False)
+
+
+def _first_of_each_class(where: str, raw: Raw, wanted: int) -> np.ndarray:
+    kept = [np.flatnonzero(raw.labels == label)[:wanted] for label in range(len(raw.class_names))]
+    for name, rows in zip(raw.class_names, kept, strict=True):
+        if len(rows) < wanted:
+            received = f"{wanted}, for {len(rows)} training images of {name}"
+            raise unexpected(f"{where}.per_class", received, "a smaller number")
+    return np.sort(np.concatenate(kept))
+
+
+def _idx_path(where: str, folder: Path, key: str) -> Path:
+    what, dimensions = ("images", 3) if key.startswith("x") else ("labels", 1)
+    stem = f"{'train' if key.endswith('train') else 't10k'}-{what}"
+    for dot, ending in itertools.product("-.", ("", ".gz")):
+        path = folder / f"{stem}{dot}idx{dimensions}-ubyte{ending}"
+        if path.is_file():
+            return path
+    received = f"no {stem}-idx{dimensions}-ubyte (or .gz)"
+    raise unexpected(where, received, "a folder with MNIST's four idx files")
+
+
+def _read_idx(where: str, path: Path) -> np.ndarray:
+    with reading(where, "a whole idx file of bytes", *arrays.DAMAGED):
+        data = path.read_bytes()
+        if path.suffix == ".gz":
+            data = gzip.decompress(data)
+        if data[:3] != b"\0\0\x08":
+            raise ValueError(f"it begins with {data[:3]}")
+        (dimensions,) = struct.unpack_from("B", data, 3)
+        shape = struct.unpack_from(f">{dimensions}I", data, 4)
+        return np.frombuffer(data, np.uint8, offset=4 + 4 * dimensions).reshape(shape)

@@ -1,0 +1,78 @@
+"""Patches of two photographs, to time trainings on large colour images."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import Field
+
+from batchscope import wording
+from batchscope.catalogue.model import Integer
+from batchscope.datasets.raw import Raw, Request, on_disk
+from batchscope.datasets.source import DataSource
+from batchscope.datasets.sources import scikit_learn
+from batchscope.datasets.splits import FIFTHS, Split
+
+# Class -> where its file comes from, as scikit-learn's README.txt says.
+PHOTOGRAPHS = {
+    "china": "flickr.com/photos/danielbuechele/6061409035",
+    "flower": "flickr.com/photos/vultilion/6056698931",
+}
+LICENCE = "CC BY 2.0"
+
+_POSITIONS = 2 * 10**6  # follows the seed of the split; no class and no final order has it
+
+
+class Patches(DataSource):
+    """Random square patches of two colour photographs of scikit-learn; needs no download.
+
+    For timing only: patches overlap, also between train, validation and test, so that an accuracy
+    on them means nothing.
+    """
+
+    members = (100_000, 100_000)
+    overlapping = True
+    source: Literal["patches"]
+    image_size: Annotated[Integer, Field(ge=16, le=427)]
+    """Height and width of a patch in pixels; the photographs are 427 high."""
+    per_class: Annotated[Integer, Field(ge=3, le=100_000)] = 500
+    """Patches of each photograph."""
+    split: Split = FIFTHS
+
+    def prepared_bytes(self) -> float | None:
+        return self.image_size**2 * 3 * self.split.size(self.class_members())
+
+    def read(self, request: Request) -> Raw:
+        """Cut the patches, RGB bytes. The seed of the split decides their positions."""
+        from PIL import Image
+
+        size, count = self.image_size, self.per_class
+        files = [scikit_learn.folder() / "images" / f"{name}.jpg" for name in PHOTOGRAPHS]
+
+        def cut() -> Iterator[np.ndarray]:
+            for index, path in enumerate(files):
+                with scikit_learn.reading(request, path), Image.open(path) as image:
+                    pixels = np.asarray(image.convert("RGB"))
+                rng = np.random.default_rng([self.split.seed, _POSITIONS + index])
+                for top, left in corners(rng, pixels.shape[:2], size, count):
+                    yield pixels[top : top + size, left : left + size]
+
+        images = on_disk(request, cut(), (size, size, 3))
+        labels = np.repeat(np.arange(len(files), dtype=np.int32), count)
+        listed = wording.listed(f"{name}.jpg ({origin})" for name, origin in PHOTOGRAPHS.items())
+        origin = scikit_learn.origin(f"{listed}, {LICENCE}")
+        return Raw(images, labels, [*PHOTOGRAPHS], files, origin)
+
+
+def corners(rng: np.random.Generator, shape: tuple[int, int], size: int, count: int) -> np.ndarray:
+    """Return top and left pixel of random square patches of an image, shape (count, 2).
+
+    No position is repeated before all have been drawn, so that patches are distinct if the image
+    has enough of them.
+    """
+    grid = (shape[0] - size + 1, shape[1] - size + 1)
+    positions = grid[0] * grid[1]
+    rounds = [rng.permutation(positions) for _ in range(-(-count // positions))]
+    return np.stack(np.unravel_index(np.concatenate(rounds)[:count], grid), axis=1)

@@ -1,0 +1,84 @@
+"""A text, cut into windows of characters."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+from pathlib import Path
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import Field
+
+from batchscope.catalogue.example_kinds import TOKENS
+from batchscope.catalogue.model import FilePath, Integer
+from batchscope.datasets.raw import Pair, Raw, Request, local_file, reading
+from batchscope.datasets.source import DataSource, FileSha256, expanded
+from batchscope.datasets.splits import TextSplit, split_counts
+from batchscope.errors import unexpected
+from batchscope.store.paths import SPLITS
+
+# In NumPy's folder: the docstrings of its compiled functions, 216,000 ASCII characters of English
+# prose and short examples in NumPy 2.4, under NumPy's licence (BSD 3-Clause). NumPy's version is
+# pinned, and so is this text.
+_BUILT_IN = ("_core", "_add_newdocs.py")
+
+
+class Text(DataSource):
+    """A text, cut into windows of characters that do not overlap.
+
+    Each position predicts the next character. Without a path the docstrings that come with NumPy
+    (BSD 3-Clause).
+    """
+
+    built_in = "numpy_docs"
+    fixed_kind = TOKENS
+    source: Literal["text"]
+    path: FilePath | None = None
+    """The text in UTF-8; NumPy's docstrings if left out."""
+    sha256: FileSha256 = None
+    length: Annotated[Integer, Field(ge=1, le=65_536)] = 32
+    """Characters of a window."""
+    split: TextSplit = TextSplit(train=0.8, validation=0.1, test=0.1)
+
+    def prepared_bytes(self) -> float | None:
+        # A character is one token and one label, and a byte or more in its file.
+        return 8.0 * os.path.getsize(expanded(self.path)) if self.path else None
+
+    def read(self, request: Request) -> Raw:
+        """Read the windows, each with its next characters.
+
+        The text is divided by position, in the order of the parts. No part has a character of a
+        window of another part, nor one that such a window predicts. Classes are the characters of
+        the whole text in the order of their code points.
+        """
+        path = local_file(request) or Path(np.__file__).parent.joinpath(*_BUILT_IN)
+        where = f"{request.where}: {path}"
+        with reading(where, "a text in UTF-8", OSError, UnicodeDecodeError):
+            content = path.read_bytes().decode("utf-8-sig")
+        characters = np.frombuffer(content.encode("utf-32-le"), "<u4")
+        vocabulary, tokens = np.unique(characters, return_inverse=True)
+        if len(vocabulary) < 2:
+            received = f"{len(vocabulary)} different characters"
+            raise unexpected(where, received, "a text of two or more")
+        sizes = split_counts(request.split, len(tokens))
+        parts = {}
+        for part, size, end in zip(SPLITS, sizes, np.cumsum(sizes), strict=True):
+            if size <= self.length:
+                received = f"{request.split[part]}, which is {size} of {len(tokens)} characters"
+                expected = f"a window's {self.length + 1} at least"
+                raise unexpected(f"{request.where}.split.{part}", received, expected)
+            parts[part] = windows(tokens[end - size : end], self.length)
+        origin = f"numpy {importlib.metadata.version('numpy')}, {'/'.join(_BUILT_IN)}"
+        names = [chr(code) for code in vocabulary]
+        return Raw(*parts.pop("train"), names, [path], origin, given=parts, kind=TOKENS)
+
+
+def windows(tokens: np.ndarray, length: int) -> Pair:
+    """Return windows of tokens that do not overlap, and the token after each position.
+
+    Both are int32 of shape ((n - 1) // length, length).
+    """
+    count = max(0, (len(tokens) - 1) // length)
+    used = tokens[: count * length + 1].astype(np.int32)
+    return used[:-1].reshape(count, length), used[1:].reshape(count, length)
