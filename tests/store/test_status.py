@@ -8,8 +8,8 @@ import pytest
 
 import small_study
 from batchscope import disk
-from batchscope.catalogue import run_names
-from batchscope.catalogue.run_names import VERSIONS
+from batchscope.catalogue import names
+from batchscope.catalogue.versions import VERSIONS
 from batchscope.errors import UserError
 from batchscope.host import absence
 from batchscope.store import estimates, job_files, paths, records, states, status
@@ -55,7 +55,7 @@ def unsized(found):
 
 def finish(results, run, seconds, word="finished"):
     """Writes a run's record, and files of 1,000 bytes beside it."""
-    folder, factors = paths.run_folder(results, run), run_names.parse_run(run)
+    folder, factors = paths.run_folder(results, run), names.parse_run(run)
     record = {"status": word, "contended_seconds": seconds, "epochs_run": factors["epochs"]}
     disk.write_json(folder / paths.RECORD, record)
     for name in paths.run_files(factors)[1:]:
@@ -120,7 +120,7 @@ def test_of_a_study_half_done(study, tmp_path):
 
 def test_weights_after_an_epoch_take_disk_where_they_are_read(tmp_path):
     study = planned(tmp_path, EARLY)
-    other = run_names.run_name({**next(iter(study.runs.values())), "seed": 9})
+    other = names.run_name({**next(iter(study.runs.values())), "seed": 9})
     finish(tmp_path / "results", other, 1.0)
     more = status.overview(study, tmp_path / "results").disk_bytes
     less = status.overview(planned(tmp_path, CONFIG), tmp_path / "results").disk_bytes
@@ -149,7 +149,7 @@ def test_runs_of_another_horizon_predict_the_time_and_other_updates_nothing(
     study, tmp_path, changes, untimed
 ):
     factors = {**next(iter(study.runs.values())), **changes, "seed": 9}
-    finish(tmp_path, run_names.run_name(factors), 1.0)
+    finish(tmp_path, names.run_name(factors), 1.0)
     found = status.overview(study, tmp_path)
     assert len(found.untimed("training")) == untimed
     assert found.seconds("training") == pytest.approx((7 - untimed) * 4.0)
@@ -210,7 +210,7 @@ def measured(results, study, run, measure, seconds, word="finished", settings="d
     name, path = run, paths.measure_path(results, run, measure, settings)
     if measure == "time_epoch":
         factors, here = study.runs[run], next(job_files.places(study, results))
-        name = run_names.timing_name(factors)
+        name = names.timing_name(factors)
         path = job_files.time_path(here, study.experiments["a"], factors, measure)
     disk.write_json(path, {"status": word})
     estimates.note(results, measure, name, path, seconds)

@@ -9,7 +9,7 @@ import subprocess
 import numpy as np
 import pytest
 
-from batchscope.catalogue import dataset_definitions, run_names
+from batchscope.catalogue import dataset_definitions, names
 from batchscope.timing import time_epoch
 from batchscope.timing.time_epoch import Epoch
 from digit_runs import DIGITS, door, run_name
@@ -82,7 +82,7 @@ def prepare(results, dataset: str, definition: dict) -> None:
 
 
 def timing_name(**factors) -> str:
-    return run_names.timing_name(run_names.parse_run(run_name(**factors)))
+    return names.timing_name(names.parse_run(run_name(**factors)))
 
 
 def timed(results, dataset: str, definition: dict, model: str = "small_cnn", *more) -> dict:

@@ -139,7 +139,7 @@ def test_every_lock_entry_has_hashes():
 
 
 def test_every_costly_rule_carries_its_version_and_no_code():
-    from batchscope.catalogue.run_names import VERSIONS
+    from batchscope.catalogue.versions import VERSIONS
 
     for step, version in VERSIONS.items():
         assert re.fullmatch(rf"{step}-v\d+", version)

@@ -19,7 +19,7 @@ import pytest
 
 import project
 from batchscope import figures
-from batchscope.catalogue.run_names import VERSIONS
+from batchscope.catalogue.versions import VERSIONS
 from batchscope.study.config import study as planned
 
 pytestmark = pytest.mark.slow

@@ -12,8 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from batchscope.catalogue import kept_epochs, run_factors, run_names, sweep_names, tables
+from batchscope.catalogue import kept_epochs, run_factors, tables, versions
 from batchscope.catalogue.entries import REPEATS, Measure, Timing
+from batchscope.catalogue.names import parse_run, parse_settings, parse_sweep
 from batchscope.store import job_files, paths
 
 RESULTS = "results"
@@ -142,7 +143,7 @@ def log(record: str) -> str:
 
 def command(step: str) -> str:
     """The command that makes a measure or a timing; any change of it makes all again."""
-    entry = run_names.ENTRIES[step]
+    entry = versions.ENTRIES[step]
     words = [f"--{option} {{wildcards.{option}:q}}" for option in (*entry.subjects, "settings")]
     words += ["--model-file {input.model:q}"] if isinstance(entry, Timing) or entry.data else []
     written = "{output.record:q}" if entry.also_writes else "{output:q}"
@@ -163,7 +164,7 @@ def turn(timing: str) -> Callable[[Any], int]:
     """
 
     def priority(wildcards: Any) -> int:
-        parsed = run_names.parse_settings(timing, wildcards.settings)
+        parsed = parse_settings(timing, wildcards.settings)
         return REPEATS.maximum - (parsed[REPEATS.name] - 1) % REPEATS.maximum
 
     return priority
@@ -197,4 +198,4 @@ def threads(name: str) -> int:
 @functools.cache
 def _factors(name: str) -> dict[str, Any]:
     # A timing configuration has the name of a sweep over its batch size.
-    return run_names.parse_run(name) if "+seed=" in name else sweep_names.parse(name).factors
+    return parse_run(name) if "+seed=" in name else parse_sweep(name).factors

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from batchscope import rule_parts
-from batchscope.catalogue import run_names
+from batchscope.catalogue import versions
 from batchscope.store import job_files, states
 from batchscope.study import plan
 
@@ -79,7 +79,7 @@ class Followed:
             for job in (*runs, *job_files.measure_jobs(found, folder, machine)):
                 if job.path.exists():
                     yield rule_parts.literal(job.path.as_posix())
-        beside = {name: entry.also_writes for name, entry in run_names.ENTRIES.items()}
+        beside = {name: entry.also_writes for name, entry in versions.ENTRIES.items()}
         made = (state.job for state in self._table.experiments[experiment] if not state.lacking)
         for job in made:
             yield job.path.as_posix()

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, Field
 
-from batchscope.catalogue import run_names, tasks
+from batchscope.catalogue import names, setting, tasks
 from batchscope.catalogue.dataset_splits import exact
 from batchscope.catalogue.fields import Positive, Section, Sha256, one_of, whole
 from batchscope.catalogue.parameters import MOST, Parameter
@@ -107,7 +107,7 @@ class Source(Section):
         pinned = {key: value for key, value in self.resolved().items() if value is not None}
         if "sha256" in pinned:
             pinned.pop("path", None)
-        return run_names.token(name, run_names.digest(pinned))
+        return names.token(name, setting.digest(pinned))
 
     def kind_of_examples(self) -> str | None:
         """Returns what they are, of `KINDS`; None where only a file that cannot be read knows."""

@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from typing import Any
 
 from batchscope.catalogue import tasks
-from batchscope.catalogue.readers import number
 from batchscope.catalogue.run_factors import FACTORS
 
 # What a run has used so far.
@@ -50,28 +49,30 @@ def named(column: str) -> str:
 
 
 def factor(column: str, texts: Iterable[str]) -> tuple[str, list[Any]]:
-    """Returns the name in our tables of a column that distinguishes series, and its values.
+    """Return the name of a column that distinguishes series in our tables, and its values.
 
-    One of our factors keeps its name where every value is of its kind; any other column is given a
-    name that begins with `own_`, and numbers where all its values are.
+    A factor of the pipeline keeps its name if every value has its type. Any other column gets a
+    name that begins with `own_`; its values become numbers if all of them are.
     """
-    texts = [*texts]
+    texts = list(texts)
     if column in FACTORS:
         with contextlib.suppress(ValueError):
-            return column, [_of_kind(FACTORS[column].kind, text) for text in texts]
+            return column, [_as_kind(FACTORS[column].kind, text) for text in texts]
     for convert in (int, _finite):
         with contextlib.suppress(ValueError):
             return f"{OWN}{column}", [convert(text) for text in texts]
     return f"{OWN}{column}", texts
 
 
-def _of_kind(kind: str, text: str) -> Any:
+def _as_kind(kind: str, text: str) -> Any:
     if kind == "str":
         return text
-    value = {"true": True, "false": False}.get(text.lower()) if kind == "bool" else number(text)
-    if value is None or (kind == "int" and value != int(value)):
+    if kind == "bool" and text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    value = float(text)
+    if not math.isfinite(value) or (kind == "int" and not value.is_integer()):
         raise ValueError(text)
-    return {"bool": bool, "int": int, "float": float}[kind](value)
+    return int(value) if kind == "int" else value
 
 
 def _finite(text: str) -> float:

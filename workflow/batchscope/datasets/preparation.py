@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from batchscope import disk, private_interfaces, wording
-from batchscope.catalogue import dataset_definitions, dataset_sources, run_names, tasks
+from batchscope.catalogue import dataset_definitions, dataset_sources, names, tasks
 from batchscope.datasets import (
     arrays,
     bundled,
@@ -52,7 +52,7 @@ def prepare(token: str, definition: dict[str, Any], results: Path | str) -> list
 
     The folder replaces an older one when it is whole. Downloads are kept in `results/downloads`.
     """
-    where = f"datasets.{run_names.split_token(token)[0]}"
+    where = f"datasets.{names.split_token(token)[0]}"
     definition = dataset_definitions.resolve(definition)
     folder = paths.dataset_folder(results, token)
     try:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from batchscope import disk
-from batchscope.catalogue import dataset_sources, run_names, tasks
+from batchscope.catalogue import dataset_sources, names, tasks
 from batchscope.datasets import verification
 from batchscope.datasets.looks import Look, Scaling, known
 from batchscope.store import paths, records
@@ -71,7 +71,7 @@ class Dataset:
         definition = self.record.get("definition")
         if kind != dataset_sources.IMAGES or not definition:
             return look
-        name = run_names.split_token(self.folder.name)[0]
+        name = names.split_token(self.folder.name)[0]
         return look._replace(scaling=Scaling.of(name, definition, self.scale))
 
     def examples(self, split: str) -> Examples:
@@ -115,7 +115,7 @@ def look(results: Path | str, token: str, definition: dict[str, Any]) -> Look | 
     these have a fault.
     """
     if records.data_record(results, token) is None:
-        return known(run_names.split_token(token)[0], definition)
+        return known(names.split_token(token)[0], definition)
     dataset = load(results, token)
     if dataset.look.kind != dataset_sources.SEQUENCES:
         return dataset.look

@@ -10,24 +10,19 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from batchscope import wording
-from batchscope.catalogue import (
-    command_names,
-    figures,
-    own_columns,
-    run_factors,
-    run_names,
-    tables,
-    tasks,
-)
+from batchscope.catalogue import command_factors, figures, own_columns, run_factors, tables, tasks
 from batchscope.catalogue.entries import REPEATS
 from batchscope.catalogue.figures import FIGURES
+from batchscope.catalogue.names import split_token
 from batchscope.catalogue.outcomes import FALLS, LEAST_SEEDS
+from batchscope.catalogue.parameters import readers
 from batchscope.catalogue.readers import expected, number, plain, read_items
 from batchscope.catalogue.run_factors import EVERY_FACTOR
 from batchscope.catalogue.tables import CLAIMED as TABLES
 from batchscope.problems import Findings, Place, Problem, received, unknown
 from batchscope.study import horizons, messages
 from batchscope.study.claim_models import DIFFERENCE, RATIO, ClaimKeys, TestKeys
+from batchscope.study.command_keys import command_reader
 
 if TYPE_CHECKING:
     from batchscope.study.plan import Experiment
@@ -239,9 +234,10 @@ def _test(
 def _factors(experiment: Experiment) -> dict[str, Callable[[Any], Any]]:
     """Returns factor -> what reads its value; a seed pairs cells, and distinguishes none."""
     found = run_factors.SWEEP_FACTORS if experiment.times.timings else run_factors.FACTORS
+    known = {name: one.read_item for name, one in readers(found).items() if name != "seed"}
     if experiment.own_factors:
-        found = command_names.factors(experiment.own_factors)
-    known = {name: one.read_item for name, one in found.items() if name != "seed"}
+        found = {*command_factors.factors(experiment.own_factors)} - {"seed"}
+        known = {name: command_reader(name).read_item for name in found}
     return {**known, **dict.fromkeys(("dataset", "model", "machine"), plain)}
 
 
@@ -337,7 +333,7 @@ def _grid(experiment: Experiment, machines: tuple[str, ...]) -> Grid:
         every += [{**sweep.factors, "batch_size": size} for size in sweep.batch_sizes]
     found: dict[str, dict[str, Any]] = {}
     for factors in every:
-        names = {key: run_names.split_token(factors[key])[0] for key in ("dataset", "model")}
+        names = {key: split_token(factors[key])[0] for key in ("dataset", "model")}
         plain = {key: value for key, value in factors.items() if key != "seed"} | names
         found.setdefault(repr(sorted(plain.items())), plain)
     for run in experiment.commands.values():

@@ -9,12 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from batchscope.catalogue import command_names, own_columns
+from batchscope.catalogue import command_factors, own_columns
 from batchscope.catalogue.run_factors import FALLING
 from batchscope.catalogue.stages import Stage
 from batchscope.errors import UserError
 from batchscope.problems import Findings, Place, Problem, received
 from batchscope.study import grids, plan
+from batchscope.study.command_keys import command_reader
 from batchscope.study.commands import RESOURCES, RUN_DIR, Command, Run, placeholders, sha256
 from batchscope.study.document import CommandKeys
 
@@ -35,8 +36,8 @@ def grid(
     given = {*keys.set, *keys.vary, *(name for case in keys.cases for name in case)}
     used = placeholders((*keys.command, *keys.env.values()))
     own = {name: value for name, value in defaults.items() if name in used - given}
-    named = command_names.factors({*given, *own, "batch_size"})
-    factors = {name: one for name, one in named.items() if name != "seed"}
+    named = command_factors.factors({*given, *own, "batch_size"})
+    factors = {name: command_reader(name) for name in named if name != "seed"}
     kind = grids.Kind(factors, f"unknown factor; one of {', '.join(factors)} is expected.")
     return grids.read(_AsGiven(findings), place, keys, kind, own, own, stage)
 

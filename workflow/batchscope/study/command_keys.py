@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar
 
-from batchscope.catalogue import command_names
+from batchscope.catalogue import command_factors
 from batchscope.catalogue.fields import Count, Keyed, ListOf, Refused, Section, whole
-from batchscope.catalogue.parameters import Parameter
-from batchscope.catalogue.readers import FieldReader, expected, read_items
-from batchscope.catalogue.run_factors import FACTORS, Factor
+from batchscope.catalogue.parameters import Parameter, reader
+from batchscope.catalogue.readers import FieldReader, expected, number, plain, read_items
+from batchscope.catalogue.run_factors import FACTORS
 from batchscope.study.log_keys import Log, Texts
 
+_MOST = 500  # characters of a text
 _RESERVED = {
     "seed": Refused("a seed given by the experiment's own key 'seeds'"),
     **dict.fromkeys(
@@ -24,17 +25,44 @@ _RESERVED = {
 }
 
 
-def own_factor(key: str) -> Factor | None:
+@dataclass(frozen=True)
+class _Free(Parameter):
+    """A factor whose values the command alone knows: numbers, truth values and texts."""
+
+    @property
+    def expected_item(self) -> str:
+        return f"a number, true, false or a text of at most {_MOST} characters"
+
+    def read_item(self, raw: Any) -> Any:
+        """Returns the value that one scalar stands for."""
+        value = plain(raw)
+        text = isinstance(value, str) and value.isprintable() and len(value) <= _MOST
+        if not (text or isinstance(value, bool) or number(value) is not None):
+            raise expected(self.expected_item)
+        return value
+
+    def json_item(self) -> dict[str, Any]:
+        return {"type": ["number", "string", "boolean"]}
+
+
+def command_reader(name: str) -> Parameter:
+    factor = command_factors.factor(name)
+    if isinstance(factor, command_factors.FreeFactor):
+        return _Free(name=name, alias=factor.alias)
+    return replace(reader(factor), words=())
+
+
+def own_factor(key: str) -> Parameter | None:
     """Returns the factor of a name that none of ours has; None for what may be no name."""
-    named = re.fullmatch("[a-z][a-z0-9_]{0,59}", key) and key not in command_names.ALIASES
-    return command_names.factor(key) if named else None
+    named = re.fullmatch("[a-z][a-z0-9_]{0,59}", key) and key not in command_factors.ALIASES
+    return command_reader(key) if named else None
 
 
 def _own_list(key: str) -> ListOf | None:
     return ListOf(one) if (one := own_factor(key)) else None
 
 
-_OURS = {name: command_names.factor(name) for name in FACTORS}
+_OURS = {name: command_reader(name) for name in FACTORS}
 _LISTS = {name: ListOf(one) for name, one in _OURS.items()}
 FreeFactors = Annotated[
     dict[str, Any],
@@ -55,7 +83,7 @@ class _Word(FieldReader):
     def read(self, raw: Any) -> str:
         if not isinstance(raw, str | int | float):
             raise expected(self.expected)
-        return command_names.word(raw)
+        return command_factors.word(raw)
 
     def json_schema(self) -> dict[str, Any]:
         return {"type": ["string", "number", "boolean"]}

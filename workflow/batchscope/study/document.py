@@ -30,9 +30,9 @@ from batchscope.catalogue.fields import (
 )
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.outcomes import LEAST_SEEDS
-from batchscope.catalogue.parameters import Parameter
+from batchscope.catalogue.parameters import Parameter, readers
 from batchscope.catalogue.readers import FieldReader, expected, read_items
-from batchscope.catalogue.run_factors import FACTORS, MOST_EPOCHS
+from batchscope.catalogue.run_factors import MOST_EPOCHS
 from batchscope.catalogue.timings import OF_SWEEPS, OF_TRAININGS
 from batchscope.study.asked import Asked, AskedOf
 from batchscope.study.claim_models import ClaimKeys
@@ -48,7 +48,8 @@ MARGIN_OUTCOMES = tuple(
 )
 MAX_RUNS = 1000
 OUTCOMES = tuple(name for name, column in columns.COLUMNS.items() if column.label)
-_EVERY_FACTOR = {name: one for name, one in run_factors.EVERY_FACTOR.items() if name != "seed"}
+_EVERY_FACTOR = readers(run_factors.EVERY_FACTOR)
+_SEED = _EVERY_FACTOR.pop("seed")
 _NO_SEED = {"seed": Refused("a seed given by the experiment's own key 'seeds'")}
 ONE_VALUE: dict[str, FieldReader] = {**_EVERY_FACTOR}
 _LISTS: dict[str, FieldReader] = {name: ListOf(one) for name, one in _EVERY_FACTOR.items()}
@@ -118,7 +119,7 @@ class _Seeds(FieldReader):
                 raise expected(self.expected)
             return stages.Staged(given.get("at_most", stages.AT_MOST), given.get("first", 0))
         if isinstance(raw, list) and raw:
-            return read_items(FACTORS["seed"].read_item, raw)
+            return read_items(_SEED.read_item, raw)
         count = Parameter(kind="int", minimum=1, maximum=2**32, wanted=self.expected)
         if isinstance(raw, list | dict):
             raise expected(self.expected)
@@ -127,7 +128,7 @@ class _Seeds(FieldReader):
     def json_schema(self) -> dict[str, Any]:
         """Returns the schema of a number, a list, or stages."""
         count = Parameter(kind="int", minimum=1, maximum=2**32).json_item()
-        several = {"type": "array", "minItems": 1, "items": FACTORS["seed"].json_item()}
+        several = {"type": "array", "minItems": 1, "items": _SEED.json_item()}
         staged = {**self.staged.json_schema(), "required": ["until"]}
         return {"anyOf": [count, several, staged]}
 

@@ -9,10 +9,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from batchscope import wording
-from batchscope.catalogue import budget_kinds, columns, kept_epochs, run_names, stages, tasks
+from batchscope.catalogue import budget_kinds, columns, kept_epochs, names, stages, tasks, versions
 from batchscope.catalogue.measures import MEASURES
+from batchscope.catalogue.names import MAX_NAME_LENGTH
 from batchscope.catalogue.outcomes import LEAST_SEEDS
-from batchscope.catalogue.run_names import MAX_NAME_LENGTH
 from batchscope.catalogue.timings import OF_SECONDS, OF_SWEEPS
 from batchscope.problems import Place, Problem, received, show
 from batchscope.study import horizons, plan
@@ -34,10 +34,10 @@ def settings_by_name(asked: Iterable[Asked]) -> dict[str, dict[str, Any]]:
 def asked_problems(place: Place, asked: Iterable[Asked]) -> Iterator[Problem]:
     """Yields the settings that do not go together, or that no path can spell."""
     for one in asked:
-        for name, text in run_names.ENTRIES[one.name].problems(one.settings):
+        for name, text in versions.ENTRIES[one.name].problems(one.settings):
             yield Problem((*place, *one.at, name), text)
         try:
-            run_names.settings_name(one.name, one.settings)
+            names.settings_name(one.name, one.settings)
         except ValueError:
             text = f"a name of at most {MAX_NAME_LENGTH} characters is expected."
             got = "received too many settings to spell"
@@ -88,7 +88,7 @@ def epochs_without_a_measure(
     place: Place, keys: ExperimentKeys, asked: Collection[str]
 ) -> Iterator[Problem]:
     """Yields that nothing is measured at the numbers of epochs that an experiment asks for."""
-    served = {name for name, entry in run_names.ENTRIES.items() if entry.at_epochs}
+    served = {name for name, entry in versions.ENTRIES.items() if entry.at_epochs}
     if keys.at_epochs and not served & {*asked}:
         in_measure = wording.listed(sorted(served - {*OF_SWEEPS}), "or")
         in_timing = wording.listed(sorted(served & {*OF_SWEEPS}), "or")

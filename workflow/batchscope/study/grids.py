@@ -11,7 +11,7 @@ from typing import Any
 
 from batchscope import wording
 from batchscope.catalogue import run_factors, stages
-from batchscope.catalogue.run_factors import Factor
+from batchscope.catalogue.parameters import Parameter, readers
 from batchscope.catalogue.stages import Stage, Staged
 from batchscope.problems import Findings, Place, Problem, missing, received, show
 from batchscope.study.document import ExperimentKeys
@@ -31,7 +31,7 @@ class Kind:
         why_not: What is reported of another factor.
     """
 
-    factors: Mapping[str, Factor]
+    factors: Mapping[str, Parameter]
     why_not: str
 
     @property
@@ -40,12 +40,12 @@ class Kind:
 
 
 TRAINING = Kind(
-    run_factors.FACTORS,
+    readers(run_factors.FACTORS),
     "received in a training experiment; it is expected beside `timing` alone: a training is "
     "always the loop in the graph.",
 )
 TIMING = Kind(
-    run_factors.SWEEP_FACTORS,
+    readers(run_factors.SWEEP_FACTORS),
     "received in a timing experiment, which does not depend on it; one of "
     f"{', '.join(run_factors.SWEEP_FACTORS)} is expected.",
 )

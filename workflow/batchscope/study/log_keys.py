@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import BeforeValidator, Field
 
-from batchscope.catalogue import columns, command_names, own_columns, tasks
+from batchscope.catalogue import columns, command_factors, own_columns, tasks
 from batchscope.catalogue.fields import Keyed, Refused, Section, one_of, text, words
 from batchscope.catalogue.parameters import Parameter
 from batchscope.catalogue.readers import FieldReader, expected
@@ -31,7 +31,7 @@ class Texts(FieldReader):
         )
         if not named or not (self.empty or all(map(str, raw.values()))):
             raise expected(self.expected)
-        return {key: command_names.word(value) for key, value in raw.items()}
+        return {key: command_factors.word(value) for key, value in raw.items()}
 
     def json_schema(self) -> dict[str, Any]:
         return {"type": "object", "additionalProperties": {"type": "string"}}

@@ -13,11 +13,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from batchscope.catalogue import incompatible_factors, run_names, sweep_names, tasks
+from batchscope.catalogue import incompatible_factors, names, tasks, versions
 from batchscope.catalogue.dataset_definitions import BUILT_IN, DatasetInfo
 from batchscope.catalogue.figures import FIGURES
+from batchscope.catalogue.names import MAX_NAME_LENGTH
 from batchscope.catalogue.networks import NETWORKS
-from batchscope.catalogue.run_names import MAX_NAME_LENGTH
 from batchscope.catalogue.stages import Stage, Staged
 from batchscope.catalogue.timings import OF_TRAININGS
 from batchscope.errors import ConfigError
@@ -312,7 +312,7 @@ class _Planner:
         """Reports what no log gives, whatever it holds; returns a document's numbers by figure."""
         written = self.findings.names_at(place)
         self.findings.report(*experiments.primary_problems(place, keys))
-        asked = figure_checks.problems(place, keys, written, run_names.ENTRIES, timed=True)
+        asked = figure_checks.problems(place, keys, written, versions.ENTRIES, timed=True)
         self.findings.report(*asked)
         return self._numbers(place, keys, kind)
 
@@ -402,14 +402,14 @@ class _Planner:
         self.most.update(cases)
         return runs
 
-    def _sweeps(self, grid: grids.Grid, timings: dict[str, Any]) -> tuple[sweep_names.Sweep, ...]:
+    def _sweeps(self, grid: grids.Grid, timings: dict[str, Any]) -> tuple[names.Sweep, ...]:
         found = []
         for _, factors, find in grid.combinations():
             info = self.by_id[factors["dataset"]]
             self._check(incompatible_factors.of_examples(factors, info), find)
             self._check(incompatible_factors.of_timing(factors, info, timings), find)
             found.append(factors)
-        grouped = tuple(sweep_names.group(found))
+        grouped = tuple(names.sweeps(found))
         try:
             _ = [sweep.name for sweep in grouped]
         except ValueError:
@@ -426,9 +426,9 @@ class _Planner:
     ) -> str | None:
         factors = {**factors, "seed": seed}
         try:
-            name = run_names.run_name(factors)
+            name = names.run_name(factors)
             if timed:
-                run_names.timing_name(factors)
+                names.timing_name(factors)
         except ValueError:
             text = f"received a run whose name has more than {MAX_NAME_LENGTH} characters; "
             text += "shorter names of data set and model are expected."

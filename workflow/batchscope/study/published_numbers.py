@@ -11,7 +11,7 @@ from pydantic_core import InitErrorDetails, ValidationError
 from batchscope import wording
 from batchscope.catalogue import run_factors
 from batchscope.catalogue.fields import Keyed, ListOf, Refused
-from batchscope.catalogue.parameters import Parameter, by_name
+from batchscope.catalogue.parameters import Parameter, by_name, readers
 from batchscope.catalogue.readers import FieldReader, absent, below, problem
 from batchscope.catalogue.tasks import METRICS, NATS, Metric
 from batchscope.problems import Place, Problem
@@ -68,7 +68,8 @@ FIGURES: dict[str, tuple[str, ...]] = {
     "update_norms": ("update_norm_median",),
     "sharpness": tuple(name for name in COLUMNS if name.startswith("sharpness_")),
 }
-_SIZES = ListOf(run_factors.EVERY_FACTOR["batch_size"], doc="The document's batch sizes.")
+_FACTORS = readers(run_factors.EVERY_FACTOR)
+_SIZES = ListOf(_FACTORS["batch_size"], doc="The document's batch sizes.")
 
 
 def _numbers(column: Parameter) -> ListOf:
@@ -87,7 +88,7 @@ class _SeriesKeys(FieldReader):
     @property
     def _keys(self) -> Keyed:
         known = {
-            **run_factors.EVERY_FACTOR,
+            **_FACTORS,
             "seed": Refused("a seed given by the experiment's own key 'seeds'"),
             "batch_size": _SIZES,
             **{name: _numbers(column) for name, column in COLUMNS.items()},

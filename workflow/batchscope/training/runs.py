@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from batchscope import datasets
-from batchscope.catalogue import run_names
+from batchscope.catalogue import names
 from batchscope.store import paths
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Run(Setup):
     @cached_property
     def factors(self) -> dict[str, Any]:
         """Every factor; raises `ValueError` if the name is no run's."""
-        return run_names.parse_run(self.name)
+        return names.parse_run(self.name)
 
     @cached_property
     def folder(self) -> Path:
