@@ -30,7 +30,9 @@ def model(units=2, activation="linear"):
 
 
 def numbers(loss="default"):
-    return Examples(ROWS, NUMBERS, 1.0, Learned(tasks.REGRESSION, loss, DEVIATIONS))
+    return Examples(
+        ROWS, NUMBERS, 1.0, Learned(tasks.REGRESSION, {"loss_function": loss}, DEVIATIONS)
+    )
 
 
 def labels():
@@ -67,7 +69,7 @@ def test_losses_are_those_of_keras(loss, of_error):
 def test_a_target_without_spread_has_no_share_in_r2():
     constant = NUMBERS.copy()
     constant[:, 1] = 2.0
-    examples = Examples(ROWS, constant, 1.0, Learned(tasks.REGRESSION, "default", DEVIATIONS))
+    examples = Examples(ROWS, constant, 1.0, Learned(tasks.REGRESSION, deviations=DEVIATIONS))
     network = model()
     _, found = losses.Objective(network, examples).evaluate()
     expected = sklearn.metrics.r2_score(NUMBERS[:, 0], network(ROWS).numpy()[:, 0])

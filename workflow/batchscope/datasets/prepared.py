@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ class Learned:
     """What is learned of examples."""
 
     task: str = tasks.CLASSIFICATION  # of `tasks.TASKS`
-    loss: str = "default"  # value of the factor `loss_function`
+    factors: Mapping[str, Any] = field(default_factory=dict)  # of the run; those of its loss count
     deviations: tuple[float, ...] = ()  # of a regression's targets, which are trained on over them
 
 
@@ -45,7 +46,7 @@ class Dataset:
 
     folder: Path
     record: dict[str, Any]
-    loss: str = "default"  # value of the factor `loss_function`
+    factors: Mapping[str, Any] = field(default_factory=dict)  # of the run; those of its loss count
 
     @property
     def scale(self) -> float:
@@ -76,7 +77,7 @@ class Dataset:
 
     def examples(self, split: str) -> Examples:
         deviations = tuple(self.record.get("target_deviations", ()))
-        learned = Learned(self.task, self.loss, deviations)
+        learned = Learned(self.task, self.factors, deviations)
         return Examples(self.images(split), self.labels(split), self.scale, learned)
 
     def images(self, split: str) -> np.ndarray:

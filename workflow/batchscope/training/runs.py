@@ -28,8 +28,8 @@ class Setup:
     @cached_property
     def data(self) -> datasets.Dataset:
         """Its data set; raises as `datasets.load` does."""
-        loss = self.factors.get("loss_function", "default")  # no step's time depends on it
-        return replace(datasets.load(self.results, self.factors["dataset"]), loss=loss)
+        dataset = datasets.load(self.results, self.factors["dataset"])
+        return replace(dataset, factors=self.factors)
 
     def network(self) -> keras.Model:
         """Returns its network as it begins: its precision, and on all devices of its replicas."""

@@ -50,6 +50,13 @@ class Scoring(abc.ABC):
         The outputs must be what the model returned, untouched.
         """
 
+    def minimised(self, labels: tf.Tensor, outputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return loss and scores of each example as `examples` does, for an update of the weights.
+
+        A regularisation of the targets would be part of this loss alone.
+        """
+        return self.examples(labels, outputs)
+
     @abc.abstractmethod
     def total(self, scores: tf.Tensor) -> tf.Tensor:
         """Returns the sums of examples' scores."""
@@ -99,7 +106,9 @@ class _Numbers(Scoring):
     labels, type = tf.float32, tf.float64
 
     def __init__(self, learned: Learned) -> None:
-        self._loss, self._deviations = learned.loss, np.array(learned.deviations)
+        # A timing has no such factor: the time of a step does not depend on it.
+        self._loss = learned.factors.get("loss_function", "default")
+        self._deviations = np.array(learned.deviations)
         self.shape = (2, len(self._deviations))
 
     def examples(self, labels: tf.Tensor, outputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
