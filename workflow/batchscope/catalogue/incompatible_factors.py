@@ -25,7 +25,7 @@ _DEFAULT_GRAPH = {name: FACTORS[name].default for name in run_factors.affecting(
 # XLA compiles no update that holds a loop, or draws at random as layers of augmentation do.
 _COMPILED = {name: FACTORS[name].default for name in ("method", "augmentation", "micro_batch_size")}
 # A factor that would have no effect is refused where it depends on one of these.
-_SWITCHES = ("method", "batch_schedule")
+_SWITCHES = ("method", "batch_schedule", "loss_function")
 Factors = dict[str, Any]
 Problems = Iterator[tuple[str, str]]  # factor, and the problem with it
 
@@ -71,10 +71,14 @@ def of_task(factors: Factors, name: str, task: str | None) -> Problems:
     if task is None:
         return
     context = f"for {name}, a {task.replace('_', '-')}"
-    if task not in tasks.LOSSES[factors.get("loss_function", "default")]:
+    loss_function = factors.get("loss_function", "default")
+    if task not in tasks.LOSSES[loss_function]:
         fitting = [loss for loss, learned in tasks.LOSSES.items() if task in learned]
         fix = f"{wording.listed(fitting, 'or')} is expected"
         yield _problem(factors, "loss_function", context, fix)
+    elif task == tasks.REGRESSION and loss_function == "default" and factors.get("label_smoothing"):
+        fix = "0 is expected: the targets are no classes"
+        yield _problem(factors, "label_smoothing", context, fix)
 
 
 def of_training(factors: Factors, info: DatasetInfo) -> Problems:

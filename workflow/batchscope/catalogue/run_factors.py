@@ -314,6 +314,20 @@ class RunFactors(Model):
     """What compiles an update: nothing, so that TensorFlow runs its operations one by one, or XLA,
     which makes one program of them: its last bits are others, and so is what dropout draws.
     """
+    label_smoothing: Annotated[
+        Number,
+        Field(ge=0, lt=1),
+        Factor(
+            "ls",
+            affects=Affects.UPDATE,
+            used_with={"loss_function": ("default",)},
+            phrases={0: "no label smoothing"},
+        ),
+    ] = 0.0
+    """Share s of each target that is spread evenly over the k classes, (1 - s) y + s / k, as in
+    Keras; a single output, and each of several labels, has two classes. The training loss of an
+    epoch has it, as updates minimise it; evaluations and measures compute losses without smoothing.
+    """
 
 
 class TimingOnlyFactors(Model):
