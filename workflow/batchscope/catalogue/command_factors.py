@@ -1,4 +1,4 @@
-"""The factors of a command's runs: those of the pipeline, and any others."""
+"""The factors of a command's runs, known to the pipeline or not."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LONGEST = 24  # characters of a text that a name spells
 
 
 class FreeFactor(Parameter):
-    """A factor whose values are numbers, truth values and texts."""
+    """A factor with any numbers, truth values and texts as values."""
 
     kind = "str"
 

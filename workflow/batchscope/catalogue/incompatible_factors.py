@@ -24,7 +24,7 @@ from batchscope.errors import UserError
 _DEFAULT_GRAPH = {name: FACTORS[name].default for name in run_factors.affecting(Affects.GRAPH)}
 # XLA compiles no update that holds a loop, or draws at random as layers of augmentation do.
 _COMPILED = {name: FACTORS[name].default for name in ("method", "augmentation", "micro_batch_size")}
-# A factor that would have no effect is refused where it depends on one of these.
+# A stated factor without effect is refused if one of these is the reason.
 _SWITCHES = ("method", "batch_schedule", "loss_function")
 Factors = dict[str, Any]
 Problems = Iterator[tuple[str, str]]  # factor, and the problem with it
@@ -135,7 +135,7 @@ def of_timing(factors: Factors, info: DatasetInfo, timings: Iterable[str]) -> Pr
 def check_batch_size(factors: Factors, batch_size: int, examples: int) -> None:
     """Raise `UserError` if a batch is larger than the training set.
 
-    Its steps would be those of a smaller batch.
+    Its steps would have fewer examples than the batch size says.
 
     Args:
         factors: Every factor but perhaps the batch size; the data set is an id.

@@ -5,7 +5,7 @@ A path spells every setting that changes the numbers behind it. A run is named b
     digits-1f0a93c2+small_cnn+bs=256+lr=0.1+opt=sgd+ep=40+seed=0
 
 A name always spells the factors without a default. It spells other factors, and all settings of
-measures, only where they differ from their default, which never changes: names stay valid.
+measures, only if they differ from their default. Defaults never change, so names stay valid.
 """
 
 from __future__ import annotations
@@ -128,8 +128,8 @@ def parse_settings(measure: str, name: str) -> dict[str, Any]:
 class Sweep:
     """A timing job over several batch sizes, which it times in turns.
 
-    A disturbance of the machine then changes all of them alike. The name has ranges of batch
-    sizes: `patches-1f0a93c2+benchmark_cnn+bs=1-4_8_15-18+opt=sgd+dev=cpu+th=1+loop=eager`.
+    A disturbance of the machine then has the same effect on all of them. The name has ranges of
+    batch sizes: `patches-1f0a93c2+benchmark_cnn+bs=1-4_8_15-18+opt=sgd+dev=cpu+th=1+loop=eager`.
 
     Attributes:
         factors: Every factor but the batch size.
@@ -181,7 +181,8 @@ class _BatchSizes(Parameter):
 
 
 _SIZES = _BatchSizes("batch_size", tuple[int, ...], (), "", FACTORS["batch_size"].metadata)
-_SWEEP = Codec({**SWEEP_FACTORS, "batch_size": _SIZES}, IDS, ("optimizer", "device", "threads"))
+# The name of a job that searches for a batch size has none.
+_SWEEP = Codec({**SWEEP_FACTORS, "batch_size": _SIZES}, IDS, set(TIMING_CORE) - {"batch_size"})
 
 
 def parse_sweep(name: str) -> Sweep:

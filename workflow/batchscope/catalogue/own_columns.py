@@ -1,4 +1,4 @@
-"""The columns of a table of external runs, and what its further ones are called in ours."""
+"""The columns of a table of external runs, and their names in our tables."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 from batchscope.catalogue import tasks
 from batchscope.catalogue.run_factors import FACTORS
 
-# What a run has used so far.
+# Costs of a run so far.
 AXES = ("updates", "examples", "seconds")
-# In the order in which targets are stated where none is given.
+# The first known loss is the default target.
 _SPLITS = ("validation", "test", "train")
 LOSSES = tuple(f"{split}_loss" for split in _SPLITS)
 METRICS = {f"{split}_{name}": each for name, each in tasks.METRICS.items() for split in _SPLITS}
@@ -27,8 +27,8 @@ MADE_OF = {
 LEAST_SIZES = 3  # batch sizes of a series: two leave the two constants of a fit no residual
 # Begins the name of a column that no factor of ours has: it can be no other column of a table.
 OWN = "own_"
-NOTHING = "none"  # what an empty cell of such a column says
-AT_TARGET, AT_BUDGET = "target", "budget"  # why a run stopped whose only row is its end
+NOTHING = "none"  # value of an empty cell in such a column
+AT_TARGET, AT_BUDGET = "target", "budget"  # why a run with a single row stopped
 ELSEWHERE = "elsewhere"  # the machine of external runs
 
 
@@ -52,7 +52,7 @@ def factor(column: str, texts: Iterable[str]) -> tuple[str, list[Any]]:
     """Return the name of a column that distinguishes series in our tables, and its values.
 
     A factor of the pipeline keeps its name if every value has its type. Any other column gets a
-    name that begins with `own_`; its values become numbers if all of them are.
+    name that begins with `own_`; its values become numbers if every one is a number.
     """
     texts = list(texts)
     if column in FACTORS:

@@ -17,10 +17,10 @@ from batchscope.catalogue.setting import Parameter, Setting, Word
 
 # Nobody trains with more: a larger number is a slip of the hand.
 MOST_EXAMPLES, MOST_EPOCHS, MOST_STEPS = 10**8, 10**6, 10**6
-# With a constant rate the weights after epoch 2 of 5 are those of a training of 2 epochs, and one
-# training serves every budget up to its own. With a schedule that falls towards the horizon they
-# are not: what is read before the end understates a training that was meant to end there (Shallue
-# et al. 2019, arXiv 1811.03600; Hoffmann et al. 2022, arXiv 2203.15556).
+# With a constant rate, epoch 2 of 5 has the weights of a training of 2 epochs, and one training
+# serves every smaller budget. With a schedule that falls towards the horizon, its results before
+# the end understate a training that ends there (Shallue et al. 2019, arXiv 1811.03600; Hoffmann et
+# al. 2022, arXiv 2203.15556).
 CONSTANT = "constant"
 FALLING = ("cosine", "linear")
 HORIZON_REASON = "which goes by the horizon: before its end a training is no shorter training"
@@ -57,13 +57,13 @@ class Factor(Setting):
 
     Attributes:
         affects: Properties of a training that depend on it.
-        used_with: Other factor -> its values with which this one has an effect. One match is
-            enough; a factor without entries always has an effect.
+        used_with: Other factor -> values that give this one an effect; one match is enough. A
+            factor without entries always has an effect.
         titles: Value as text -> how people write it.
         noun: Unit of counted values: with `epoch`, 2 is `2 epochs`.
         phrase: Name of a series by a value, `{}`, with its noun: `{} of warmup`. If empty, value
             and noun; without a noun, name and value: `rho 0.05`.
-        phrases: Value -> name of a series, in place of `phrase`.
+        phrases: Value -> name of a series; overrides `phrase`.
     """
 
     affects: Affects = Affects.NOTHING
@@ -91,7 +91,6 @@ _THREADS = Factor(
     noun="thread",
     phrases={0: "all threads"},
 )
-_SCALINGS = ("learning_rate_scaling", "beta_scaling")
 
 
 def _constant(alias: str, name: str, affects: Affects = Affects.NOTHING) -> Factor:
@@ -101,8 +100,8 @@ def _constant(alias: str, name: str, affects: Affects = Affects.NOTHING) -> Fact
 class RunFactors(Model):
     """The factors of a run.
 
-    A name spells a factor with a default only where the value differs, so a default never changes.
-    The order is that of names and tables: append, and never reorder.
+    A name spells a factor only if it differs from the default, so a default never changes. Names
+    and tables have the same order: append, and never reorder.
     """
 
     dataset: Annotated[Text, Factor("data", affects=Affects.STEP, phrase="{}")]
@@ -364,7 +363,7 @@ def affecting(what: Affects) -> tuple[str, ...]:
 
 
 def used_with(other: str) -> tuple[str, ...]:
-    """Return the factors of runs whose effect depends on the value of another one."""
+    """Return the factors of runs that another one can deprive of their effect."""
     return tuple(name for name, factor in FACTORS.items() if other in factor.metadata.used_with)
 
 
@@ -397,7 +396,7 @@ EVERY_FACTOR: dict[str, Parameter] = {**FACTORS, **SWEEP_FACTORS}
 
 
 def by_horizon(factors: Mapping[str, Any]) -> str:
-    """Return the factor by which the rate or the batch size depends on the horizon; empty if none.
+    """Return the factor that makes rate or batch size depend on the horizon; empty if none does.
 
     Args:
         factors: Factor -> value; a missing one has its default.

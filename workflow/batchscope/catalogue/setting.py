@@ -170,10 +170,7 @@ class Parameter:
         schema = self._item_adapter.json_schema()
         for option in schema.get("anyOf", ()):
             schema = schema | option
-        if self.choices:
-            parts = [", ".join(map(str, self.choices))]
-        else:
-            parts = [schema["type"]]
+        parts = [", ".join(map(str, self.choices)) if self.choices else schema["type"]]
         limits = {
             "minimum": ">=",
             "exclusiveMinimum": ">",
