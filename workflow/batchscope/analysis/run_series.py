@@ -19,7 +19,7 @@ from batchscope.catalogue.factor_words import describe
 from batchscope.catalogue.run_factors import Affects
 from batchscope.store import records
 
-STOPS = ("patience", "target_train_loss")  # factors that stop a run where they are above 0
+STOPS = run_factors.affecting(Affects.END)  # factors that stop a run if they are above 0
 # Told apart by position and points, never by a series of their own.
 _AXES = ("batch_size", "seed")
 

@@ -49,6 +49,8 @@ class Affects(enum.Flag):
     GRAPH = enum.auto()  # graph of a step; only the loop in the graph, on one device, has it
     UPDATE = enum.auto()  # result of an update, in a way that no argument of the optimizer has
     HORIZON = enum.auto()  # rate or batch size before the end of the training depends on its length
+    WEIGHTS = enum.auto()  # initial weights
+    END = enum.auto()  # end of a training, which a value above 0 may stop before its horizon
 
 
 @dataclass(frozen=True)
@@ -104,9 +106,9 @@ class RunFactors(Model):
     and tables have the same order: append, and never reorder.
     """
 
-    dataset: Annotated[Text, Factor("data", affects=Affects.STEP, phrase="{}")]
+    dataset: Annotated[Text, Factor("data", affects=Affects.STEP | Affects.WEIGHTS, phrase="{}")]
     """Data set, by its name under `datasets`."""
-    model: Annotated[Text, Factor("model", affects=Affects.STEP, phrase="{}")]
+    model: Annotated[Text, Factor("model", affects=Affects.STEP | Affects.WEIGHTS, phrase="{}")]
     """Model, by its name."""
     batch_size: Annotated[Examples, Factor("bs", "examples", Affects.STEP)]
     """Examples per update."""
@@ -119,13 +121,13 @@ class RunFactors(Model):
     """Keras optimizer."""
     epochs: Annotated[Epochs, Factor("ep", "epochs")]
     """Horizon of the training."""
-    seed: Annotated[Seed, Factor("seed")]
+    seed: Annotated[Seed, Factor("seed", affects=Affects.WEIGHTS)]
     """Fixes initial weights and data order."""
     momentum: Annotated[UpToOne, Factor("mom", affects=Affects.STEP)] = 0.0
     """Momentum of sgd and rmsprop."""
     nesterov: Annotated[Flag, Factor("nest", affects=Affects.STEP)] = False
     """Nesterov momentum of sgd."""
-    patience: Annotated[EpochsOrNone, Factor("pat", "epochs")] = 0
+    patience: Annotated[EpochsOrNone, Factor("pat", "epochs", Affects.END)] = 0
     """Epochs without a lower validation loss after which a training stops; 0 never stops it."""
     learning_rate_scaling: Annotated[
         Literal["none", "linear", "sqrt"],
@@ -169,7 +171,7 @@ class RunFactors(Model):
     """Epochs over which the rate rises to the scaled one: from the unscaled one, or from 0 without
     scaling.
     """
-    target_train_loss: Annotated[NotNegative, Factor("ttl")] = 0.0
+    target_train_loss: Annotated[NotNegative, Factor("ttl", affects=Affects.END)] = 0.0
     """Training loss of an epoch, and of the weights at its end, at which a training stops; 0 never
     stops it.
     """

@@ -12,11 +12,11 @@ from batchscope.catalogue.entries import REPEATS, Entry, Measure, Timing
 from batchscope.catalogue.fields import Keyed, Refused
 from batchscope.catalogue.parameters import Parameter, readers
 from batchscope.catalogue.readers import FieldReader, absent, below, expected, problem, unknown_key
-from batchscope.catalogue.run_factors import FACTORS
+from batchscope.catalogue.run_factors import FACTORS, Affects, affecting
 from batchscope.problems import Place
 
 # Both runs of a pair start from the same weights: these fix what the weights are.
-_FIXED = ("dataset", "model", "seed")
+_FIXED = affecting(Affects.WEIGHTS)
 EXPECTED_PAIR = "a map from one factor to two values (small run, large run)"
 
 
