@@ -230,7 +230,7 @@ EDITS = {
         )
         for step, place, jobs in (
             ("sharpness", "measures/sharpness", {"sharpness": 4}),
-            ("train", "run_names", trained(4)),
+            ("train", "versions", trained(4)),
             ("time_epoch", "timings/time_epoch", {"time_epoch": 4}),
         )
     },
