@@ -32,7 +32,7 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, "workflow")
-from batchscope.catalogue import run_names
+from batchscope.catalogue import names
 from batchscope.catalogue.timings import TIMINGS
 from batchscope.host import tensorflow_start
 from batchscope.store import job_files
@@ -81,7 +81,7 @@ def main(path, cores):
     pool.join()
     start()
     for path, job in times.items():
-        subject = run_names.configuration(run_names.timing_name(study.runs[job.runs[0]]))
+        subject = names.configuration(names.timing_name(study.runs[job.runs[0]]))
         timed = timing.TimingJob(RESULTS, subject, output=path)
         timing.write(job.measure, timed, study.machine, path.stem)
 

@@ -32,7 +32,7 @@ from side_by_side import (
     row,
 )
 
-from batchscope.catalogue import run_factors, run_names
+from batchscope.catalogue import names, run_factors
 from batchscope.datasets import Examples, looks
 from batchscope.host import tensorflow_start
 
@@ -93,7 +93,7 @@ def hessian(network: str, look: tuple, count: int, **changed) -> Pair:
     from batchscope.measures import hessian as measure
 
     loss = objective(network, look, count)
-    settings = run_names.parse_settings("hessian", "default") | changed
+    settings = names.parse_settings("hessian", "default") | changed
     start = np.random.default_rng(measure.START_SEED).standard_normal(loss.size)
 
     def theirs() -> None:

@@ -19,7 +19,7 @@ DIGITS = {
 
 
 def run_name(**factors) -> str:
-    from batchscope.catalogue import dataset_definitions, run_names
+    from batchscope.catalogue import dataset_definitions, names
 
     every = {
         "dataset": dataset_definitions.token("digits", DIGITS),
@@ -31,7 +31,7 @@ def run_name(**factors) -> str:
         "seed": 0,
         **factors,
     }
-    return run_names.run_name(every)
+    return names.run_name(every)
 
 
 @functools.cache

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from batchscope import disk
-from batchscope.catalogue import run_names
+from batchscope.catalogue import names
 from batchscope.datasets.looks import Look
 from batchscope.store import paths, records
 
 DATASET = "tiny-0123abcd"
-RUN = run_names.run_name(
+RUN = names.run_name(
     {
         "dataset": DATASET,
         "model": "small_cnn",
@@ -37,7 +37,7 @@ def measured(
     from batchscope import measures
     from batchscope.measures.finished_run import FinishedRun
 
-    given = run_names.settings_name(measure, settings or {})
+    given = names.settings_name(measure, settings or {})
     measures.write(measure, [FinishedRun(results, RUN)], given, folder / name)
     return disk.read_json(folder / name)
 

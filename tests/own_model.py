@@ -1,6 +1,8 @@
 """Model files as a user may write them."""
 
-from batchscope.catalogue import run_names
+from __future__ import annotations
+
+from batchscope.catalogue import names
 from batchscope.study import model_files
 
 HEAD = "import keras\nfrom keras import layers\n"
@@ -15,7 +17,7 @@ def own(folder, text):
 
 
 def token(path):
-    return run_names.token("own", model_files.digest(path))
+    return names.token("own", model_files.digest(path))
 
 
 def of(layers):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import synthetic
 from batchscope import figures, report
-from batchscope.catalogue import run_names
+from batchscope.catalogue import names
 from batchscope.store import paths, records
 from batchscope.study import config, plan
 from batchscope.tables import csv_tables, experiment_tables
@@ -81,7 +81,7 @@ def write(
     synthetic.write(results, study, failed)
     if troubles:
         settings = study.experiments[experiments[0]].measures["sharpness"]
-        name = run_names.settings_name("sharpness", settings)
+        name = names.settings_name("sharpness", settings)
         paths.measure_path(results, runs[8], "sharpness", name).unlink()
     tables = results / "studies" / study.folder_name
     for name, experiment in study.experiments.items():

@@ -13,7 +13,7 @@ import pandas
 from numpy.random import Generator
 
 from batchscope import disk
-from batchscope.catalogue import dataset_definitions, parameters, run_names, tasks
+from batchscope.catalogue import dataset_definitions, names, parameters, tasks
 from batchscope.catalogue.measures import MEASURES as catalogue_measures
 from batchscope.catalogue.timings import OF_TRAININGS
 from batchscope.store import job_files, paths, records
@@ -22,10 +22,10 @@ from batchscope.study.experiments import TrainingExperiment
 from batchscope.study.plan import PlannedExperiment
 from batchscope.tables import csv_tables, experiment_tables, long_tables, run_table
 
-DATASET = run_names.token("digits", "1f0a93c2")
+DATASET = names.token("digits", "1f0a93c2")
 LAYERS = ("conv_1", "conv_2", "dense_1", "output")
 MEASURES: dict[str, dict[str, Any]] = {
-    name: run_names.parse_settings(name, "default") for name in (*catalogue_measures, *OF_TRAININGS)
+    name: names.parse_settings(name, "default") for name in (*catalogue_measures, *OF_TRAININGS)
 }
 MEASURES["landscape"] |= {"points": 7, "pairs": 2, "lines": 2}
 MEASURES["line"] |= {"points": 7}
@@ -81,7 +81,7 @@ def grid(
     base = {"dataset": DATASET, "model": "small_cnn", "optimizer": "sgd", "epochs": 40}
     base |= {"learning_rate": 0.05, **factors}
     return [
-        run_names.run_name({**base, "batch_size": size, **case, "seed": seed})
+        names.run_name({**base, "batch_size": size, **case, "seed": seed})
         for case, size, seed in itertools.product(cases, batch_sizes, seeds)
     ]
 
@@ -93,7 +93,7 @@ def study(
     chosen = dict(MEASURES if measures is None else measures)
     question = "Does the gap widen with batch size?"
     pairs = {"line": _ends(runs)} if "line" in chosen else {}
-    factors = {run: run_names.parse_run(run) for run in runs}
+    factors = {run: names.parse_run(run) for run in runs}
     seeds = tuple(dict.fromkeys(each["seed"] for each in factors.values()))
     keys = TrainingExperiment.model_validate(
         {
@@ -115,7 +115,7 @@ def _ends(runs: list[str]) -> tuple[tuple[str, str], ...]:
     """Returns (smallest, largest batch size) for every seed and all else that runs share."""
     alike: dict[tuple, dict[int, str]] = {}
     for run in runs:
-        factors = run_names.parse_run(run)
+        factors = names.parse_run(run)
         size = factors.pop("batch_size")
         alike.setdefault(tuple(factors.items()), {})[size] = run
     return tuple(
@@ -175,7 +175,7 @@ def _write_run(
     status: str,
     patience: bool,
 ) -> None:
-    factors = run_names.parse_run(run)
+    factors = names.parse_run(run)
     size, seed, rate = factors["batch_size"], factors["seed"], factors["learning_rate"]
     generator = np.random.default_rng([size, seed, int(rate * 1e6)])
     epochs = int(factors["epochs"])
@@ -258,7 +258,7 @@ def _of_task(values: dict[str, Any], task: str) -> dict[str, Any]:
 
 
 def _measure_path(results: Path, run: str, measure: str, settings: dict[str, Any]) -> Path:
-    name = run_names.settings_name(measure, settings)
+    name = names.settings_name(measure, settings)
     return paths.measure_path(results, run, measure, name)
 
 
@@ -464,7 +464,7 @@ def _write_line(
     failed: dict[str, str],
 ) -> None:
     settings = experiment.measures["line"]
-    name = run_names.settings_name("line", settings)
+    name = names.settings_name("line", settings)
     path = paths.pair_path(results, small, large, "line", name)
     states = [failed.get(run, records.FINISHED) for run in (small, large)]
     if records.MISSING in states:
@@ -477,7 +477,7 @@ def _write_line(
         for split, height in (("train", 0.02), ("validation", 0.1), ("test", 0.12)):
             loss = height + 0.8 * (alphas * (alphas - 1)) ** 2 + 0.05 * alphas**2
             details |= {f"{split}_loss": loss, f"{split}_accuracy": np.exp(-loss / 2)}
-    details = _of_task(details, _task(planned, run_names.parse_run(small)["dataset"]))
+    details = _of_task(details, _task(planned, names.parse_run(small)["dataset"]))
     record = records.measure_record("line", small, settings, status, {}, other=large, **details)
     disk.write_json(path, record)
 

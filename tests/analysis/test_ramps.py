@@ -9,7 +9,7 @@ import pandas
 import pytest
 
 from batchscope.analysis import ramps
-from batchscope.catalogue import run_names
+from batchscope.catalogue import names
 from batchscope.figures import Tables
 from batchscope.report import page, rising
 from digit_runs import run_name
@@ -28,7 +28,7 @@ def runs(losses, seeds=8, scatter=0.01, rates=(0.1,), status=None, **more):
                 run = run_name(**given)
                 loss = mean + abs(math.log(rate / 0.1)) + shared[seed]
                 loss += scatter * generator.normal()
-                row = {**run_names.parse_run(run), "run": run, "status": "finished"}
+                row = {**names.parse_run(run), "run": run, "status": "finished"}
                 row |= {"best_validation_loss": loss, "test_loss": loss, "steps_run": updates}
                 row |= {"train_seconds": updates * math.exp(0.02 * generator.normal())}
                 found.append(row)

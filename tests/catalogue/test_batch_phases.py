@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from batchscope.catalogue import batch_phases, run_names
+from batchscope.catalogue import batch_phases, names
 from batchscope.catalogue.batch_phases import Course
 from digit_runs import run_name
 
@@ -14,7 +14,7 @@ SEESAW = {**STEPS, "batch_schedule": "seesaw", "schedule": "cosine", "largest_ba
 
 
 def factors_of(**given):
-    return run_names.parse_run(run_name(**given))
+    return names.parse_run(run_name(**given))
 
 
 def updates(factors, examples):
@@ -110,4 +110,4 @@ def test_examples_by_batch_size_add_up():
 def test_a_constant_batch_size_is_spelled_in_no_name():
     assert "bsch" not in run_name() and "brf" not in run_name()
     named = run_name(**STEPS)
-    assert "+bsch=steps+lbs=64" in named and run_names.parse_run(named)["batch_rises"] == 1
+    assert "+bsch=steps+lbs=64" in named and names.parse_run(named)["batch_rises"] == 1

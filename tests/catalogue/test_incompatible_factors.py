@@ -89,6 +89,7 @@ def test_a_batch_above_the_training_set_is_refused():
         ({"data": info(definition=Patches(source="patches", image_size=32))}, "dataset"),
         ({"threads": 0}, "threads"),
         ({"gamma": 2.0}, "gamma"),
+        ({"label_smoothing": 0.1, "loss_function": "huber"}, "label_smoothing"),
         ({"precision": "mixed_float16", "method": "sam"}, "precision"),
         ({"rho": 0.1, "method": "proximal"}, "rho"),
         ({"schedule": "linear", "method": "proximal"}, "schedule"),
@@ -164,6 +165,9 @@ def test_of_examples():
         ("regression", {"loss_function": "huber"}, []),
         ("multi_label", {"loss_function": "mse"}, ["loss_function"]),
         (None, {"loss_function": "mae"}, []),
+        ("classification", {"label_smoothing": 0.1}, []),
+        ("multi_label", {"label_smoothing": 0.1}, []),
+        ("regression", {"label_smoothing": 0.1}, ["label_smoothing"]),
     ],
 )
 def test_a_task_has_its_own_losses(task, changes, wrong):

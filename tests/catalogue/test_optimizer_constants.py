@@ -2,12 +2,12 @@
 
 import pytest
 
-from batchscope.catalogue import optimizer_constants, run_names
+from batchscope.catalogue import names, optimizer_constants
 from digit_runs import run_name
 
 
 def effective(**factors):
-    return optimizer_constants.effective(run_names.parse_run(run_name(**factors)))
+    return optimizer_constants.effective(names.parse_run(run_name(**factors)))
 
 
 def test_what_is_left_out_is_the_optimizers_own():

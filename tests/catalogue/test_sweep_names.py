@@ -2,15 +2,16 @@
 
 import pytest
 
-from batchscope.catalogue import run_factors, sweep_names
+from batchscope.catalogue import names, run_factors
+from batchscope.store import job_files
 
 FACTORS = {"dataset": "mnist-1f0a93c2", "model": "campbell_cnn", "optimizer": "adam"}
 
 
-def sweep(*batch_sizes: int, **factors: object) -> sweep_names.Sweep:
+def sweep(*batch_sizes: int, **factors: object) -> names.Sweep:
     frozen = {name: each.default for name, each in run_factors.SWEEP_FACTORS.items()}
     del frozen["batch_size"]
-    return sweep_names.Sweep({**frozen, **FACTORS, **factors}, batch_sizes)
+    return names.Sweep({**frozen, **FACTORS, **factors}, batch_sizes)
 
 
 @pytest.mark.parametrize(
@@ -27,8 +28,8 @@ def sweep(*batch_sizes: int, **factors: object) -> sweep_names.Sweep:
     ],
 )
 def test_batch_sizes_are_ranges(batch_sizes, text):
-    assert sweep_names.format_sizes(batch_sizes) == text
-    assert sweep_names.parse_sizes(text) == tuple(sorted(set(batch_sizes)))
+    assert names.format_sizes(batch_sizes) == text
+    assert names.parse_sizes(text) == tuple(sorted(set(batch_sizes)))
 
 
 @pytest.mark.parametrize(
@@ -36,7 +37,7 @@ def test_batch_sizes_are_ranges(batch_sizes, text):
 )
 def test_other_spellings_are_refused(text):
     with pytest.raises(ValueError, match="Expected"):
-        sweep_names.parse_sizes(text)
+        names.parse_sizes(text)
 
 
 GOLDEN = {
@@ -55,7 +56,7 @@ GOLDEN = {
 def test_golden_names(name):
     """Never change one of these: results lie under them."""
     assert GOLDEN[name].name == name
-    assert sweep_names.parse(name) == GOLDEN[name]
+    assert names.parse_sweep(name) == GOLDEN[name]
 
 
 @pytest.mark.parametrize(
@@ -73,7 +74,7 @@ def test_golden_names(name):
 )
 def test_names_that_no_sweep_has_are_refused(name):
     with pytest.raises(ValueError, match="Expected"):
-        sweep_names.parse(name)
+        names.parse_sweep(name)
 
 
 def test_a_name_that_is_too_long_is_refused():
@@ -85,14 +86,14 @@ def test_combinations_that_differ_in_batch_size_alone_are_one_sweep():
     def of(batch_size: int, threads: int) -> dict[str, object]:
         return {**sweep().factors, "batch_size": batch_size, "threads": threads, "epochs": 3}
 
-    found = list(sweep_names.group([of(8, 1), of(4, 1), of(8, 2), of(4, 2), of(8, 1)]))
+    found = list(names.sweeps([of(8, 1), of(4, 1), of(8, 2), of(4, 2), of(8, 1)]))
     assert found == [sweep(4, 8), sweep(4, 8, threads=2)]
 
 
 def test_jobs_of_each_timing():
     two = sweep(4, 8, loop="eager", delay_seconds=0.001)
-    assert list(sweep_names.jobs("throughput", two)) == [two]
-    assert list(sweep_names.jobs("utilisation", two)) == [two]
-    assert [job.batch_sizes for job in sweep_names.jobs("profile", two)] == [(4,), (8,)]
+    assert list(job_files.job_sweeps("throughput", two)) == [two]
+    assert list(job_files.job_sweeps("utilisation", two)) == [two]
+    assert [job.batch_sizes for job in job_files.job_sweeps("profile", two)] == [(4,), (8,)]
     # Memory is that of the step, whatever drives it.
-    assert list(sweep_names.jobs("max_batch_size", two)) == [sweep()]
+    assert list(job_files.job_sweeps("max_batch_size", two)) == [sweep()]

@@ -11,7 +11,7 @@ import pytest
 
 import commanded
 from batchscope import disk
-from batchscope.catalogue.run_names import VERSIONS
+from batchscope.catalogue.versions import VERSIONS
 from batchscope.commands import runner
 from batchscope.errors import UserError
 from batchscope.store import memory_kills, paths, progress

@@ -8,7 +8,7 @@ import pytest
 
 import synthetic
 from batchscope import datasets, disk, errors
-from batchscope.catalogue import dataset_definitions, run_names
+from batchscope.catalogue import dataset_definitions, names
 from batchscope.errors import UserError
 from batchscope.measures import displacement
 from batchscope.measures.finished_run import FinishedRun
@@ -61,7 +61,7 @@ TRAJECTORY = f"runs/{EVALUATED}/trajectory.csv"
 
 
 def evaluations(results, study, run):
-    return long_tables.trajectory(results, EVALUATED, run_names.parse_run(EVALUATED))
+    return long_tables.trajectory(results, EVALUATED, names.parse_run(EVALUATED))
 
 
 # Where it is, below results (a run's below its folder); what reads it; and what Snakemake misses

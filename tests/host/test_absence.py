@@ -8,7 +8,7 @@ import yaml
 
 import commanded
 from batchscope import disk, snakefile
-from batchscope.catalogue import run_names
+from batchscope.catalogue import names
 from batchscope.cli import entry
 from batchscope.host import absence
 from batchscope.store import paths, status
@@ -58,7 +58,7 @@ def needs_gpu(name: str) -> bool:
 
 def finish(run: str) -> None:
     folder = paths.run_folder("results", run)
-    for name in paths.run_files(run_names.parse_run(run)):
+    for name in paths.run_files(names.parse_run(run)):
         disk.write_text(folder / name, "")
     disk.write_json(folder / "record.json", {"status": "finished", "epochs_run": 1})
     for file in paths.RUN_FILES:

@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from batchscope import disk
-from batchscope.catalogue import run_names
+from batchscope.catalogue import names
 from batchscope.cli import entry
 from batchscope.host import job
 from digit_runs import assert_same_bits, run_name, with_digits
@@ -220,7 +220,7 @@ def test_it_ends_in_the_middle_of_its_import_where_its_project_is_gone(tmp_path)
 
 
 def test_a_timing_and_tables_run_in_copies_and_tables_do_not_wait_for_the_import(results, tmp_path):
-    timing = run_names.timing_name(run_names.parse_run(run_name()))
+    timing = names.timing_name(names.parse_run(run_name()))
     record = results / "timed.json"
     given = ("tabulate", "--config", str(ROOT / "config.yaml"), "--experiment", "minimum")
     alone, copied = tmp_path / "alone" / "minimum", tmp_path / "copied" / "minimum"
@@ -239,8 +239,8 @@ def test_a_timing_and_tables_run_in_copies_and_tables_do_not_wait_for_the_import
     made.kill()
 
 
-TIMING = run_names.timing_name(run_names.parse_run(run_name()))
-ON_GPU = run_names.timing_name(run_names.parse_run(run_name(device="gpu")))
+TIMING = names.timing_name(names.parse_run(run_name()))
+ON_GPU = names.timing_name(names.parse_run(run_name(device="gpu")))
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pytest
 
 from batchscope import disk
-from batchscope.catalogue import run_names, tasks
+from batchscope.catalogue import names, tasks
 from batchscope.catalogue.measures import MEASURES
 from costs import first
 from measured_run import measured, write_run
@@ -32,7 +32,7 @@ def test_an_unfinished_run_has_null_values(measure, tmp_path):
     write_run(tmp_path, status, with_weights=False)
     record = measured(measure, tmp_path, tmp_path)
     assert record["status"] == status
-    settings = run_names.parse_settings(measure, "default")
+    settings = names.parse_settings(measure, "default")
     columns = tasks.kept(MEASURES[measure].columns_for(settings), [tasks.CLASSIFICATION])
     assert [*record["values"]] == columns and set(record["values"].values()) == {None}
     assert all(disk.read_arrays(path) == {} for path in tmp_path.glob("*.npz"))

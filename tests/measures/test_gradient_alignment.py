@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from batchscope.catalogue import run_names
+from batchscope.catalogue import names
 from batchscope.catalogue.measures import MEASURES
 from batchscope.errors import UserError
 from batchscope.measures import gradient_alignment
@@ -98,7 +98,7 @@ def test_gram_matrix_whatever_the_memory():
 def test_record(tmp_path):
     write_run_of_four_epochs(tmp_path, "middle", "final")
     record = measured("gradient_alignment", tmp_path, tmp_path)
-    settings = run_names.parse_settings("gradient_alignment", "default")
+    settings = names.parse_settings("gradient_alignment", "default")
     assert tuple(record["values"]) == MEASURES["gradient_alignment"].columns_for(settings)
     places = record["places"]
     assert [(place["place"], place["epoch"]) for place in places] == [

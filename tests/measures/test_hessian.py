@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from batchscope.catalogue import run_names
+from batchscope.catalogue import names
 from batchscope.catalogue.measures import MEASURES
 from batchscope.errors import UserError
 from batchscope.host import tensorflow_start
@@ -19,7 +19,7 @@ from batchscope.measures import hessian
 from batchscope.measures.finished_run import FinishedRun
 from batchscope.training.losses import Objective
 
-SETTINGS = run_names.parse_settings("hessian", "default")
+SETTINGS = names.parse_settings("hessian", "default")
 SHAPE = (4, 4, 1)
 
 

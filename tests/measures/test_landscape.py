@@ -5,13 +5,13 @@ import pytest
 
 import measured_run
 from batchscope import datasets, disk
-from batchscope.catalogue import run_names
+from batchscope.catalogue.names import parse_settings
 from batchscope.measures import landscape
 from batchscope.measures.finished_run import FinishedRun
 from batchscope.training import losses, models
 from measured_run import COUNTS, DATASET, RUN
 
-SETTINGS = run_names.parse_settings("landscape", "default")
+SETTINGS = parse_settings("landscape", "default")
 
 
 def weights(seed=0):

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from batchscope import datasets, disk, measures
-from batchscope.catalogue import run_names
+from batchscope.catalogue import names
 from batchscope.datasets.looks import Look
 from batchscope.errors import UserError
 from batchscope.measures import batch_norm, line
@@ -43,7 +43,7 @@ def build(input_shape, classes):
 
 
 def run_name(**factors):
-    return run_names.run_name({**run_names.parse_run(RUN), **factors})
+    return names.run_name({**names.parse_run(RUN), **factors})
 
 
 def write_run(results, run, seed, model_file):
@@ -51,7 +51,7 @@ def write_run(results, run, seed, model_file):
     folder = paths.run_folder(results, run)
     folder.mkdir(parents=True)
     write_record(results, run)
-    token = run_names.parse_run(run)["model"]
+    token = names.parse_run(run)["model"]
     trainable, state = models.weights(models.build(token, Look((8, 8, 1), 3), 3, model_file))
     random = np.random.default_rng(seed)
     # A zero of either sign is a weight whose bits a sum would not keep.
@@ -85,7 +85,7 @@ def written(results, small, large, name, output, model_file=None):
 
 
 def measured(results, small, large, model_file=None, **settings):
-    name = run_names.settings_name("line", settings)
+    name = names.settings_name("line", settings)
     output = paths.pair_path(results, small, large, "line", name)
     written(results, small, large, name, output, model_file)
     return disk.read_json(output)

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from batchscope import disk
-from batchscope.catalogue import run_names
+from batchscope.catalogue import names
 from batchscope.catalogue.measures.branches import ENTRY
 from batchscope.errors import UserError
 from batchscope.measures import branches
@@ -31,7 +31,7 @@ def rows(record, table):
 
 
 def settings(**changed):
-    return run_names.settings_name("branches", {**WANTED, **changed})
+    return names.settings_name("branches", {**WANTED, **changed})
 
 
 def given(results, output, wanted, run=RUN):
@@ -76,7 +76,7 @@ def test_a_branch_of_the_same_size_is_the_training_itself(trained, tmp_path):
 def test_the_noise_scale_is_that_of_the_same_weights(trained, tmp_path):
     record = measured(trained, tmp_path / "a.json", settings(points=[1]))
     (point,) = record["points"]
-    wanted = run_names.settings_name("noise_scale", {"examples": WANTED["examples"]})
+    wanted = names.settings_name("noise_scale", {"examples": WANTED["examples"]})
     asked = ("--results", str(trained), "--run", RUN, "--settings", wanted)
     code, text = step("noise_scale", *asked, "--output", str(tmp_path / "b.json"))
     assert code == 0, text
@@ -118,12 +118,12 @@ def test_the_end_of_a_falling_rate_has_that_of_the_last_update(digits, tmp_path)
 def test_a_run_that_trains_otherwise_here_and_one_too_small_are_refused(trained, tmp_path):
     run = FinishedRun(trained, RUN, scratch=tmp_path / "a")
     with pytest.raises(UserError, match=r"branches.factors: received 512\b"):
-        branches.measure_run(run, run_names.parse_settings("branches", settings(factors=[512])))
+        branches.measure_run(run, names.parse_settings("branches", settings(factors=[512])))
     path = trained / "runs" / RUN / "history.csv"
     text = path.read_text()
     try:
         path.write_text(text.replace("0.", "1.", 1))
         with pytest.raises(UserError, match="history"):
-            branches.measure_run(run, run_names.parse_settings("branches", settings()))
+            branches.measure_run(run, names.parse_settings("branches", settings()))
     finally:
         path.write_text(text)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from batchscope import datasets, disk, measures
-from batchscope.catalogue import dataset_definitions, kept_epochs, run_names
+from batchscope.catalogue import dataset_definitions, kept_epochs, names
 from batchscope.catalogue.measures import MEASURES
 from batchscope.host import tensorflow_start
 from batchscope.measures import FinishedRun
@@ -34,10 +34,10 @@ TEXT = "the quick brown fox jumps over the lazy dog; " * 50
 
 
 def run_name(token, **factors):
-    return run_names.run_name(
+    return names.run_name(
         {
             "dataset": token,
-            "model": MODELS[run_names.split_token(token)[0]],
+            "model": MODELS[names.split_token(token)[0]],
             "batch_size": 16,
             "learning_rate": 0.1,
             "optimizer": "sgd",
@@ -70,7 +70,7 @@ def trained(request, tmp_path_factory):
 @pytest.mark.parametrize("measure", MEASURES)
 def test_every_measure_has_finite_values(measure, trained, tmp_path):
     token, results = trained
-    settings = run_names.settings_name(measure, SETTINGS.get(measure, {}))
+    settings = names.settings_name(measure, SETTINGS.get(measure, {}))
     sizes = (16, 32) if MEASURES[measure].pairs else (16,)
     runs = [FinishedRun(results, run_name(token, batch_size=size)) for size in sizes]
     output = tmp_path / f"{settings}.json"

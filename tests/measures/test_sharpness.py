@@ -5,13 +5,13 @@ import itertools
 import numpy as np
 import pytest
 
-from batchscope.catalogue import run_names
+from batchscope.catalogue import names
 from batchscope.catalogue.measures import MEASURES
 from batchscope.errors import UserError
 from batchscope.measures import sharpness, subspace
 from measured_run import COUNTS, measured
 
-SETTINGS = run_names.parse_settings("sharpness", "default")
+SETTINGS = names.parse_settings("sharpness", "default")
 SHORT = {"iterations": 2, "starts": 3, "dimensions": 20}
 
 

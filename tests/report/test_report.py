@@ -15,7 +15,7 @@ import pytest
 
 import report_example
 from batchscope import disk, report
-from batchscope.catalogue import run_names
+from batchscope.catalogue import names
 from batchscope.datasets.samples import Sample
 from batchscope.errors import UserError
 from batchscope.report import content, gaps, runs_table, study_page
@@ -94,7 +94,7 @@ def test_factors_read_as_in_names(example):
     tidy = runs_table.complete(study, "gap", [row])
     assert (tidy[0]["learning_rate"], tidy[0]["nesterov"]) == ("1e-5", "false")
     assert tidy[1]["status"] == records.MISSING and tidy[1]["dataset"] == "digits"
-    assert tidy[1]["dataset_digest"] == run_names.split_token(next(iter(study.datasets)))[1]
+    assert tidy[1]["dataset_digest"] == names.split_token(next(iter(study.datasets)))[1]
 
 
 def test_examples_and_layers_are_shown(whole):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from batchscope.catalogue import dataset_definitions, run_names
+from batchscope.catalogue import dataset_definitions, names
 from batchscope.store import estimates, paths
 
 
@@ -38,7 +38,7 @@ def test_bytes_of_data(tmp_path):
 
 def test_what_a_few_steps_tell_serves_until_a_run_has_finished(tmp_path):
     """Between two sizes, beyond them, and no other setting; a damaged note tells nothing."""
-    factors = run_names.parse_run("d-1f0a93c2+mlp+bs=8+lr=0.1+opt=sgd+ep=10+seed=0")
+    factors = names.parse_run("d-1f0a93c2+mlp+bs=8+lr=0.1+opt=sgd+ep=10+seed=0")
     for size, seconds in ((8, 4.0), (32, 1.0)):
         estimates.note_epoch(tmp_path, {**factors, "batch_size": size}, seconds)
     known = estimates.History(tmp_path, {estimates.subject(factors)})

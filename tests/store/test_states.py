@@ -7,7 +7,7 @@ import pytest
 
 import small_study
 from batchscope import disk
-from batchscope.catalogue.run_names import VERSIONS
+from batchscope.catalogue.versions import VERSIONS
 from batchscope.host import absence
 from batchscope.store import job_files, paths, states
 from batchscope.study import planner

@@ -6,8 +6,8 @@ import pytest
 
 import small_study
 from batchscope import disk
-from batchscope.catalogue import run_names
-from batchscope.catalogue.run_names import VERSIONS
+from batchscope.catalogue import names
+from batchscope.catalogue.versions import VERSIONS
 from batchscope.errors import UserError
 from batchscope.host import absence
 from batchscope.store import estimates, job_files, paths, states, status
@@ -53,7 +53,7 @@ def unsized(found):
 
 def finish(results, run, seconds, word="finished"):
     """Writes a run's record, and files of 1,000 bytes beside it."""
-    folder, factors = paths.run_folder(results, run), run_names.parse_run(run)
+    folder, factors = paths.run_folder(results, run), names.parse_run(run)
     record = {"status": word, "contended_seconds": seconds, "epochs_run": factors["epochs"]}
     disk.write_json(folder / paths.RECORD, record)
     for name in paths.run_files(factors)[1:]:
@@ -163,7 +163,7 @@ def measured(results, study, run, measure, seconds, word="finished", settings="d
     name, path = run, paths.measure_path(results, run, measure, settings)
     if measure == "time_epoch":
         factors, here = study.runs[run], next(job_files.places(study, results))
-        name = run_names.timing_name(factors)
+        name = names.timing_name(factors)
         path = job_files.time_path(here, study.experiments["a"], factors, measure)
     disk.write_json(path, {"status": word})
     estimates.note(results, measure, name, path, seconds)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from batchscope import datasets, disk, figures
-from batchscope.catalogue import run_names
+from batchscope.catalogue import names
 from batchscope.store import job_files, paths
 from batchscope.study import config
 from batchscope.tables import csv_tables, experiment_tables
@@ -68,7 +68,7 @@ def test_after_the_last_epoch_the_weights_are_the_final_ones(made):
 
 def test_a_training_of_one_epoch_ends_where_a_longer_one_was(made):
     _, run, results = made
-    short = run_names.run_name({**run_names.parse_run(run), "epochs": 1})
+    short = names.run_name({**names.parse_run(run), "epochs": 1})
     train(results, short)
     one = disk.read_arrays(paths.run_folder(results, short) / "final.npz")
     other = disk.read_arrays(paths.run_folder(results, run) / "epochs" / "1.npz")

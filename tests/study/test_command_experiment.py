@@ -9,7 +9,8 @@ import yaml
 
 import commanded
 from batchscope import figures
-from batchscope.catalogue import command_names, run_names
+from batchscope.catalogue import setting
+from batchscope.catalogue.names import is_command
 from batchscope.errors import ConfigError
 from batchscope.store import status
 from batchscope.study import commands, config, planner
@@ -34,7 +35,7 @@ def test_every_factor_is_in_the_words_and_in_the_name(tmp_path):
     )
     token, _, rest = [*found.commands][0].partition("+")
     assert re.fullmatch("command-[0-9a-f]{8}", token)
-    digest = run_names.digest("AdamW")
+    digest = setting.digest("AdamW")
     assert rest == f"bs=32+lr=0.001+opt=adamw-{digest}+width=64+seed=3"
     run = found.commands[f"{token}+bs=32+lr=0.1+opt=muon+width=128+seed=3"]
     assert run.resolved("/run") == (
@@ -49,7 +50,7 @@ def test_every_factor_is_in_the_words_and_in_the_name(tmp_path):
 def test_a_data_set_or_a_model_may_be_a_factor(tmp_path):
     words = {"vary": {"batch_size": [8], "model": ["cnn"], "dataset": ["mnist"]}}
     (name,) = names(tmp_path, "{model}", "{dataset}", **words)
-    assert command_names.is_command(name)
+    assert is_command(name)
     assert name.partition("+")[2] == "bs=8+data=mnist+model=cnn+seed=0"
 
 
@@ -67,7 +68,7 @@ def test_a_flag_may_be_empty_and_a_truth_value_is_a_word(tmp_path):
     found = commanded.planned(tmp_path, "{flag}", "n={nesterov}", vary=vary).commands
     ends = [run.resolved("/run")[0][5:] for run in found.values()]
     assert ends == [["n=true"], ["n=false"], ["--fast", "n=true"], ["--fast", "n=false"]]
-    assert len({*found}) == 4 and all(map(command_names.is_command, found))
+    assert len({*found}) == 4 and all(map(is_command, found))
 
 
 def test_defaults_give_what_a_placeholder_names_alone(tmp_path):

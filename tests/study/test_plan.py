@@ -4,7 +4,7 @@ import copy
 import time
 from pathlib import Path
 
-from batchscope.catalogue import run_factors, run_names
+from batchscope.catalogue import names, run_factors, versions
 from batchscope.study import planner
 from small_study import config, forbid, problems, timed
 
@@ -33,7 +33,7 @@ def test_runs_are_named_by_what_they_are():
         for seed in (0, 1)
     ]
     for name, run in study.runs.items():
-        assert [*run_names.parse_run(name).items()] == [*run.items()]
+        assert [*names.parse_run(name).items()] == [*run.items()]
     experiment = study.experiments["a"]
     assert [*experiment.runs] == [*study.runs]
     assert (experiment.title, experiment.question, experiment.measures) == ("a", "", {})
@@ -90,8 +90,8 @@ def test_measures_as_list_and_as_map_are_the_same():
     measures = [trainings(measure=given).measures for given in (first, second)]
     assert measures[0] == measures[1]
     assert list(measures[0]) == ["evaluate", "sharpness"]
-    assert set(measures[0]["sharpness"]) == set(run_names.ENTRIES["sharpness"].parameters)
-    assert run_names.settings_name("sharpness", measures[0]["sharpness"]) == "eps=0.001+ex=0"
+    assert set(measures[0]["sharpness"]) == set(versions.ENTRIES["sharpness"].parameters)
+    assert names.settings_name("sharpness", measures[0]["sharpness"]) == "eps=0.001+ex=0"
 
 
 def test_reduced_replaces_whole_keys():
@@ -191,7 +191,7 @@ def test_pairs_may_differ_in_any_factor_that_leaves_the_initial_weights():
         "set": {"batch_size": 16},
     }
     pairs = trainings(**experiment).pairs["line"]
-    rates = [tuple(run_names.parse_run(name)["learning_rate"] for name in pair) for pair in pairs]
+    rates = [tuple(names.parse_run(name)["learning_rate"] for name in pair) for pair in pairs]
     assert rates == [(0.1, 0.2)] * 2
 
 
@@ -219,7 +219,7 @@ def test_methods_and_augmentations_are_named_where_they_are_not_the_plain_ones()
         f"{plain}+method=proximal+gamma=10+inner=3",
         f"{plain}+aug=crop+method=sam",
     ]
-    timed = [run_names.timing_name(run) for run in study.runs.values()]
+    timed = [names.timing_name(run) for run in study.runs.values()]
     first = "digits-065f9c58+small_cnn+bs=16+opt=sgd+dev=cpu+th=1"
     assert timed == [
         first,

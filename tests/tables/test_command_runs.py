@@ -8,7 +8,7 @@ import pytest
 
 import commanded
 from batchscope import disk
-from batchscope.catalogue.run_names import VERSIONS
+from batchscope.catalogue.versions import VERSIONS
 from batchscope.errors import UserError
 from batchscope.report import runs_table
 from batchscope.store import paths, states, status

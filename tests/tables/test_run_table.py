@@ -11,9 +11,9 @@ import pytest
 
 import synthetic
 from batchscope import disk, errors
-from batchscope.catalogue import columns, run_factors, run_names, sweep_names, tables, tasks
+from batchscope.catalogue import columns, names, run_factors, tables, tasks
 from batchscope.catalogue.measures import MEASURES
-from batchscope.catalogue.run_names import VERSIONS
+from batchscope.catalogue.versions import VERSIONS
 from batchscope.store import job_files, paths, records
 from batchscope.study import plan
 from batchscope.study.experiments import TimingExperiment
@@ -158,8 +158,8 @@ def test_at_epochs_of_another_machine_stand_below_with_its_own_times(written, tm
     other = tmp_path / "other"
     run, timed = [*written.gap.runs][0], written.gap.measures
     shutil.copytree(paths.run_folder(written.results, run), paths.run_folder(other, run))
-    timing = run_names.timing_name(run_names.parse_run(run))
-    settings = run_names.settings_name("time_epoch", timed["time_epoch"])
+    timing = names.timing_name(names.parse_run(run))
+    settings = names.settings_name("time_epoch", timed["time_epoch"])
     path = paths.timing_path(other, "theirs", timing, settings, "time_epoch")
     disk.write_json(path, {"values": {"seconds_per_epoch": 1.5}})
     written.planned.machines["cluster"] = (str(other), "theirs")
@@ -195,13 +195,13 @@ def test_seconds_of_a_throughput_beside_where_no_epoch_was_timed(written, loop, 
     """Steps that another loop drives are not the training's."""
     results, planned = written
     chosen = planned.experiments["gap"]
-    first = run_names.parse_run([*chosen.runs][0])
+    first = names.parse_run([*chosen.runs][0])
     births = {name: factor.default for name, factor in run_factors.TIMING_ONLY_FACTORS.items()}
     timed = [name for name in run_factors.TIMING_FACTORS if name != "batch_size"]
     factors = {**{name: first[name] for name in timed}, **births, "loop": loop}
     size = int(first["batch_size"])
     keys = TimingExperiment.model_validate({"timing": "throughput"})
-    sweeps = (sweep_names.Sweep(factors, (size,)),)
+    sweeps = (names.Sweep(factors, (size,)),)
     planned.experiments["speed"] = plan.PlannedExperiment("speed", keys, {}, sweeps=sweeps)
     (job,) = job_files.timing_jobs(planned.experiments["speed"], results, planned.machine)
     blocks = [{"seconds_per_step": seconds} for seconds in (0.01, 0.02, 0.9)]

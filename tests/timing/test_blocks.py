@@ -6,7 +6,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from batchscope.catalogue import run_names
+from batchscope.catalogue import names
 from batchscope.timing import blocks, fates, throughput
 from batchscope.timing.blocks import Turn
 from batchscope.timing.instruments import processes
@@ -141,9 +141,9 @@ def test_a_delay_takes_turns_with_none(digits, tmp_path):
     with_digits(digits, tmp_path)
     delay, output = 0.02, tmp_path / "record.json"
     sweep = f"{dataset}+small_cnn+bs=4_16+opt=sgd+dev=cpu+th=1+loop=function+delay={delay}"
-    defaults = run_names.parse_settings("throughput", "default")
+    defaults = names.parse_settings("throughput", "default")
     settings = {**defaults, "blocks": 10, "block_seconds": 0.05}
-    place = ("--sweep", sweep, "--settings", run_names.settings_name("throughput", settings))
+    place = ("--sweep", sweep, "--settings", names.settings_name("throughput", settings))
     words = ("--results", str(tmp_path), *place, "--output", str(output), "--model-file")
     assert door("throughput", *words).wait() == 0
     sizes = json.loads(output.read_text())["sizes"]

@@ -261,7 +261,7 @@ def large(tmp_path_factory) -> Path:
 def try_batch(results: Path, size: int, memory_mb: float | None, slack_mb: float = 1024):
     code = (
         f"import sys; sys.path.insert(0, {str(ROOT / 'workflow')!r})\n"
-        "from batchscope.catalogue.sweep_names import Sweep\n"
+        "from batchscope.catalogue.names import Sweep\n"
         "from batchscope.timing import TimingJob, attempts\n"
         f"job = TimingJob({str(results)!r}, Sweep({FACTORS!r}))\n"
         f"attempts.run(job, {size}, {memory_mb!r}, {slack_mb!r})"

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import measured_run
-from batchscope.catalogue import run_factors, sweep_names
+from batchscope.catalogue import names, run_factors
 from batchscope.datasets import Examples, looks
 from batchscope.errors import UserError
 from batchscope.timing import fates, loops, profile
@@ -198,7 +198,7 @@ def test_the_record_of_a_profile(results, tmp_path, monkeypatch, kind):
         return found
 
     monkeypatch.setattr(profile, "record", failing)
-    sweep = sweep_names.parse(f"{measured_run.DATASET}+small_cnn+bs=16+opt=sgd+dev=cpu+th=1")
+    sweep = names.parse_sweep(f"{measured_run.DATASET}+small_cnn+bs=16+opt=sgd+dev=cpu+th=1")
     job = profile.TimingJob(results, sweep, output=tmp_path / "st=3.json")
     timing = profile.measure(job, {"steps": 3})
     json.dumps(timing.details)

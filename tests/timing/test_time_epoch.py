@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from batchscope.catalogue import run_names
+from batchscope.catalogue import names
 from batchscope.timing import time_epoch
 from batchscope.timing.time_epoch import Epoch
 from digit_runs import DIGITS, door, run_name
@@ -68,7 +68,7 @@ def prepare(results, dataset: str, definition: dict) -> None:
 
 
 def timing_name(**factors) -> str:
-    return run_names.timing_name(run_names.parse_run(run_name(**factors)))
+    return names.timing_name(names.parse_run(run_name(**factors)))
 
 
 @pytest.mark.slow

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from batchscope.catalogue import run_names
+from batchscope.catalogue import names
 from batchscope.datasets import Examples
 from batchscope.training import augmentations
 from batchscope.training.trainer import Run, Training
@@ -69,7 +69,7 @@ def test_random_changes_are_new_each_time_and_fixed_by_the_seed():
 def test_an_epoch_has_the_updates_of_its_examples(results, augmentation):
     factors = {"dataset": DATASET, "model": "small_cnn", "batch_size": 8, "learning_rate": 0.1}
     factors |= {"optimizer": "sgd", "epochs": 1, "seed": 0, "augmentation": augmentation}
-    one = Training(Run(results, run_names.run_name(factors)))
+    one = Training(Run(results, names.run_name(factors)))
     examples = len(one.run.data.labels("train"))
     expected = 2 * examples if augmentation == "crop" else examples
     assert (one.examples, one.course.steps(0)) == (expected, -(-expected // 8))

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import pytest
 
-from batchscope.catalogue import run_names, tasks
+from batchscope.catalogue import names, tasks
 from batchscope.catalogue.batch_phases import Course
 from batchscope.datasets import Examples
 from batchscope.datasets.prepared import Learned
@@ -80,7 +80,7 @@ def regression():
     ],
 )
 def test_updates_are_those_by_hand(regression, given):
-    factors = run_names.parse_run(run_name(learning_rate=0.01, epochs=3, **given))
+    factors = names.parse_run(run_name(learning_rate=0.01, epochs=3, **given))
     found = trained(factors, *regression)
     np.testing.assert_allclose(found, by_hand(factors, *regression), rtol=2e-4)
 
@@ -105,8 +105,8 @@ def test_a_rising_batch_size_has_the_risk_of_a_falling_rate():
         return risk
 
     given = {"learning_rate": 0.02, "epochs": 1, **RISING}
-    growing = run_names.parse_run(run_name(**given))
-    falling = run_names.parse_run(run_name(**given | {"largest_batch_size": 8}))
+    growing = names.parse_run(run_name(**given))
+    falling = names.parse_run(run_name(**given | {"largest_batch_size": 8}))
     found = {}
     for name, factors in (("growing", growing), ("falling", falling)):
         risks = []
@@ -141,7 +141,7 @@ def test_a_killed_ramp_ends_with_the_same_bits(digits, tmp_path):
     folders = [folder / "runs" / run for folder in (whole, again)]
     one, other = ((folder / "trajectory.csv").read_text() for folder in folders)
     assert one == other
-    factors = run_names.parse_run(run)
+    factors = names.parse_run(run)
     examples = len(np.load(next((whole / "data").glob("*/train_labels.npy"))))
     course = Course(factors, examples)
     assert done["steps_run"] == course.updates(3)

@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from batchscope.catalogue import run_names, tasks
+from batchscope.catalogue import tasks
 from batchscope.catalogue.measures.branches import critical_factor
+from batchscope.catalogue.names import parse_run
 from batchscope.datasets import Examples
 from batchscope.datasets.prepared import Learned
 from batchscope.errors import UserError
@@ -20,7 +21,7 @@ SETTINGS = {"factors": (2, 4), "evaluations": 2, "window": 24}
 
 def stem(images, targets, truth, **factors):
     """A linear regression from 0 whose loss is the distance from the truth, squared."""
-    factors = run_names.parse_run(run_name(**factors))
+    factors = parse_run(run_name(**factors))
     model = keras.Sequential([keras.Input(images.shape[1:]), keras.layers.Dense(1, use_bias=False)])
     model.set_weights([np.zeros((images.shape[1], 1), np.float32)])
     learned = Learned(tasks.REGRESSION, deviations=(1.0,))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from batchscope import disk
-from batchscope.catalogue import run_names
+from batchscope.catalogue import names
 from batchscope.errors import Interrupted, UserError
 from batchscope.training import checkpoint
 from batchscope.training.checkpoint import Progress
@@ -87,7 +87,7 @@ FACTORS = {
 @pytest.mark.parametrize("name", first(FACTORS))
 def test_a_training_that_is_stopped_goes_on_with_the_same_bits(name, results, tmp_path):
     more = {"epochs": 2, "update_norms": True, "evaluate_every": 40, **FACTORS[name]}
-    run = Run(results, run_names.run_name({**run_names.parse_run(RUN), **more}))
+    run = Run(results, names.run_name({**names.parse_run(RUN), **more}))
     limits = Limits(chunk_steps=2, checkpoint_seconds=1e9)
 
     def trained(folder, pauses=None):

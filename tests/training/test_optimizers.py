@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from batchscope.catalogue import optimizer_constants, run_names
+from batchscope.catalogue import names, optimizer_constants
 from batchscope.catalogue.batch_phases import Course
 from batchscope.training import optimizers
 from digit_runs import run_name
 
 
 def made(**factors):
-    return optimizers.make_optimizer(run_names.parse_run(run_name(**factors)))
+    return optimizers.make_optimizer(names.parse_run(run_name(**factors)))
 
 
 @pytest.mark.parametrize("name", optimizer_constants.CONSTANTS)
@@ -78,7 +78,7 @@ def test_adamw_is_that_of_its_paper_with_its_constants_and_rates():
     """Kingma and Ba 2015, end of section 2; the decay takes its share off the weights first."""
     rates = keras.optimizers.schedules.PolynomialDecay(0.1, 5, 0.0)
     constants = {"beta_1": 0.8, "beta_2": 0.95, "epsilon": 1e-3, "weight_decay": 0.1}
-    parsed = run_names.parse_run(run_name(optimizer="adamw", **constants))
+    parsed = names.parse_run(run_name(optimizer="adamw", **constants))
     found, _ = updates(optimizers.make_optimizer(parsed, rates), weights_of(1))
     beta_1, beta_2, epsilon, decay = constants.values()
     weight = weights_of(1)[0].numpy().astype(float)
@@ -112,7 +112,7 @@ FROM_ZERO = [0.1 * step / 6 for step in range(1, 6)]  # begins a step above 0
 )
 def test_rates_rise_with_the_warm_up_and_fall_to_zero_at_the_horizon(schedule, given, rise, top):
     """Four epochs of five updates, the first of which may be a warm-up."""
-    factors = run_names.parse_run(
+    factors = names.parse_run(
         run_name(**{"learning_rate": 0.1, "epochs": 4, "schedule": schedule, **given})
     )
     five = 5 * factors["batch_size"]  # examples of five updates
@@ -127,5 +127,5 @@ def test_rates_rise_with_the_warm_up_and_fall_to_zero_at_the_horizon(schedule, g
         before = float(variable.numpy())
         in_graph.apply([keras.ops.ones(())], [variable])
         assert before - float(variable.numpy()) == pytest.approx(expected[update], rel=1e-4)
-    constant = run_names.parse_run(run_name())
+    constant = names.parse_run(run_name())
     assert optimizers.schedule(constant, Course(constant, five)) is None

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from batchscope.catalogue import run_names
+from batchscope.catalogue import names
 from batchscope.datasets import Examples, Learned, looks
 from batchscope.training import losses, models, optimizers, scoring, step_loop
 from digit_runs import run_name
@@ -28,7 +28,7 @@ def built(precision):
 
 
 def trained(precision, micro_batch=0, steps=8):
-    factors = run_names.parse_run(run_name(precision=precision, momentum=0.9))
+    factors = names.parse_run(run_name(precision=precision, momentum=0.9))
     model, optimizer = built(precision), optimizers.make_optimizer(factors)
     return model, optimizer, updated(model, optimizer, steps, micro_batch)
 

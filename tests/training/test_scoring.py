@@ -8,6 +8,7 @@ import keras
 import numpy as np
 import pytest
 import sklearn.metrics
+import tensorflow as tf
 
 from batchscope.catalogue import tasks
 from batchscope.datasets import Examples, Learned
@@ -18,6 +19,7 @@ ROWS = RANDOM.normal(size=(50, 3)).astype(np.float32)
 NUMBERS = (ROWS @ RANDOM.normal(size=(3, 2)) + RANDOM.normal(size=(50, 2))).astype(np.float32)
 NAMED = (NUMBERS > 0.3).astype(np.int32)
 DEVIATIONS = (10.0, 0.5)
+CLASSES = (ROWS[:, 0] > 0.5).astype(np.int32) + (ROWS[:, 1] > 0).astype(np.int32)
 
 
 def model(units=2, activation="linear"):
@@ -28,7 +30,9 @@ def model(units=2, activation="linear"):
 
 
 def numbers(loss="default"):
-    return Examples(ROWS, NUMBERS, 1.0, Learned(tasks.REGRESSION, loss, DEVIATIONS))
+    return Examples(
+        ROWS, NUMBERS, 1.0, Learned(tasks.REGRESSION, {"loss_function": loss}, DEVIATIONS)
+    )
 
 
 def labels():
@@ -62,10 +66,67 @@ def test_losses_are_those_of_keras(loss, of_error):
     assert found == pytest.approx(float(of_error(NUMBERS, network(ROWS))), rel=1e-5)
 
 
+def loss_of_a_step(network, images, targets, learned):
+    """Return the loss that an update minimises, and the weights after the update."""
+    examples = Examples(images, targets, 1.0, learned)
+    loop = step_loop.StepLoop(
+        network, keras.optimizers.SGD(0.1), examples, step_loop.Batches(len(images))
+    )
+    order = np.arange(len(images), dtype=np.int32)
+    _, totals, _, _ = loop.run(order, 0, 1, step_loop.Totals())
+    return totals.loss / len(images), network.get_weights()[0]
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.6])
+@pytest.mark.parametrize(
+    ("units", "task", "targets", "for_keras", "of_keras"),
+    [
+        (
+            3,
+            tasks.CLASSIFICATION,
+            CLASSES,
+            np.eye(3, dtype=np.float32)[CLASSES],
+            keras.losses.CategoricalCrossentropy,
+        ),
+        (
+            1,
+            tasks.CLASSIFICATION,
+            NAMED[:, 0],
+            NAMED[:, :1].astype(np.float32),
+            keras.losses.BinaryCrossentropy,
+        ),
+        (2, tasks.MULTI_LABEL, NAMED, NAMED.astype(np.float32), keras.losses.BinaryCrossentropy),
+    ],
+    ids=["classes", "one output", "labels"],
+)
+def test_label_smoothing_is_that_of_keras(smoothing, units, task, targets, for_keras, of_keras):
+    """An update minimises the smoothed loss; evaluations have none."""
+    learned = Learned(task, {"label_smoothing": smoothing})
+    plain = losses.Objective(model(units), Examples(ROWS, targets, 1.0, learned)).evaluate()[0]
+    smoothed = of_keras(from_logits=True, label_smoothing=smoothing)(for_keras, model(units)(ROWS))
+    unsmoothed = of_keras(from_logits=True)(for_keras, model(units)(ROWS))
+    minimised, weights = loss_of_a_step(model(units), ROWS, targets, learned)
+    assert minimised == pytest.approx(float(smoothed), rel=1e-5)
+    assert plain == pytest.approx(float(unsmoothed), rel=1e-5)
+    _, without = loss_of_a_step(model(units), ROWS, targets, Learned(task))
+    assert np.array_equal(weights, without) == (smoothing == 0)
+
+
+def test_the_tokens_of_a_sequence_have_smoothed_targets():
+    tokens = CLASSES.reshape(10, 5)
+    outputs = tf.constant(RANDOM.normal(size=(10, 5, 3)), tf.float32)
+    keras_loss = keras.losses.CategoricalCrossentropy(from_logits=True, label_smoothing=0.2)
+    learned = Learned(tasks.CLASSIFICATION, {"label_smoothing": 0.2})
+    scored = scoring.of(model(3), learned)
+    found, _ = scored.minimised(tf.constant(tokens), outputs)
+    expected = keras_loss(np.eye(3, dtype=np.float32)[tokens], outputs)
+    assert float(tf.reduce_mean(found)) == pytest.approx(float(expected), rel=1e-5)
+
+
 def test_a_target_without_spread_has_no_share_in_r2():
     constant = NUMBERS.copy()
     constant[:, 1] = 2.0
-    examples = Examples(ROWS, constant, 1.0, Learned(tasks.REGRESSION, "default", DEVIATIONS))
+    examples = Examples(ROWS, constant, 1.0, Learned(tasks.REGRESSION, deviations=DEVIATIONS))
     network = model()
     _, found = losses.Objective(network, examples).evaluate()
     expected = sklearn.metrics.r2_score(NUMBERS[:, 0], network(ROWS).numpy()[:, 0])

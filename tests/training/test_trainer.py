@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from batchscope.catalogue import run_names
+from batchscope.catalogue import names
 from batchscope.datasets import Examples, looks
 from batchscope.study import model_files
 from batchscope.training import models, optimizers, step_loop, trainer
@@ -173,7 +173,7 @@ def test_norms_are_those_of_the_weights_differences_and_change_no_bit():
     random = np.random.default_rng(0)
     images = random.integers(0, 256, (44, 8, 8, 1), np.uint8)
     labels = random.integers(0, 3, 44)
-    factors = run_names.parse_run(run_name(optimizer="adam", learning_rate=0.01))
+    factors = names.parse_run(run_name(optimizer="adam", learning_rate=0.01))
 
     def made(update_norms: bool) -> tuple:
         model = models.build("small_cnn", looks.Look((8, 8, 1), 3), 0)

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from test_trainer import column, history
 
-from batchscope.catalogue import run_names
 from batchscope.catalogue.batch_phases import Course
+from batchscope.catalogue.names import parse_run
+from batchscope.catalogue.names import run_name as name_of
 from batchscope.training import trajectory
 from digit_runs import assert_same_bits, record, run_name, train, with_digits
 
@@ -38,7 +39,7 @@ def grid(every: int, epochs: int, examples: int, batch_size: int) -> list[int]:
 @pytest.mark.parametrize("batch_size", [1, 7, 1078])
 @pytest.mark.parametrize("every", [1, 99, 3000])
 def test_an_evaluation_follows_the_first_update_by_which_its_examples_were_used(batch_size, every):
-    course = Course(run_names.parse_run(run_name(batch_size=batch_size, epochs=4)), 1078)
+    course = Course(parse_run(run_name(batch_size=batch_size, epochs=4)), 1078)
     found = [
         epoch * 1078 + min(step * batch_size, 1078)
         for epoch in range(4)
@@ -61,7 +62,7 @@ def evaluated(dropout_run, digits, tmp_path_factory) -> tuple[Path, str]:
     """The run of `dropout_run` with a trajectory: its results folder, alone in it, and its name."""
     _, plain, model = dropout_run
     results = with_digits(digits, tmp_path_factory.mktemp("evaluated") / "results")
-    run = run_names.run_name({**run_names.parse_run(plain), "evaluate_every": EVERY})
+    run = name_of({**parse_run(plain), "evaluate_every": EVERY})
     train(results, run, "--model-file", model)
     return results, run
 

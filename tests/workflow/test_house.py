@@ -129,7 +129,7 @@ def test_the_container_has_the_versions_of_the_lock():
 
 
 def test_every_costly_rule_carries_its_version_and_no_code():
-    from batchscope.catalogue.run_names import VERSIONS
+    from batchscope.catalogue.versions import VERSIONS
 
     for step, version in VERSIONS.items():
         assert re.fullmatch(rf"{step}-v\d+", version)

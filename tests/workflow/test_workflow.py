@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 import project
-from batchscope.catalogue.run_names import VERSIONS
+from batchscope.catalogue.versions import VERSIONS
 
 pytestmark = pytest.mark.slow
 
@@ -195,7 +195,7 @@ EDITS = {
         )
         for step, place, jobs in (
             ("sharpness", "measures/sharpness", {"sharpness": 4}),
-            ("train", "run_names", trained(4)),
+            ("train", "versions", trained(4)),
             ("time_epoch", "timings/time_epoch", {"time_epoch": 4}),
         )
     },

@@ -13,7 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from batchscope.catalogue import kept_epochs, run_factors, run_names, sweep_names, tables
+from batchscope.catalogue import kept_epochs, names, run_factors, tables, versions
 from batchscope.catalogue.entries import REPEATS, Measure, Timing
 from batchscope.store import bundles, job_files, paths, states
 from batchscope.store.bundles import Bundle
@@ -144,7 +144,7 @@ def log(record: str) -> str:
 
 def command(step: str) -> str:
     """The command that makes a measure or a timing; any change of it makes all again."""
-    entry = run_names.ENTRIES[step]
+    entry = versions.ENTRIES[step]
     words = [f"--{option} {{wildcards.{option}:q}}" for option in (*entry.subjects, "settings")]
     words += ["--model-file {input.model:q}"] if isinstance(entry, Timing) or entry.data else []
     written = "{output.record:q}" if entry.also_writes else "{output:q}"
@@ -165,7 +165,7 @@ def turn(timing: str) -> Callable[[Any], int]:
     """
 
     def priority(wildcards: Any) -> int:
-        parsed = run_names.parse_settings(timing, wildcards.settings)
+        parsed = names.parse_settings(timing, wildcards.settings)
         return REPEATS.maximum - (parsed[REPEATS.name] - 1) % REPEATS.maximum
 
     return priority
@@ -199,7 +199,7 @@ def threads(name: str) -> int:
 @functools.cache
 def _factors(name: str) -> dict[str, Any]:
     # A timing configuration has the name of a sweep over its batch size.
-    return run_names.parse_run(name) if "+seed=" in name else sweep_names.parse(name).factors
+    return names.parse_run(name) if "+seed=" in name else names.parse_sweep(name).factors
 
 
 class Planned:
@@ -308,7 +308,7 @@ class Followed:
     def _records(self, experiment: str) -> Iterator[str]:
         found = self._study.experiments[experiment]
         yield from map(literal, found.own.files)
-        for other in found.trainings.beside:
+        for other in found.keys.beside:
             yield from self._records(other)
         # What other machines measured is read, and never made.
         for folder, machine in self._study.machines.values():
@@ -316,7 +316,7 @@ class Followed:
             for job in (*runs, *job_files.measure_jobs(found, folder, machine)):
                 if job.path.exists():
                     yield literal(job.path.as_posix())
-        beside = {name: entry.also_writes for name, entry in run_names.ENTRIES.items()}
+        beside = {name: entry.also_writes for name, entry in versions.ENTRIES.items()}
         made = (state.job for state in self._table.experiments[experiment] if not state.lacking)
         for job in made:
             yield job.path.as_posix()

@@ -7,10 +7,10 @@ sys.path.insert(0, f"{workflow.basedir}/workflow")
 
 from batchscope import once_more, project_files, rule_parts as parts, snakefile as jobs
 from batchscope.host import warm_process
-from batchscope.catalogue.command_names import PATTERN as COMMAND
+from batchscope.catalogue.names import COMMAND_PATTERN as COMMAND
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.timings import TIMINGS
-from batchscope.catalogue.run_names import VERSIONS
+from batchscope.catalogue.versions import VERSIONS
 
 
 # With --sdm apptainer: the image of the Containerfile, which is built and not downloaded.

@@ -26,10 +26,11 @@ from batchscope.analysis.trainings import CHOSEN_ON, Chosen, Trainings
 from batchscope.catalogue import batch_phases, factor_words, run_factors, stages, tasks
 from batchscope.catalogue.decision_columns import RAMPS
 from batchscope.catalogue.outcomes import OF_MARGIN, Reason, Verdict
+from batchscope.catalogue.run_factors import Affects, affecting, used_with
 
 COSTS = {"steps_run": "updates", "train_seconds": "seconds"}  # column of runs.csv -> outcome
 _OUTCOMES = ("test_loss", CHOSEN_ON)  # the first that is known, where no margin is stated
-_OF_SCHEDULE = (*run_factors.HORIZONTAL, *run_factors.OF_RISES)
+_OF_SCHEDULE = (*affecting(Affects.HORIZON), *used_with("batch_schedule"))
 # What configurations that are compared may differ in, beside the seed.
 _FREE = {*_OF_SCHEDULE, RATE, "batch_size", "base_batch_size", "evaluate_every"}
 _APART = (*_OF_SCHEDULE, "base_batch_size")  # of those, what tells configurations apart

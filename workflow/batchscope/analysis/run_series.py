@@ -16,9 +16,10 @@ import pandas
 from batchscope.catalogue import factor_words, own_columns, run_factors
 from batchscope.catalogue.entries import Column
 from batchscope.catalogue.factor_words import describe
+from batchscope.catalogue.run_factors import Affects
 from batchscope.store import records
 
-STOPS = ("patience", "target_train_loss")  # factors that stop a run where they are above 0
+STOPS = run_factors.affecting(Affects.END)  # factors that stop a run if they are above 0
 # Told apart by position and points, never by a series of their own.
 _AXES = ("batch_size", "seed")
 
@@ -112,7 +113,8 @@ def series_factors(frame: pandas.DataFrame, names: Iterable[str] | None = None) 
     kept = varying(frame, names)
     sizes = [name for name in ("batch_size",) if name in frame]  # summaries of sweeps have none
     # A factor that goes with others is described by them: numbers are dropped first.
-    kinds = {name: factor_words.factor(name).kind for name in kept if name in factor_words.FACTORS}
+    known = factor_words.FACTORS
+    kinds = {name: known[name].kind for name in kept if name in known}
     numbers = [
         name
         for name in kept
@@ -156,7 +158,8 @@ def series(frame: pandas.DataFrame, names: Iterable[str] | None = None) -> list[
     for key, rows in frame.groupby(factors, sort=False, dropna=False):
         values = dict(zip(factors, map(factor_words.plain, key), strict=True))
         # A label may name what varies in the frame but not in the rows.
-        constant = [name for name in several if rows[name].nunique() == 1 and _read(name, rows)]
+        constant = [name for name in several if rows[name].nunique() == 1]
+        constant = [name for name in constant if run_factors.is_used(name, rows)]
         label = describe({name: rows[name].iloc[0] for name in constant})
         result.append(Series(label, values, rows))
     return result
@@ -168,18 +171,6 @@ def of(frame: pandas.DataFrame, factors: Mapping[str, Any]) -> pandas.DataFrame:
     return frame
 
 
-def _read(factor: str, rows: pandas.DataFrame) -> bool:
-    """Whether the rows read a factor, where it is of a method, a scaling rule or a rising batch."""
-    if factor in run_factors.OF_RISES:
-        rising = rows.get("batch_schedule")
-        return rising is None or bool((rising != run_factors.CONSTANT).any())
-    if factor == "base_batch_size":
-        rules = [name for name in rows if name.endswith("_scaling")]
-        return not rules or bool((rows[rules] != "none").any(axis=None))
-    method = factor_words.factor(factor).method
-    return not method or "method" not in rows or bool((rows["method"] == method).all())
-
-
 def by_horizon(frame: pandas.DataFrame) -> bool:
-    known = [frame[name].dropna() for name in run_factors.HORIZONTAL if name in frame]
-    return any((column != run_factors.CONSTANT).any() for column in known)
+    names = [name for name in run_factors.affecting(Affects.HORIZON) if name in frame]
+    return any((frame[name].dropna() != run_factors.CONSTANT).any() for name in names)

@@ -13,7 +13,7 @@ from batchscope.catalogue import own_columns, tasks
 from batchscope.catalogue.entries import Column, Integer, Percent, Positive, Text
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.run_factors import FACTORS
-from batchscope.catalogue.run_names import ENTRIES
+from batchscope.catalogue.versions import ENTRIES
 
 _RISES = {"direction": "rises", "source": "Chang and Pathak 2020"}
 

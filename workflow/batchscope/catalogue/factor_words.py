@@ -1,4 +1,4 @@
-"""Words for factors and their values, as a Factor states them: in legends and in sentences."""
+"""Words for factors and their values, in legends and in sentences."""
 
 from __future__ import annotations
 
@@ -8,45 +8,49 @@ from typing import Any
 from batchscope import wording
 from batchscope.catalogue import own_columns
 from batchscope.catalogue.run_factors import EVERY_FACTOR, Factor
+from batchscope.catalogue.setting import Parameter
 
-# What may distinguish series: the factors of trainings and of times, and the machine.
-FACTORS = {**EVERY_FACTOR, "machine": Factor(name="machine", kind="str", phrase="{}")}
-
-
-def factor(name: str) -> Factor:
-    return FACTORS.get(name, Factor())
+# Series differ in the factors of trainings and of timings, and in the machine.
+FACTORS = {**EVERY_FACTOR, "machine": Parameter("machine", str, None, "", Factor("", phrase="{}"))}
 
 
 def describe(factors: Mapping[str, Any]) -> str:
-    """Returns words for some factors: `learning rate 0.1, adam`."""
+    """Return words for some factors: `learning rate 0.1, adam`."""
     return ", ".join(_words(name, plain(value)) for name, value in factors.items())
 
 
 def value_words(name: str, value: Any) -> str:
-    """Returns words for a factor's value where its name stands before: `Adam`, `half-life`."""
-    entry, text = factor(name), str(value)
-    return entry.titles.get(text) or (text.replace("_", " ") if entry.choices else text)
+    """Return words for the value of a factor, without its name: `Adam`, `half-life`."""
+    text = str(value)
+    if name not in FACTORS:
+        return text
+    words = text.replace("_", " ") if FACTORS[name].choices else text
+    return _metadata(name).titles.get(text, words)
 
 
 def plain(value: Any) -> Any:
     return value.item() if hasattr(value, "item") else value
 
 
+def _metadata(name: str) -> Factor:
+    return FACTORS[name].metadata if name in FACTORS else Factor("")
+
+
 def _words(factor_name: str, value: Any) -> str:
-    entry = factor(factor_name)
+    metadata = _metadata(factor_name)
     name = factor_name.removeprefix(own_columns.OWN).replace("_", " ")
     if isinstance(value, bool):
         return name if value else f"no {name}"
-    if value in entry.phrases:
-        return entry.phrases[value]
+    if value in metadata.phrases:
+        return metadata.phrases[value]
     if factor_name == "delay_seconds":
         return f"delay of {wording.number(1000 * value)} ms"
     words = value_words(factor_name, value)
-    if entry.noun:
+    if metadata.noun:
         whole = isinstance(value, float) and value.is_integer()
-        words = wording.count(int(value) if whole else value, entry.noun)
+        words = wording.count(int(value) if whole else value, metadata.noun)
     elif isinstance(value, int | float):
         words = wording.tick(value) if value < 0 else wording.shortest(value)
-    if entry.phrase or entry.noun:
-        return (entry.phrase or "{}").format(words)
+    if metadata.phrase or metadata.noun:
+        return (metadata.phrase or "{}").format(words)
     return f"no {name}" if value == "none" else f"{name} {words.replace('_', ' ')}"

@@ -16,6 +16,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 LARGEST_INTEGER = 10**9
+_LONGEST_TEXT = 500
 
 
 class Model(BaseModel):
@@ -45,6 +46,13 @@ def _as_list(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
+def _scalar(value: Any) -> Any:
+    is_text = isinstance(value, str) and value.isprintable() and len(value) <= _LONGEST_TEXT
+    if is_text or isinstance(value, bool | int | float):
+        return value
+    raise PydanticCustomError("scalar", "Input should be a number, true, false or a short text")
+
+
 # Strict: true is no number, and a text is none.
 Integer = Annotated[int, Field(strict=True, le=LARGEST_INTEGER)]
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
@@ -58,6 +66,7 @@ FilePath = Text
 Name = Annotated[str, Field(pattern="^[a-z][a-z0-9_]{0,59}$")]
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 Flag = Annotated[bool, Field(strict=True)]
+Scalar = Annotated[Any, AfterValidator(_scalar)]
 # A list of distinct values; several types of it follow.
 UNIQUE = AfterValidator(_unique)
 Unique = Annotated[tuple[Item, ...], Field(min_length=1), UNIQUE]

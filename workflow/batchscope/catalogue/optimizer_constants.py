@@ -1,4 +1,4 @@
-"""The constants of the optimizers beside their learning rate, and how they follow the batch size.
+"""The constants of the optimizers, and rules that scale them with the batch size.
 
 With k = batch_size / base_batch_size:
 
@@ -15,12 +15,11 @@ from __future__ import annotations
 
 from typing import Any
 
-# Stands for a constant that is left to the optimizer.
+# Value of a constant that keeps the default of the optimizer.
 DEFAULT = -1.0
-WORDS = (("default", DEFAULT),)
 
 _ADAM = {"beta_1": 0.9, "beta_2": 0.999, "epsilon": 1e-7}
-# Optimizers, as papers write them: Keras's defaults; of weight decay 0 where nothing stands.
+# Optimizer, as papers write it -> Keras's defaults. A missing weight decay is 0.
 _OPTIMIZERS: dict[str, dict[str, float]] = {
     "Adadelta": {"epsilon": 1e-7},
     "Adafactor": {},
@@ -38,29 +37,29 @@ _OPTIMIZERS: dict[str, dict[str, float]] = {
 CONSTANTS = {title.lower(): constants for title, constants in _OPTIMIZERS.items()}
 TITLES = {title.lower(): title for title in _OPTIMIZERS}
 NAMES = ("beta_1", "beta_2", "epsilon", "weight_decay")
-# What an optimizer must have for its betas to be scaled.
+# Rule -> constants that an optimizer needs for it.
 SCALED = {"half_life": ("beta_2",), "square_root": ("beta_1", "beta_2", "epsilon")}
 
 
 def having(*names: str) -> tuple[str, ...]:
-    """Returns the optimizers that have all of some constants.
+    """Return the optimizers that have every constant of some names.
 
-    Weight decay every one has but ftrl, which makes the weights anew from sums over the gradients.
+    All but ftrl have a weight decay: ftrl computes weights from sums over the gradients.
     """
-    decaying = {*CONSTANTS} - {"ftrl"} if "weight_decay" in names else {*CONSTANTS}
-    wanted = {*names} - {"weight_decay"}
-    return tuple(name for name, own in CONSTANTS.items() if name in decaying and wanted <= {*own})
+    required = set(names) - {"weight_decay"}
+    optimizers = [name for name, constants in CONSTANTS.items() if required <= set(constants)]
+    return tuple(name for name in optimizers if name != "ftrl" or "weight_decay" not in names)
 
 
 def effective(factors: dict[str, Any]) -> dict[str, float]:
     """Return every constant that a run is trained with, after the scaling rules."""
-    found = {"weight_decay": 0.0, **CONSTANTS[factors["optimizer"]]}
-    found |= {name: factors[name] for name in found if factors[name] != DEFAULT}
+    constants = {"weight_decay": 0.0, **CONSTANTS[factors["optimizer"]]}
+    constants |= {name: factors[name] for name in constants if factors[name] != DEFAULT}
     k = factors["batch_size"] / factors["base_batch_size"]
     if factors["beta_scaling"] == "half_life":
-        found["beta_2"] **= k
+        constants["beta_2"] **= k
     elif factors["beta_scaling"] == "square_root":
         for name in ("beta_1", "beta_2"):
-            found[name] = 1 - k * (1 - found[name])
-        found["epsilon"] /= k**0.5
-    return found
+            constants[name] = 1 - k * (1 - constants[name])
+        constants["epsilon"] /= k**0.5
+    return constants

@@ -1,4 +1,4 @@
-"""The columns of a table of external runs, and what its further ones are called in ours."""
+"""The columns of a table of external runs, and their names in our tables."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from batchscope.catalogue import tasks
-from batchscope.catalogue.readers import number
 from batchscope.catalogue.run_factors import FACTORS
 
-# What a run has used so far.
+# Costs of a run so far.
 AXES = ("updates", "examples", "seconds")
-# In the order in which targets are stated where none is given.
+# The first known loss is the default target.
 _SPLITS = ("validation", "test", "train")
 LOSSES = tuple(f"{split}_loss" for split in _SPLITS)
 METRICS = {f"{split}_{name}": each for name, each in tasks.METRICS.items() for split in _SPLITS}
@@ -28,8 +27,8 @@ MADE_OF = {
 LEAST_SIZES = 3  # batch sizes of a series: two leave the two constants of a fit no residual
 # Begins the name of a column that no factor of ours has: it can be no other column of a table.
 OWN = "own_"
-NOTHING = "none"  # what an empty cell of such a column says
-AT_TARGET, AT_BUDGET = "target", "budget"  # why a run stopped whose only row is its end
+NOTHING = "none"  # value of an empty cell in such a column
+AT_TARGET, AT_BUDGET = "target", "budget"  # why a run with a single row stopped
 ELSEWHERE = "elsewhere"  # the machine of external runs
 
 
@@ -50,28 +49,30 @@ def named(column: str) -> str:
 
 
 def factor(column: str, texts: Iterable[str]) -> tuple[str, list[Any]]:
-    """Returns the name in our tables of a column that distinguishes series, and its values.
+    """Return the name of a column that distinguishes series in our tables, and its values.
 
-    One of our factors keeps its name where every value is of its kind; any other column is given a
-    name that begins with `own_`, and numbers where all its values are.
+    A factor of the pipeline keeps its name if every value has its type. Any other column gets a
+    name that begins with `own_`; its values become numbers if every one is a number.
     """
-    texts = [*texts]
+    texts = list(texts)
     if column in FACTORS:
         with contextlib.suppress(ValueError):
-            return column, [_of_kind(FACTORS[column].kind, text) for text in texts]
+            return column, [_as_kind(FACTORS[column].kind, text) for text in texts]
     for convert in (int, _finite):
         with contextlib.suppress(ValueError):
             return f"{OWN}{column}", [convert(text) for text in texts]
     return f"{OWN}{column}", texts
 
 
-def _of_kind(kind: str, text: str) -> Any:
+def _as_kind(kind: str, text: str) -> Any:
     if kind == "str":
         return text
-    value = {"true": True, "false": False}.get(text.lower()) if kind == "bool" else number(text)
-    if value is None or (kind == "int" and value != int(value)):
+    if kind == "bool" and text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    value = float(text)
+    if not math.isfinite(value) or (kind == "int" and not value.is_integer()):
         raise ValueError(text)
-    return {"bool": bool, "int": int, "float": float}[kind](value)
+    return int(value) if kind == "int" else value
 
 
 def _finite(text: str) -> float:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
 from batchscope import wording
+from batchscope.catalogue import setting
 from batchscope.catalogue.readers import NUMBER, FieldReader, expected, number, read_items
 
 MOST = 10**9  # of a whole number that has no maximum of its own: fits whatever computes with it
@@ -184,6 +186,24 @@ class Parameter(FieldReader):
         for word, _ in self.words:
             found = {"if": {"const": word}, "else": found}
         return found
+
+
+def reader(factor: setting.Parameter) -> Parameter:
+    """Return what reads the field of a model."""
+    limits = {"ge": "minimum", "gt": "above", "le": "maximum", "lt": "below"}
+    bounds = {
+        ours: getattr(one, limit)
+        for one in getattr(factor.annotation, "__metadata__", ())
+        for limit, ours in limits.items()
+        if hasattr(one, limit)
+    }
+    same = {key: getattr(factor, key) for key in ("name", "alias", "kind", "default", "doc")}
+    words = tuple(factor.words.items())
+    return Parameter(**same, unit=factor.unit, choices=factor.choices, words=words, **bounds)
+
+
+def readers(factors: Mapping[str, setting.Parameter]) -> dict[str, Parameter]:
+    return {name: reader(factor) for name, factor in factors.items()}
 
 
 Named = TypeVar("Named", bound=Parameter)

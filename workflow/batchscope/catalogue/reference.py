@@ -10,10 +10,10 @@ from batchscope.catalogue.decision_columns import CLAIMS, LOOKS
 from batchscope.catalogue.entries import Column, Entry
 from batchscope.catalogue.figures import FIGURES
 from batchscope.catalogue.measures import MEASURES
-from batchscope.catalogue.parameters import Parameter
+from batchscope.catalogue.parameters import Parameter, readers
 from batchscope.catalogue.run_factors import FACTORS, TIMING_ONLY_FACTORS
-from batchscope.catalogue.run_names import ENTRIES
 from batchscope.catalogue.timings import OF_SWEEPS, OF_TRAININGS
+from batchscope.catalogue.versions import ENTRIES
 from batchscope.errors import UserError
 from batchscope.problems import nearest
 
@@ -30,9 +30,9 @@ def whole() -> str:
         "Printed by `python workflow/run.py explain`; `explain NAME` prints one entry.",
         "## Factors",
         "What a training is made of. A dash means that the factor must be given.",
-        _parameters("factor", FACTORS.values()),
+        _parameters("factor", readers(FACTORS).values()),
         "## Factors of times alone",
-        _parameters("factor", TIMING_ONLY_FACTORS.values()),
+        _parameters("factor", readers(TIMING_ONLY_FACTORS).values()),
         "## Measures",
         *(_entry(entry) for entry in {**MEASURES, **OF_TRAININGS}.values()),
         "## Timings",
@@ -82,7 +82,7 @@ def _entries() -> Iterable[tuple[str, str]]:
     """Yield name and text of each entry that `explain` prints."""
     for word, text in explanations.EXPLANATIONS.items():
         yield word, f"{wording.capital(word.replace('_', ' '))}: {text}"
-    for factor in {**FACTORS, **TIMING_ONLY_FACTORS}.values():
+    for factor in readers({**FACTORS, **TIMING_ONLY_FACTORS}).values():
         yield factor.name, _parameters("factor", [factor])
     for entry in ENTRIES.values():
         yield entry.name, _entry(entry)

@@ -1,27 +1,28 @@
-"""The factors of a training run, and what a timing experiment may vary besides."""
+"""The factors of a training run, and those that only a timing experiment may vary."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import Any
+import enum
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
 
-from batchscope.catalogue import batch_phases, optimizer_constants, tasks
-from batchscope.catalogue.fields import Section
+from pydantic import Field
+
+from batchscope.catalogue import optimizer_constants, setting, tasks
+from batchscope.catalogue.batch_phases import SEESAW, STEPS
+from batchscope.catalogue.model import Flag, Integer, Model, Number, Positive, Seed, Share, Text
 from batchscope.catalogue.optimizer_constants import DEFAULT
-from batchscope.catalogue.parameters import Parameter
-from batchscope.catalogue.readers import expected
+from batchscope.catalogue.setting import Parameter, Setting, Word
 
-# Far above what anyone runs: more is a slip of the hand.
+# Nobody trains with more: a larger number is a slip of the hand.
 MOST_EXAMPLES, MOST_EPOCHS, MOST_STEPS = 10**8, 10**6, 10**6
-_MOST_THREADS, _MOST_DEVICES = 4096, 1024
-# With a constant rate the weights after epoch 2 of 5 are those of a training of 2 epochs, and one
-# training serves every budget up to its own. With a schedule that falls towards the horizon they
-# are not: what is read before the end understates a training that was meant to end there (Shallue
-# et al. 2019, arXiv 1811.03600; Hoffmann et al. 2022, arXiv 2203.15556).
+# With a constant rate, epoch 2 of 5 has the weights of a training of 2 epochs, and one training
+# serves every smaller budget. With a schedule that falls towards the horizon, its results before
+# the end understate a training that ends there (Shallue et al. 2019, arXiv 1811.03600; Hoffmann et
+# al. 2022, arXiv 2203.15556).
 CONSTANT = "constant"
 FALLING = ("cosine", "linear")
-HORIZONTAL = ("schedule", "batch_schedule")
-OF_RISES = ("batch_rise_factor", "largest_batch_size", "batch_rises", "batch_rises_from")
 HORIZON_REASON = "which goes by the horizon: before its end a training is no shorter training"
 _LOOPS = {
     "graph": "loop in the graph",
@@ -39,285 +40,376 @@ _PIPELINES = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Factor(Parameter):
-    """A factor of a training run, or of a timing."""
+class Affects(enum.Flag):
+    """Properties of a training that a factor may change, as planning and analysis ask for them."""
 
-    of_step: bool = False  # whether a step's time depends on it
-    method: str = ""  # the only value of the factor `method` that reads it; empty where all do
-    titles: dict[str, str] = field(default_factory=dict)  # value as text -> as people write it
-    noun: str = ""  # what a value counts: with `epoch`, 2 is `2 epochs`
-    # What a series is called by a value, `{}`, with its noun: `{} of warmup`. Where it is empty, by
-    # value and noun; without a noun by name and value: `rho 0.05`.
-    phrase: str = ""
-    phrases: dict[Any, str] = field(default_factory=dict)  # value -> what it is called instead
-
-    def read(self, raw: Any) -> Any:
-        if isinstance(raw, list):
-            raise expected(f"{self.expected}, or a list under `vary`,")
-        return self.read_item(raw)
+    NOTHING = 0
+    STEP = enum.auto()  # time of a step
+    EVALUATIONS = enum.auto()  # time of an epoch besides its steps
+    GRAPH = enum.auto()  # graph of a step; only the loop in the graph, on one device, has it
+    UPDATE = enum.auto()  # result of an update, in a way that no argument of the optimizer has
+    HORIZON = enum.auto()  # rate or batch size before the end of the training depends on its length
+    WEIGHTS = enum.auto()  # initial weights
+    END = enum.auto()  # end of a training, which a value above 0 may stop before its horizon
 
 
-def _factor(alias: str, default: Any = None, **more: Any) -> Any:
-    return Factor(alias=alias, default=default, **more)
+@dataclass(frozen=True)
+class Factor(Setting):
+    """Metadata of a field that is a factor of a training run or of a timing.
 
-
-def _choice(alias: str, choices: tuple[str, ...], **more: Any) -> Any:
-    return _factor(alias, choices[0], choices=choices, **more)
-
-
-def _constant(name: str, alias: str, **more: Any) -> Any:
-    words, phrases = (("default", DEFAULT),), {DEFAULT: f"default {name}"}
-    return _factor(alias, DEFAULT, words=words, phrases=phrases, **more)
-
-
-class RunFactors(Section):
-    """The factors of a run: with a frozen default a name spells one only where it differs.
-
-    The order is that of names and tables. Append; never reorder.
+    Attributes:
+        affects: Properties of a training that depend on it.
+        used_with: Other factor -> values that give this one an effect; one match is enough. A
+            factor without entries always has an effect.
+        titles: Value as text -> how people write it.
+        noun: Unit of counted values: with `epoch`, 2 is `2 epochs`.
+        phrase: Name of a series by a value, `{}`, with its noun: `{} of warmup`. If empty, value
+            and noun; without a noun, name and value: `rho 0.05`.
+        phrases: Value -> name of a series; overrides `phrase`.
     """
 
-    dataset: str = _factor("data", of_step=True, phrase="{}")
+    affects: Affects = Affects.NOTHING
+    used_with: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    titles: Mapping[str, str] = field(default_factory=dict)
+    noun: str = ""
+    phrase: str = ""
+    phrases: Mapping[Any, str] = field(default_factory=dict)
+
+
+Examples = Annotated[Integer, Field(ge=1, le=MOST_EXAMPLES)]
+ExamplesOrNone = Annotated[Integer, Field(ge=0, le=MOST_EXAMPLES)]  # 0 for none
+Epochs = Annotated[Integer, Field(ge=1, le=MOST_EPOCHS)]
+EpochsOrNone = Annotated[Integer, Field(ge=0, le=MOST_EPOCHS)]
+NotNegative = Annotated[Number, Field(ge=0)]
+UpToOne = Annotated[Number, Field(ge=0, le=1)]
+Threads = Annotated[Integer, Field(ge=1, le=4096)]
+# In place of a number: the default of the optimizer.
+OfKeras = Word("default", DEFAULT)
+_THREADS = Factor(
+    "th",
+    "threads",
+    Affects.STEP,
+    titles={"0": "all"},
+    noun="thread",
+    phrases={0: "all threads"},
+)
+
+
+def _constant(alias: str, name: str, affects: Affects = Affects.NOTHING) -> Factor:
+    return Factor(alias, affects=affects, phrases={DEFAULT: f"default {name}"})
+
+
+class RunFactors(Model):
+    """The factors of a run.
+
+    A name spells a factor only if it differs from the default, so a default never changes. Names
+    and tables have the same order: append, and never reorder.
+    """
+
+    dataset: Annotated[Text, Factor("data", affects=Affects.STEP | Affects.WEIGHTS, phrase="{}")]
     """Data set, by its name under `datasets`."""
-    model: str = _factor("model", of_step=True, phrase="{}")
+    model: Annotated[Text, Factor("model", affects=Affects.STEP | Affects.WEIGHTS, phrase="{}")]
     """Model, by its name."""
-    batch_size: int = _factor("bs", unit="examples", minimum=1, maximum=MOST_EXAMPLES, of_step=True)
+    batch_size: Annotated[Examples, Factor("bs", "examples", Affects.STEP)]
     """Examples per update."""
-    learning_rate: float = _factor("lr", above=0)
+    learning_rate: Annotated[Positive, Factor("lr")]
     """Rate before any scaling."""
-    optimizer: str = _factor(
-        "opt",
-        choices=tuple(optimizer_constants.CONSTANTS),
-        of_step=True,
-        titles=optimizer_constants.TITLES,
-        phrase="{}",
-    )
+    optimizer: Annotated[
+        Literal[tuple(optimizer_constants.CONSTANTS)],
+        Factor("opt", affects=Affects.STEP, titles=optimizer_constants.TITLES, phrase="{}"),
+    ]
     """Keras optimizer."""
-    epochs: int = _factor("ep", unit="epochs", minimum=1, maximum=MOST_EPOCHS)
+    epochs: Annotated[Epochs, Factor("ep", "epochs")]
     """Horizon of the training."""
-    seed: int = _factor("seed", minimum=0, maximum=2**32 - 1)
+    seed: Annotated[Seed, Factor("seed", affects=Affects.WEIGHTS)]
     """Fixes initial weights and data order."""
-    momentum: float = _factor("mom", 0.0, minimum=0, maximum=1, of_step=True)
+    momentum: Annotated[UpToOne, Factor("mom", affects=Affects.STEP)] = 0.0
     """Momentum of sgd and rmsprop."""
-    nesterov: bool = _factor("nest", False, of_step=True)
+    nesterov: Annotated[Flag, Factor("nest", affects=Affects.STEP)] = False
     """Nesterov momentum of sgd."""
-    patience: int = _factor("pat", 0, unit="epochs", minimum=0, maximum=MOST_EPOCHS)
+    patience: Annotated[EpochsOrNone, Factor("pat", "epochs", Affects.END)] = 0
     """Epochs without a lower validation loss after which a training stops; 0 never stops it."""
-    learning_rate_scaling: str = _choice(
-        "lrs",
-        ("none", "linear", "sqrt"),
-        titles={"sqrt": "square-root"},
-        phrase="{} scaling",
-        phrases={"none": "no scaling"},
-    )
+    learning_rate_scaling: Annotated[
+        Literal["none", "linear", "sqrt"],
+        Factor(
+            "lrs",
+            titles={"sqrt": "square-root"},
+            phrase="{} scaling",
+            phrases={"none": "no scaling"},
+        ),
+    ] = "none"
     """How the rate follows batch_size / base_batch_size."""
-    base_batch_size: int = _factor("bbs", 32, minimum=1, maximum=MOST_EXAMPLES)
+    base_batch_size: Annotated[
+        Examples,
+        Factor(
+            "bbs",
+            used_with={
+                "learning_rate_scaling": ("linear", "sqrt"),
+                "beta_scaling": ("half_life", "square_root"),
+            },
+        ),
+    ] = 32
     """Batch size that the rate is for."""
-    device: str = _choice(
-        "dev", ("cpu", "gpu"), of_step=True, titles={"cpu": "CPU", "gpu": "GPU"}, phrase="{}"
-    )
+    device: Annotated[
+        Literal["cpu", "gpu"],
+        Factor("dev", affects=Affects.STEP, titles={"cpu": "CPU", "gpu": "GPU"}, phrase="{}"),
+    ] = "cpu"
     """Where to train."""
-    threads: int = _factor(
-        "th",
-        1,
-        unit="threads",
-        minimum=1,
-        maximum=_MOST_THREADS,
-        of_step=True,
-        titles={"0": "all"},
-        noun="thread",
-        phrases={0: "all threads"},
-    )
+    threads: Annotated[Threads, _THREADS] = 1
     """Threads of a training."""
-    warmup_epochs: int = _factor(
-        "wu",
-        0,
-        unit="epochs",
-        minimum=0,
-        maximum=MOST_EPOCHS,
-        noun="epoch",
-        phrase="{} of warmup",
-        phrases={0: "no warmup"},
-    )
+    warmup_epochs: Annotated[
+        EpochsOrNone,
+        Factor(
+            "wu",
+            "epochs",
+            Affects.UPDATE,
+            noun="epoch",
+            phrase="{} of warmup",
+            phrases={0: "no warmup"},
+        ),
+    ] = 0
     """Epochs over which the rate rises to the scaled one: from the unscaled one, or from 0 without
     scaling.
     """
-    target_train_loss: float = _factor("ttl", 0.0, minimum=0)
+    target_train_loss: Annotated[NotNegative, Factor("ttl", affects=Affects.END)] = 0.0
     """Training loss of an epoch, and of the weights at its end, at which a training stops; 0 never
     stops it.
     """
-    update_norms: bool = _factor("un", False)
+    update_norms: Annotated[Flag, Factor("un")] = False
     """Whether the norm of every update is kept."""
-    replicas: int = _factor(
-        "rep", 1, minimum=1, maximum=_MOST_DEVICES, of_step=True, noun="replica"
-    )
+    replicas: Annotated[
+        Integer, Field(ge=1, le=1024), Factor("rep", affects=Affects.STEP, noun="replica")
+    ] = 1
     """Devices among which every batch is divided (tf.distribute.MirroredStrategy)."""
-    augmentation: str = _choice(
-        "aug",
-        ("none", "crop", "random"),
-        of_step=True,
-        phrases={"crop": "augmentation by crops", "random": "random augmentation"},
-    )
+    augmentation: Annotated[
+        Literal["none", "crop", "random"],
+        Factor(
+            "aug",
+            affects=Affects.STEP | Affects.GRAPH | Affects.UPDATE,
+            phrases={"crop": "augmentation by crops", "random": "random augmentation"},
+        ),
+    ] = "none"
     """What is done to the training images; crop doubles the training set."""
-    method: str = _choice(
-        "method",
-        ("plain", "proximal", "sam"),
-        titles={"sam": "SAM"},
-        of_step=True,
-        phrase="{} updates",
-    )
+    method: Annotated[
+        Literal["plain", "proximal", "sam"],
+        Factor(
+            "method",
+            affects=Affects.STEP | Affects.GRAPH | Affects.UPDATE,
+            titles={"sam": "SAM"},
+            phrase="{} updates",
+        ),
+    ] = "plain"
     """How an update uses its batch."""
-    gamma: float = _factor("gamma", 1.0, minimum=0, method="proximal")
+    gamma: Annotated[NotNegative, Factor("gamma", used_with={"method": ("proximal",)})] = 1.0
     """Weight of the distance from the weights before an update, for proximal."""
-    inner_steps: int = _factor(
-        "inner",
-        5,
-        unit="steps",
-        minimum=1,
-        maximum=MOST_STEPS,
-        of_step=True,
-        method="proximal",
-        noun="inner step",
-    )
+    inner_steps: Annotated[
+        Integer,
+        Field(ge=1, le=MOST_STEPS),
+        Factor(
+            "inner", "steps", Affects.STEP, used_with={"method": ("proximal",)}, noun="inner step"
+        ),
+    ] = 5
     """Steps on every batch, for proximal."""
-    rho: float = _factor("rho", 0.05, above=0, method="sam")
+    rho: Annotated[Positive, Factor("rho", used_with={"method": ("sam",)})] = 0.05
     """Distance within which the worst case counts, for sam."""
-    evaluate_every: int = _factor("ee", 0, unit="examples", minimum=0, maximum=MOST_EXAMPLES)
+    evaluate_every: Annotated[ExamplesOrNone, Factor("ee", "examples", Affects.EVALUATIONS)] = 0
     """Examples from one evaluation of the trajectory to the next, on top of the one at the end; 0
     for the epochs' ends alone.
     """
-    beta_1: float = _constant("beta 1", "b1", minimum=0, maximum=1)
+    beta_1: Annotated[UpToOne, OfKeras, _constant("b1", "beta 1")] = DEFAULT
     """Decay per update of the optimizer's mean of gradients; default: Keras's."""
-    beta_2: float = _constant("beta 2", "b2", minimum=0, maximum=1)
+    beta_2: Annotated[UpToOne, OfKeras, _constant("b2", "beta 2")] = DEFAULT
     """Decay per update of the optimizer's mean of squared gradients; default: Keras's."""
-    epsilon: float = _constant("epsilon", "eps", above=0)
+    epsilon: Annotated[Positive, OfKeras, _constant("eps", "epsilon")] = DEFAULT
     """What the optimizer adds to the root of the squared gradients; default: Keras's."""
-    weight_decay: float = _constant("weight decay", "wd", minimum=0, of_step=True)
+    weight_decay: Annotated[NotNegative, OfKeras, _constant("wd", "weight decay", Affects.STEP)] = (
+        DEFAULT
+    )
     """Every update takes rate * weight_decay * w off each weight, biases too; default: Keras's,
     0.004 of adamw and 0 of the others.
     """
-    beta_scaling: str = _choice(
-        "bsc",
-        ("none", "half_life", "square_root"),
-        titles={"half_life": "half-life", "square_root": "square-root"},
-    )
+    beta_scaling: Annotated[
+        Literal["none", "half_life", "square_root"],
+        Factor("bsc", titles={"half_life": "half-life", "square_root": "square-root"}),
+    ] = "none"
     """How the betas follow k = batch_size / base_batch_size: half_life makes beta_2 into beta_2^k;
     square_root both into 1 - k (1 - beta), and epsilon into epsilon / sqrt(k).
     """
-    schedule: str = _choice("sch", (CONSTANT, *FALLING))
+    schedule: Annotated[
+        Literal[(CONSTANT, *FALLING)], Factor("sch", affects=Affects.UPDATE | Affects.HORIZON)
+    ] = CONSTANT
     """What the rate does after the warm-up: it stays, or falls to 0 at the horizon along half a
     cosine or a line, update by update.
     """
-    micro_batch_size: int = _factor(
-        "mbs",
-        0,
-        unit="examples",
-        minimum=0,
-        maximum=MOST_EXAMPLES,
-        of_step=True,
-        titles={"0": "none (whole batches)"},
-        phrase="pieces of {}",
-        phrases={0: "whole batches"},
-    )
+    micro_batch_size: Annotated[
+        ExamplesOrNone,
+        Factor(
+            "mbs",
+            "examples",
+            Affects.STEP | Affects.GRAPH,
+            titles={"0": "none (whole batches)"},
+            phrase="pieces of {}",
+            phrases={0: "whole batches"},
+        ),
+    ] = 0
     """Examples of a piece of a batch, whose gradients are accumulated; 0 for whole batches."""
-    precision: str = _choice("prec", ("float32", "mixed_bfloat16", "mixed_float16"), of_step=True)
+    precision: Annotated[
+        Literal["float32", "mixed_bfloat16", "mixed_float16"],
+        Factor("prec", affects=Affects.STEP | Affects.GRAPH | Affects.UPDATE),
+    ] = "float32"
     """What a training computes in: Keras's policies. The mixed ones keep weights, loss and
     updates in float32, and mixed_float16 scales the loss.
     """
-
-    loss_function: str = _choice("loss", tuple(tasks.LOSSES), phrase="{} loss")
+    loss_function: Annotated[Literal[tuple(tasks.LOSSES)], Factor("loss", phrase="{} loss")] = (
+        "default"
+    )
     """What is minimised; default: the cross-entropy of classes, the mean squared error of numbers.
     Numbers may have another, on their standardised values: huber is quadratic up to one standard
     deviation.
     """
-    batch_schedule: str = _choice(
-        "bsch",
-        (CONSTANT, batch_phases.STEPS, batch_phases.SEESAW),
-        phrase="batch size in {}",
-        phrases={CONSTANT: "constant batch size", batch_phases.SEESAW: "seesaw"},
-    )
+    batch_schedule: Annotated[
+        Literal[CONSTANT, STEPS, SEESAW],
+        Factor(
+            "bsch",
+            affects=Affects.UPDATE | Affects.HORIZON,
+            phrase="batch size in {}",
+            phrases={CONSTANT: "constant batch size", SEESAW: "seesaw"},
+        ),
+    ] = CONSTANT
     """What the batch size does: it stays, or rises in place of divisions of the rate, at steps or
     wherever `schedule` has let the rate fall by another batch_rise_factor.
     """
-    batch_rise_factor: float = _factor("brf", 2.0, above=1, maximum=1024)
+    batch_rise_factor: Annotated[
+        Number,
+        Field(gt=1, le=1024),
+        Factor("brf", used_with={"batch_schedule": (STEPS, SEESAW)}),
+    ] = 2.0
     """What a rise multiplies the batch size by, in place of a division of the rate by as much."""
-    largest_batch_size: int = _factor(
-        "lbs", 0, unit="examples", minimum=0, maximum=MOST_EXAMPLES, phrase="up to {}"
-    )
+    largest_batch_size: Annotated[
+        ExamplesOrNone,
+        Factor("lbs", "examples", used_with={"batch_schedule": (STEPS, SEESAW)}, phrase="up to {}"),
+    ] = 0
     """Batch size up to which it rises; beyond it the rate is divided."""
-    batch_rises: int = _factor("brn", 1, minimum=1, maximum=64, noun="rise")
+    batch_rises: Annotated[
+        Integer,
+        Field(ge=1, le=64),
+        Factor("brn", used_with={"batch_schedule": (STEPS,)}, noun="rise"),
+    ] = 1
     """Rises of the batch schedule steps."""
-    batch_rises_from: float = _factor(
-        "brs", 0.5, above=0, below=1, phrase="from {} of the examples"
-    )
+    batch_rises_from: Annotated[
+        Share,
+        Factor("brs", used_with={"batch_schedule": (STEPS,)}, phrase="from {} of the examples"),
+    ] = 0.5
     """Share of the horizon's examples at which the first rise of the batch schedule steps stands;
     the others at equal distances from there to the end.
     """
-    compilation: str = _choice(
-        "comp", ("none", "xla"), titles={"xla": "XLA"}, of_step=True, phrase="compiled by {}"
-    )
+    compilation: Annotated[
+        Literal["none", "xla"],
+        Factor(
+            "comp",
+            affects=Affects.STEP | Affects.GRAPH,
+            titles={"xla": "XLA"},
+            phrase="compiled by {}",
+        ),
+    ] = "none"
     """What compiles an update: nothing, so that TensorFlow runs its operations one by one, or XLA,
     which makes one program of them: its last bits are others, and so is what dropout draws.
     """
-
-
-class TimingOnlyFactors(Section):
-    """What a timing experiment may vary besides. Append; never reorder.
-
-    A training is always the loop in the graph, over arrays in memory.
+    label_smoothing: Annotated[
+        Number,
+        Field(ge=0, lt=1),
+        Factor(
+            "ls",
+            affects=Affects.UPDATE,
+            used_with={"loss_function": ("default",)},
+            phrases={0: "no label smoothing"},
+        ),
+    ] = 0.0
+    """Share s of each target that is spread evenly over the k classes, (1 - s) y + s / k, as in
+    Keras; a single output, and each of several labels, has two classes. The training loss of an
+    epoch has it, as updates minimise it; evaluations and measures compute losses without smoothing.
     """
 
-    loop: str = _choice("loop", tuple(_LOOPS), phrases=_LOOPS)
+
+class TimingOnlyFactors(Model):
+    """Factors that only a timing experiment may vary. Append, and never reorder.
+
+    A training always has the loop in the graph, over arrays in memory.
+    """
+
+    loop: Annotated[Literal[tuple(_LOOPS)], Factor("loop", phrases=_LOOPS)] = "graph"
     """What drives the training steps."""
-    input_pipeline: str = _choice("in", tuple(_PIPELINES), phrases=_PIPELINES)
+    input_pipeline: Annotated[Literal[tuple(_PIPELINES)], Factor("in", phrases=_PIPELINES)] = (
+        "plain"
+    )
     """Where a step's batch comes from; plain: the graph's own arrays for the loop in the graph,
     tf.data without any remedy for the others; jpeg: files of the resized images, written just
     before and so in the page cache.
     """
-    delay_seconds: float = _factor(
-        "delay", 0.0, unit="s", minimum=0, maximum=3600, phrases={0: "no delay"}
-    )
+    delay_seconds: Annotated[
+        Number, Field(ge=0, le=3600), Factor("delay", "s", phrases={0: "no delay"})
+    ] = 0.0
     """Wait before every step; its throughput is timed in turns with and without it."""
 
 
-def _declared(model: type[Section]) -> dict[str, Factor]:
-    """Returns the factors that the fields of a model are, with what each field says of its own."""
-    return {
-        name: replace(
-            field.default,
-            name=name,
-            kind=field.annotation.__name__,
-            doc=" ".join(field.description.split()),
-        )
-        for name, field in model.model_fields.items()
-    }
+class _ThreadsOfTimings(Model):
+    """Threads of a timing, which may use every core of its job."""
+
+    threads: Annotated[Threads, Word("all", 0), _THREADS] = 1
+    """Threads of a training."""
 
 
-FACTORS: dict[str, Factor] = _declared(RunFactors)
-TIMING_ONLY_FACTORS: dict[str, Factor] = _declared(TimingOnlyFactors)
-# A timing configuration is named by what a run's time per step depends on, and always by its core.
+def affecting(what: Affects) -> tuple[str, ...]:
+    """Return the factors of runs that affect one of some properties, in the order of names."""
+    return tuple(name for name, factor in FACTORS.items() if factor.metadata.affects & what)
+
+
+def used_with(other: str) -> tuple[str, ...]:
+    """Return the factors of runs that another one can deprive of their effect."""
+    return tuple(name for name, factor in FACTORS.items() if other in factor.metadata.used_with)
+
+
+def is_used(name: str, values: Mapping[str, Collection[Any]]) -> bool:
+    """Return whether a factor has an effect.
+
+    Args:
+        name: Any column; one that is no factor always has an effect.
+        values: Factor -> its values in some runs; a missing factor may have any value.
+    """
+    conditions = FACTORS[name].metadata.used_with if name in FACTORS else {}
+    stated = [other for other in conditions if other in values]
+    return not stated or any({*conditions[other]} & {*values[other]} for other in stated)
+
+
+FACTORS: dict[str, Parameter] = setting.parameters(RunFactors)
+TIMING_ONLY_FACTORS: dict[str, Parameter] = setting.parameters(TimingOnlyFactors)
+# A name of a timing configuration has the factors that a step's time depends on. These come first
+# and are always spelled.
 TIMING_CORE = ("dataset", "model", "batch_size", "optimizer", "device", "threads")
-TIMING_FACTORS = tuple(
-    dict.fromkeys([*TIMING_CORE, *(name for name, each in FACTORS.items() if each.of_step)])
-)
-# All that the time of a step depends on, in the order of names and tables.
-SWEEP_FACTORS: dict[str, Factor] = {
+TIMING_FACTORS = tuple(dict.fromkeys([*TIMING_CORE, *affecting(Affects.STEP)]))
+# Factors of timing experiments, in the order of names and tables.
+SWEEP_FACTORS: dict[str, Parameter] = {
     **{name: FACTORS[name] for name in TIMING_FACTORS},
-    "threads": replace(FACTORS["threads"], words=(("all", 0),)),  # every core that the job may use
+    **setting.parameters(_ThreadsOfTimings),
     **TIMING_ONLY_FACTORS,
 }
-# With those of trainings, in the order of tables of both.
-EVERY_FACTOR: dict[str, Factor] = {**FACTORS, **SWEEP_FACTORS}
+# Factors of runs and of timing experiments, in the order of tables that have both.
+EVERY_FACTOR: dict[str, Parameter] = {**FACTORS, **SWEEP_FACTORS}
 
 
-def by_horizon(factors: dict[str, Any]) -> str:
-    """Returns the factor by which a run's rate or batch size goes by its horizon; empty if none."""
-    return next((name for name in HORIZONTAL if factors.get(name, CONSTANT) != CONSTANT), "")
+def by_horizon(factors: Mapping[str, Any]) -> str:
+    """Return the factor that makes rate or batch size depend on the horizon; empty if none does.
+
+    Args:
+        factors: Factor -> value; a missing one has its default.
+    """
+    names = affecting(Affects.HORIZON)
+    return next((name for name in names if factors.get(name, CONSTANT) != CONSTANT), "")
 
 
-def gpus(factors: dict[str, Any]) -> int:
+def gpus(factors: Mapping[str, Any]) -> int:
     return factors["replicas"] if factors["device"] == "gpu" else 0
 
 
-def training_copies(factors: dict[str, Any]) -> int:
+def training_copies(factors: Mapping[str, Any]) -> int:
     return 2 if factors["augmentation"] == "crop" else 1

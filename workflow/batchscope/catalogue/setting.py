@@ -8,6 +8,8 @@ A field that names of runs spell has a `Setting` among its metadata::
 from __future__ import annotations
 
 import functools
+import hashlib
+import json
 import math
 import types
 import typing
@@ -227,3 +229,9 @@ def number_text(value: int | float) -> str:
     if float(text) != value:
         raise ValueError(f"Expected a number that survives its own text. Received: {value!r}")
     return text
+
+
+def digest(definition: Any) -> str:
+    """Return eight hexadecimal digits that stand for a definition in a path."""
+    canonical = json.dumps(definition, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()[:8]

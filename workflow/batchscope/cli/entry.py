@@ -10,8 +10,9 @@ import sys
 import time
 from collections.abc import Iterator
 
-from batchscope.catalogue import run_names
+from batchscope.catalogue import versions
 from batchscope.catalogue.measures import MEASURES
+from batchscope.catalogue.names import configuration, parse_run
 from batchscope.catalogue.timings import TIMINGS
 from batchscope.cli import commands, options, steps
 from batchscope.errors import Interrupted, UserError, check_folder
@@ -31,7 +32,7 @@ def parser() -> argparse.ArgumentParser:
         command = added.add_parser(name, description=call.__doc__, **listed)
         command.set_defaults(call=call)
         options.add(command, *names, output_required=call not in commands.OPTIONAL_OUTPUT)
-    for name, entry in run_names.ENTRIES.items():
+    for name, entry in versions.ENTRIES.items():
         command = added.add_parser(name, description=entry.doc)
         command.set_defaults(call=steps.timing if name in TIMINGS else steps.measure)
         options.add_settings(command, name)
@@ -66,7 +67,7 @@ def main(words: list[str]) -> None:
 @contextlib.contextmanager
 def _noted(arguments: argparse.Namespace) -> Iterator[None]:
     """Note that a measure or a timing runs, for `watch`, and then how long it took."""
-    if arguments.step not in run_names.ENTRIES:
+    if arguments.step not in versions.ENTRIES:
         yield
         return
     from batchscope.store import estimates, progress
@@ -95,8 +96,8 @@ def shared(words: list[str]) -> bool:
         return False
     try:
         if "--timing" in given:  # a timing sets its threads itself
-            return run_names.configuration(given["--timing"]).factors["device"] == "cpu"
-        factors = run_names.parse_run(given.get("--run", ""))
+            return configuration(given["--timing"]).factors["device"] == "cpu"
+        factors = parse_run(given.get("--run", ""))
     except ValueError:
         return False
     replicas = 1 if words[0] in MEASURES else factors["replicas"]

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from batchscope import logs, project_files
-from batchscope.catalogue import (
-    command_names,
-    kept_epochs,
-    optimizer_constants,
-    parameters,
-    run_names,
-    sweep_names,
-    tasks,
+from batchscope.catalogue import kept_epochs, optimizer_constants, parameters, tasks
+from batchscope.catalogue.names import (
+    configuration,
+    is_command,
+    parse_run,
+    parse_settings,
+    parse_sweep,
+    split_token,
 )
 from batchscope.errors import unexpected
 from batchscope.problems import show
@@ -53,6 +53,11 @@ def _map(word: str) -> dict[str, Any]:
     if not isinstance(found := json.loads(word), dict):
         raise ValueError
     return found
+
+
+def _command(word: str) -> None:
+    if not is_command(word):
+        raise ValueError
 
 
 # What argparse's `add_argument` is given.
@@ -114,15 +119,15 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         **{"nargs": "*", "default": [], "metavar": "NAME"},
         "help": "folders in results/studies; all that have a report if left out",
     },
-    "--dataset": _name("--dataset", run_names.split_token, "a data set"),
+    "--dataset": _name("--dataset", split_token, "a data set"),
     "--definition": _word("--definition", _map, "its definition as JSON"),
-    "--run": _name("--run", run_names.parse_run, "a run"),
-    "--command": _name("--command", command_names.checked, "a command's run"),
+    "--run": _name("--run", parse_run, "a run"),
+    "--command": _name("--command", _command, "a command's run"),
     "--of-study": {"required": True, "help": "the name of a study in paths"},
     "--bundle": {"required": True, "help": "the name of a bundle of jobs in paths"},
-    "--other": _name("--other", run_names.parse_run, "a run"),
-    "--sweep": _name("--sweep", sweep_names.parse, "a sweep"),
-    "--timing": _name("--timing", run_names.configuration, "a timing configuration"),
+    "--other": _name("--other", parse_run, "a run"),
+    "--sweep": _name("--sweep", parse_sweep, "a sweep"),
+    "--timing": _name("--timing", configuration, "a timing configuration"),
     "--machine": {"default": "local"},
     "--epoch": _word(
         "--epoch",
@@ -151,7 +156,7 @@ def add(parser: ArgumentParser, *names: str, output_required: bool = True) -> No
 
 
 def add_settings(parser: ArgumentParser, step: str) -> None:
-    parse = functools.partial(run_names.parse_settings, step)
+    parse = functools.partial(parse_settings, step)
     given = _name("--settings", parse, "its settings", default="default")
     parser.add_argument("--settings", **given)
 

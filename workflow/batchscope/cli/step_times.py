@@ -13,7 +13,7 @@ import multiprocessing
 from pathlib import Path
 from typing import Any
 
-from batchscope.catalogue import run_factors, run_names
+from batchscope.catalogue import names, run_factors
 from batchscope.cli import steps
 from batchscope.host import absence
 from batchscope.store import estimates, records, states
@@ -61,7 +61,7 @@ def _time(study: Any, results: Path, chosen: list[dict[str, Any]]) -> None:
         definition = study.datasets[dataset]
         if count := records.training_images(results, dataset):
             return datasets.look(results, dataset, definition), count
-        return looks.sized(run_names.split_token(dataset)[0], definition)
+        return looks.sized(names.split_token(dataset)[0], definition)
 
     for factors in chosen:
         dataset, model = estimates.subject(factors)

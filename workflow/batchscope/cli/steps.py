@@ -5,8 +5,8 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import Any
 
-from batchscope.catalogue import run_names, sweep_names
 from batchscope.catalogue.measures import MEASURES
+from batchscope.catalogue.names import configuration, parse_run, parse_sweep
 from batchscope.catalogue.timings import TIMINGS
 from batchscope.cli import options
 from batchscope.host import absence
@@ -29,7 +29,7 @@ def check(arguments: Namespace) -> None:
 
 def train(arguments: Namespace) -> None:
     """Train one run."""
-    start(run_names.parse_run(arguments.run))
+    start(parse_run(arguments.run))
     from batchscope.store import memory_kills
     from batchscope.training import runs, trainer
 
@@ -64,7 +64,7 @@ def measure(arguments: Namespace) -> None:
     entry = MEASURES[arguments.step]
     # One thread: a sum's order, and so its last bits, must not depend on the machine.
     if entry.data:
-        start({"threads": 1, "device": run_names.parse_run(arguments.run)["device"]})
+        start({"threads": 1, "device": parse_run(arguments.run)["device"]})
     else:
         tensorflow_start.limit()
     from batchscope import measures
@@ -77,7 +77,7 @@ def measure(arguments: Namespace) -> None:
 def timing(arguments: Namespace) -> None:
     """Time a sweep, or a training's configuration."""
     entry = TIMINGS[arguments.step]
-    parse = run_names.configuration if entry.trains else sweep_names.parse
+    parse = configuration if entry.trains else parse_sweep
     subject = parse(arguments.timing if entry.trains else arguments.sweep)
     factors = subject.factors
     absence.check_threads(factors["threads"])
@@ -102,7 +102,7 @@ def try_batch(arguments: Namespace) -> None:
     """Try whether one batch fits into memory."""
     from batchscope.timing import TimingJob, attempts
 
-    sweep = sweep_names.parse(arguments.sweep)
+    sweep = parse_sweep(arguments.sweep)
     tried = TimingJob(arguments.results, sweep, arguments.model_file)
     attempts.run(tried, arguments.batch_size, arguments.memory_mb)
 

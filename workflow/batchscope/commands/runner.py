@@ -23,7 +23,7 @@ import pandas
 from batchscope import disk, wording
 from batchscope.catalogue import tasks
 from batchscope.catalogue.own_columns import AXES, outcomes
-from batchscope.catalogue.run_names import VERSIONS
+from batchscope.catalogue.versions import VERSIONS
 from batchscope.errors import UserError, raise_problems
 from batchscope.host import absence, control_groups, description, guard, job, locks
 from batchscope.logs import AUTO, cells, numbers

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from batchscope import wording
-from batchscope.catalogue import example_kinds, run_names, tasks
+from batchscope.catalogue import example_kinds, tasks
+from batchscope.catalogue.names import split_token
 from batchscope.datasets import tables
 from batchscope.datasets.preparation import divided, of_system
 from batchscope.datasets.raw import Request
@@ -29,7 +30,7 @@ def described(study: plan.Study, results: Path | str) -> tuple[list[str], list[s
     lines: list[str] = []
     problems: list[str] = []
     for dataset, definition in study.datasets.items():
-        where = f"datasets.{run_names.split_token(dataset)[0]}"
+        where = f"datasets.{split_token(dataset)[0]}"
         request = Request(where, definition, Path(), Path())
         if definition["source"] not in ("csv", "npz"):
             continue

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from batchscope import disk, private_interfaces, wording
-from batchscope.catalogue import dataset_definitions, example_kinds, run_names, tasks
+from batchscope.catalogue import dataset_definitions, example_kinds, names, tasks
 from batchscope.datasets import splits, targets, verification
 from batchscope.datasets.features import Features
 from batchscope.datasets.raw import Raw, Request
@@ -24,7 +24,7 @@ def prepare(token: str, definition: dict[str, Any], results: Path | str) -> list
 
     The folder replaces an older one when it is whole. Downloads are kept in `results/downloads`.
     """
-    where = f"datasets.{run_names.split_token(token)[0]}"
+    where = f"datasets.{names.split_token(token)[0]}"
     definition = dataset_definitions.resolve(definition)
     folder = paths.dataset_folder(results, token)
     try:

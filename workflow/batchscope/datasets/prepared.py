@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from batchscope import disk
-from batchscope.catalogue import example_kinds, run_names, tasks
+from batchscope.catalogue import example_kinds, names, tasks
 from batchscope.datasets import verification
 from batchscope.datasets.looks import Look, Scaling, known
 from batchscope.store import paths, records
@@ -22,7 +23,7 @@ class Learned:
     """What is learned of examples."""
 
     task: str = tasks.CLASSIFICATION  # of `tasks.TASKS`
-    loss: str = "default"  # value of the factor `loss_function`
+    factors: Mapping[str, Any] = field(default_factory=dict)  # of the run; those of its loss count
     deviations: tuple[float, ...] = ()  # of a regression's targets, which are trained on over them
 
 
@@ -45,7 +46,7 @@ class Dataset:
 
     folder: Path
     record: dict[str, Any]
-    loss: str = "default"  # value of the factor `loss_function`
+    factors: Mapping[str, Any] = field(default_factory=dict)  # of the run; those of its loss count
 
     @property
     def scale(self) -> float:
@@ -71,12 +72,12 @@ class Dataset:
         definition = self.record.get("definition")
         if kind != example_kinds.IMAGES or not definition:
             return look
-        name = run_names.split_token(self.folder.name)[0]
+        name = names.split_token(self.folder.name)[0]
         return look._replace(scaling=Scaling.of(name, definition, self.scale))
 
     def examples(self, split: str) -> Examples:
         deviations = tuple(self.record.get("target_deviations", ()))
-        learned = Learned(self.task, self.loss, deviations)
+        learned = Learned(self.task, self.factors, deviations)
         return Examples(self.images(split), self.labels(split), self.scale, learned)
 
     def images(self, split: str) -> np.ndarray:
@@ -115,7 +116,7 @@ def look(results: Path | str, token: str, definition: dict[str, Any]) -> Look | 
     these have a fault.
     """
     if records.data_record(results, token) is None:
-        return known(run_names.split_token(token)[0], definition)
+        return known(names.split_token(token)[0], definition)
     dataset = load(results, token)
     if dataset.look.kind != example_kinds.SEQUENCES:
         return dataset.look

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
-from batchscope.catalogue import run_names, tasks
+from batchscope.catalogue import names, setting, tasks
 from batchscope.catalogue.example_kinds import IMAGES
 from batchscope.catalogue.model import Integer, Model, Positive, Sha256
 from batchscope.problems import Place, Problem, missing, received, unmet
@@ -103,7 +103,7 @@ class DataSource(Model):
         keys = {key: value for key, value in self.resolved().items() if value is not None}
         if "sha256" in keys:
             keys.pop("path", None)
-        return run_names.token(name, run_names.digest(keys))
+        return names.token(name, setting.digest(keys))
 
     def kind_of_examples(self) -> str | None:
         return self.fixed_kind

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from batchscope import disk
-from batchscope.catalogue import run_names, tasks
+from batchscope.catalogue import names, tasks
 from batchscope.catalogue.measures import MEASURES
 from batchscope.measures.finished_run import FinishedRun
 from batchscope.store import records
@@ -57,7 +57,7 @@ def write(measure: str, runs: Sequence[FinishedRun], settings: str, output: Path
     when that is written.
     """
     entry = MEASURES[measure]
-    parsed = run_names.parse_settings(measure, settings)
+    parsed = names.parse_settings(measure, settings)
     scratch = Path(output).with_suffix(".kept")
     run, *others = (replace(each, scratch=scratch) for each in runs)
     statuses = [each.record["status"] for each in (run, *others)]

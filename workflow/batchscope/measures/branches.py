@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from batchscope import disk
-from batchscope.catalogue import run_names
+from batchscope.catalogue import names
 from batchscope.catalogue.batch_phases import rate_factor
 from batchscope.catalogue.measures.branches import ENTRY
-from batchscope.catalogue.run_names import VERSIONS
+from batchscope.catalogue.versions import VERSIONS
 from batchscope.measures import FinishedRun, Measured, finite, noise_scale
 from batchscope.training import models, snapshots
 from batchscope.training.branches import Branches, Stem, Window
@@ -28,7 +28,7 @@ class _Left(Training):
     """A run's training, which is left for branches at its points."""
 
     def __init__(self, run: FinishedRun, settings: dict[str, Any], noise: Objective) -> None:
-        plain = run_names.run_name({**run.factors, "evaluate_every": 0})
+        plain = names.run_name({**run.factors, "evaluate_every": 0})
         super().__init__(replace(run, name=plain), folder=run.scratch)
         self.window = Window.of(settings, self.factors["batch_size"], self.examples)
         self._noise, self._branches = noise, None

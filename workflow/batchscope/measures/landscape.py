@@ -22,8 +22,8 @@ import numpy as np
 import tensorflow as tf
 
 from batchscope import disk
-from batchscope.catalogue import run_names
-from batchscope.catalogue.run_names import VERSIONS
+from batchscope.catalogue import names
+from batchscope.catalogue.versions import VERSIONS
 from batchscope.errors import UserError
 from batchscope.measures import FinishedRun, Measured, batch_norm
 from batchscope.store.weights import Arrays
@@ -221,7 +221,7 @@ def plane_of(objective: Objective) -> Plane:
 def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
     """Measures the landscape around a run's weights; a killed job goes on from its rows."""
     objective, described = run.training_loss(settings)
-    key = [VERSIONS["landscape"], run.name, run_names.settings_name("landscape", settings)]
+    key = [VERSIONS["landscape"], run.name, names.settings_name("landscape", settings)]
     weights_file = run.weights_file(settings["weights"])
     key += [disk.file_sha256(weights_file), described["subset"]["sha256"]]
     loss = objective.evaluate()[0]

@@ -11,7 +11,7 @@ import pandas
 
 from batchscope import wording
 from batchscope.analysis import comparisons, intervals, run_series, step_cost
-from batchscope.catalogue import factor_words, own_columns, run_factors, sweep_names, tasks
+from batchscope.catalogue import factor_words, own_columns, run_factors, tasks
 from batchscope.catalogue.budget_kinds import (
     CONVERGENCE,
     END,
@@ -23,9 +23,10 @@ from batchscope.catalogue.budget_kinds import (
     UPDATES,
 )
 from batchscope.catalogue.figures import FIGURES
+from batchscope.catalogue.names import format_sizes
 from batchscope.catalogue.outcomes import LEAST_WITH_INTERVAL, RISES, Reason, Verdict
-from batchscope.catalogue.run_names import ENTRIES
 from batchscope.catalogue.tables import clipped
+from batchscope.catalogue.versions import ENTRIES
 from batchscope.host import absence
 from batchscope.report import rising
 from batchscope.report.content import ExperimentResults
@@ -333,7 +334,7 @@ def _varied(found: ExperimentResults) -> str:
 def _values(factor: str, values: Collection[str]) -> str:
     """Returns the values of a factor; of whole numbers in succession a range: `0 to 5, 8`."""
     if factor in ("batch_size", "seed"):
-        whole = sweep_names.format_sizes(sorted(map(int, values)))
+        whole = format_sizes(sorted(map(int, values)))
         return whole.replace("_", ", ").replace("-", " to ")
     if len(values) > 12:
         return f"{len(values)} values"

@@ -15,7 +15,7 @@ import jinja2
 from markupsafe import Markup
 
 from batchscope import project_files, wording
-from batchscope.catalogue import explanations, factor_words, run_names
+from batchscope.catalogue import explanations, factor_words, names
 from batchscope.host import absence
 from batchscope.report import text
 
@@ -26,7 +26,7 @@ _FILTERS = {
     **{name: getattr(wording, name) for name in _WORDS},
     **{name: getattr(text, name) for name in (*_TEXTS, "whole")},
     "described": factor_words.describe,
-    "named": lambda token: run_names.split_token(token)[0],
+    "named": lambda token: names.split_token(token)[0],
     "status": absence.word,
     "verdict": text.VERDICTS.get,
 }

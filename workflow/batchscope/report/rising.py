@@ -13,13 +13,12 @@ import pandas
 from batchscope import wording
 from batchscope.analysis import intervals, run_series
 from batchscope.analysis.ramps import COSTS
-from batchscope.catalogue import factor_words, run_factors
-from batchscope.catalogue.batch_phases import SEESAW
+from batchscope.catalogue import factor_words
 from batchscope.catalogue.outcomes import LEAST_SEEDS, Reason, Verdict
+from batchscope.catalogue.run_factors import CONSTANT, Affects, affecting, is_used
 from batchscope.figures import Tables
 from batchscope.report.text import ESTIMATE, bracketed, label, of_difference, rounded
 
-_OF_SEESAW = ("batch_rise_factor", "largest_batch_size")  # what it reads of a rise
 _CRITICAL = [f"critical_batch_size{end}" for end in intervals.ENDS]
 Row = dict[str, Any]
 
@@ -43,13 +42,13 @@ def _ramps(table: pandas.DataFrame) -> list[Row]:
         costs = [_cost(row) for row in rows[of_costs].to_dict("records")]
         first = rows.iloc[0]
         rate = first["learning_rate"]
-        read = _OF_SEESAW if first["batch_schedule"] == SEESAW else run_factors.OF_RISES
-        described = dict.fromkeys((*run_factors.HORIZONTAL, "largest_batch_size", *names))
+        schedules = {"batch_schedule": (first["batch_schedule"],)}
+        described = dict.fromkeys((*affecting(Affects.HORIZON), "largest_batch_size", *names))
         factors = {
             name: value
             for name in described
-            if name not in run_factors.OF_RISES or name in read
-            if pandas.notna(value := first.get(name)) and value != run_factors.CONSTANT
+            if is_used(name, schedules)
+            if pandas.notna(value := first.get(name)) and value != CONSTANT
         }
         found.append(
             {

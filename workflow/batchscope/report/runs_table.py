@@ -10,7 +10,8 @@ import pandas
 from markupsafe import Markup, escape
 
 from batchscope import wording
-from batchscope.catalogue import columns, outcomes, own_columns, run_factors, run_names, tasks
+from batchscope.catalogue import columns, outcomes, own_columns, run_factors, tasks
+from batchscope.catalogue.names import split_token
 from batchscope.report.text import parsed, plain
 from batchscope.store import records, states
 
@@ -79,7 +80,7 @@ def _unrecorded(study: Study, experiment: str, run: str) -> Row:
         return {**row, "status": states.unrecorded(made_by.needs)}
     row |= {key: plain(value) for key, value in study.runs[run].items()}
     for key in ("dataset", "model"):  # as in the tables: the plain name, and its digest
-        row[key], digest = run_names.split_token(row[key])
+        row[key], digest = split_token(row[key])
         row[f"{key}_digest"] = digest or ""
     return {**row, "status": states.unrecorded(study.runs[run])}
 
@@ -110,7 +111,7 @@ def build(rows: list[Row]) -> tuple[dict[str, Any], str]:
             continue
         if len(found) > 1 or len(rows) == 1 or name in _KEPT:
             shown.append(_column(name, found, tasks.of(present)))
-        elif factor and (factor.core or {*found} != {plain(factor.default)}):
+        elif factor and (factor.required or {*found} != {plain(factor.default)}):
             (same[name],) = found
     selects = [
         {

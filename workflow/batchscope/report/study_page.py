@@ -14,8 +14,9 @@ import pandas
 from markupsafe import Markup
 
 from batchscope import wording
-from batchscope.catalogue import columns, own_columns, run_names, tasks
+from batchscope.catalogue import columns, own_columns, tasks
 from batchscope.catalogue.figures import LEAD
+from batchscope.catalogue.names import split_token
 from batchscope.host import absence
 from batchscope.report import (
     claim_rows,
@@ -192,7 +193,7 @@ def _scope(inputs: Inputs) -> list[str]:
     named = []
     for factor, noun in (("model", "model"), ("dataset", "data set")):
         names = {row[factor] for row in inputs.rows if row.get(factor)}
-        names |= {run_names.split_token(str(sweep.factors[factor]))[0] for sweep in sweeps}
+        names |= {split_token(str(sweep.factors[factor]))[0] for sweep in sweeps}
         few = len(names) <= _MOST_NAMED
         named.append(wording.listed(sorted(names)) if few else wording.count(len(names), noun))
     made = (record["machine"] for record in (*inputs.runs.values(), *inputs.timings))
@@ -220,7 +221,7 @@ def _published(study: Study, inputs: Inputs, links: Links) -> Row:
     """Returns every number of a study's documents, by whether ours is there; empty without any."""
     used = [
         {
-            "dataset": run_names.split_token(token)[0],
+            "dataset": split_token(token)[0],
             "published": published,
             "place": place,
             "counts": inputs.datasets.get(token, {}).get("counts") or {},

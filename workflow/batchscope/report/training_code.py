@@ -22,8 +22,7 @@ _AS_KERAS = {
     "adadelta": {"rho": 0.95},
 }
 _DECOUPLED = ("adamw", "sgd")  # PyTorch adds the weight decay of the others to the gradient
-# Factors that change an update, for which these lines have no argument.
-_LEFT_OUT = ("schedule", "warmup_epochs", "method", "batch_schedule", "augmentation", "precision")
+_LEFT_OUT = run_factors.affecting(run_factors.Affects.UPDATE)
 
 
 def lines(

@@ -17,7 +17,7 @@ from typing import Any
 import pydantic
 
 from batchscope import disk
-from batchscope.catalogue import run_factors, run_names
+from batchscope.catalogue import names, run_factors, versions
 from batchscope.catalogue.entries import REPEATS, Timing
 from batchscope.errors import reading
 from batchscope.store import job_files, paths
@@ -224,7 +224,7 @@ class _Jobs:
     def _timing(self, job: Job, seconds: float | None) -> _Unit:
         factors = job.sweep.factors if job.sweep else self.study.runs[job.runs[0]]
         _, machine, subject, *_ = job.path.relative_to(self.results).parts[-5:]
-        settings = run_names.parse_settings(job.measure, job.path.stem)
+        settings = names.parse_settings(job.measure, job.path.stem)
         return _Unit(
             steps=(self._entry_step(job, (machine, subject), factors["model"]),),
             data=factors["dataset"],
@@ -261,7 +261,7 @@ class _Jobs:
 
     def _entry_step(self, job: Job, subjects: Iterable[str], model: str) -> Step:
         """Returns the step of a measure or a timing, by what its `subjects` are given."""
-        entry = run_names.ENTRIES[job.measure]
+        entry = versions.ENTRIES[job.measure]
         words = [job.measure]
         for option, subject in zip(entry.subjects, subjects, strict=True):
             words += [f"--{option}", subject]
@@ -287,4 +287,4 @@ class _Jobs:
 
 
 def _memory_mb(job: Job) -> int:
-    return TRAINING_MB if job.noun == TRAINING else run_names.ENTRIES[job.measure].memory_mb
+    return TRAINING_MB if job.noun == TRAINING else versions.ENTRIES[job.measure].memory_mb

@@ -11,8 +11,13 @@ from typing import Any
 import numpy as np
 
 from batchscope import disk
-from batchscope.catalogue import batch_phases, run_factors, run_names
+from batchscope.catalogue import (
+    batch_phases,
+    names,
+    run_factors,
+)
 from batchscope.catalogue.entries import REPEATS
+from batchscope.catalogue.run_factors import Affects
 from batchscope.errors import UserError
 from batchscope.store import paths, records
 from batchscope.study import commands
@@ -27,9 +32,12 @@ def subject(factors: dict[str, Any]) -> tuple[str, str]:
 
 
 def setting(factors: dict[str, Any]) -> tuple[Any, ...]:
-    """What times must share to be compared; batch sizes are bridged by `epoch_seconds`."""
-    steps = (factors[name] for name in run_factors.TIMING_FACTORS if name != "batch_size")
-    return *steps, factors["evaluate_every"]
+    """Return the factors that the time of an epoch depends on, except the batch size.
+
+    `epoch_seconds` interpolates between batch sizes.
+    """
+    timed = run_factors.affecting(Affects.STEP | Affects.EVALUATIONS)
+    return tuple(factors[name] for name in timed if name != "batch_size")
 
 
 class History:
@@ -51,7 +59,7 @@ class History:
         if record.get("status") != records.FINISHED:
             return False
         try:
-            factors = run_names.parse_run(folder.name)
+            factors = names.parse_run(folder.name)
             seconds = record["contended_seconds"] + record.get("evaluation_seconds", 0.0)
             seconds /= record["epochs_run"]
             if len(batch_phases.batch_sizes(factors)) > 1:

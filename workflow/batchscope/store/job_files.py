@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from batchscope import disk
-from batchscope.catalogue import batch_phases, kept_epochs, run_names, sweep_names
+from batchscope.catalogue import batch_phases, kept_epochs, names
 from batchscope.catalogue.entries import REPEATS
 from batchscope.catalogue.measures import MEASURES
-from batchscope.catalogue.timings import TIMINGS
+from batchscope.catalogue.run_factors import TIMING_ONLY_FACTORS
+from batchscope.catalogue.timings import OF_SWEEPS, TIMINGS
 from batchscope.store import estimates, paths, records
 from batchscope.study import plan
 
@@ -26,7 +27,7 @@ class Job:
     path: Path  # its record
     measure: str  # or one of `MAKES`
     runs: tuple[str, ...] = ()  # of a time, one of those that share it; of a sweep none
-    sweep: sweep_names.Sweep | None = None  # what a timing is of
+    sweep: names.Sweep | None = None  # what a timing is of
     repeat: int = 1  # which of a timing's jobs of the same configuration it is
     alone: bool = False  # whether it has the machine to itself
 
@@ -71,9 +72,9 @@ def measure_jobs(
 
     A measure at epochs writes one more file for each of the experiment's `at_epochs`.
     """
-    place = Place("", Path(results), machine)
-    for measure, values in experiment.measures.items():
-        settings = run_names.settings_name(measure, values)
+    trainings, place = experiment.trainings, Place("", Path(results), machine)
+    for measure, values in trainings.measures.items():
+        settings = names.settings_name(measure, values)
         if measure in TIMINGS:
             for run, factors in experiment.runs.items():
                 for path in time_paths(place, experiment, factors, measure).values():
@@ -97,13 +98,34 @@ def timing_jobs(
 ) -> Iterator[Job]:
     """Yields every job of an experiment's timings of sweeps, whatever the machine lacks."""
     for measure, values in experiment.timings.items():
-        found = (sweep_names.jobs(measure, sweep) for sweep in experiment.sweeps)
-        sweeps = {job.name: job for jobs in found for job in jobs}
+        sweeps = {
+            job.name: job for sweep in experiment.sweeps for job in job_sweeps(measure, sweep)
+        }
         for repeat in range(1, values[REPEATS.name] + 1):
-            settings = run_names.job_settings(measure, values, repeat)
+            settings = _job_settings(measure, values, repeat)
             for name, sweep in sweeps.items():
                 path = paths.timing_path(results, machine, name, settings, measure)
                 yield Job(path, measure, sweep=sweep, repeat=repeat, alone=True)
+
+
+def job_sweeps(timing: str, sweep: names.Sweep) -> Iterator[names.Sweep]:
+    """Yield the sweep of each job of a timing, given a sweep over all batch sizes.
+
+    A job that searches for a batch size has none, and the defaults of the factors that drive the
+    steps: whether a batch fits into memory does not depend on them.
+    """
+    kind = OF_SWEEPS[timing].batch_sizes
+    if kind == "searched":
+        defaults = {name: factor.default for name, factor in TIMING_ONLY_FACTORS.items()}
+        yield names.Sweep({**sweep.factors, **defaults})
+    elif kind == "each":
+        yield from (names.Sweep(sweep.factors, (size,)) for size in sweep.batch_sizes)
+    else:
+        yield sweep
+
+
+def _job_settings(timing: str, settings: dict[str, Any], repeat: int) -> str:
+    return names.settings_name(timing, {**settings, REPEATS.name: repeat})
 
 
 def time_path(
@@ -115,10 +137,10 @@ def time_path(
     those of one seed at several batch sizes were taken in the same turn. Where seeds come in
     stages, those before the first are counted too: their times were of another plan.
     """
-    seed = factors["seed"]
-    repeat = 1 + (seed if experiment.looks else experiment.seeds.index(seed))
-    settings = run_names.job_settings(timing, experiment.measures[timing], repeat)
-    configuration = run_names.timing_name(factors)
+    trainings, seed = experiment.trainings, factors["seed"]
+    repeat = 1 + (seed if trainings.looks else trainings.seeds.index(seed))
+    settings = _job_settings(timing, trainings.measures[timing], repeat)
+    configuration = names.timing_name(factors)
     return paths.timing_path(place.results, place.recorded, configuration, settings, timing)
 
 
@@ -138,12 +160,12 @@ def at_epoch(measure: str, settings: dict[str, Any], epoch: int) -> str:
     Which `weights` it reads otherwise plays no part then.
     """
     others = {name: value for name, value in settings.items() if name != "weights"}
-    return run_names.settings_name(measure, {**others, "epoch": epoch})
+    return names.settings_name(measure, {**others, "epoch": epoch})
 
 
 @functools.cache
 def epoch_read(measure: str, settings: str, horizon: int) -> int | str | None:
-    epoch = run_names.parse_settings(measure, settings).get("epoch", 0)
+    epoch = names.parse_settings(measure, settings).get("epoch", 0)
     return kept_epochs.read_by(measure, epoch, horizon)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from batchscope.catalogue import command_names
+from batchscope.catalogue import names
 
 RECORD = "record.json"  # of a data set and of a run: written last, so that what has one is whole
 SPLITS = ("train", "validation", "test")
@@ -106,7 +106,7 @@ def log_path(results: Path | str, output: Path | str) -> Path:
     kind, *folders, file = Path(output).relative_to(results).parts
     if file == RECORD:
         *folders, file = folders
-        commanded = file == COMMANDED or command_names.is_command(file)
+        commanded = file == COMMANDED or names.is_command(file)
         made = "run_command" if commanded else "train"
         step = {"data": "prepare_data", "runs": made}[kind]
     else:

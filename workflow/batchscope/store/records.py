@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from batchscope import disk, wording
-from batchscope.catalogue import example_kinds, run_names, tasks
-from batchscope.catalogue.run_names import VERSIONS
+from batchscope.catalogue import example_kinds, names, tasks
+from batchscope.catalogue.versions import VERSIONS
 from batchscope.store import paths
 
 # A run's status. The first three are results; the others are what is shown: `off_target` of a
@@ -46,7 +46,7 @@ def task(results: Path | str, dataset: str) -> str | None:
 
 def data_warnings(dataset: str, record: dict[str, Any]) -> Iterator[str]:
     """Yields a sentence for each kind of thing to know about a data set, by its record."""
-    where = f"datasets.{run_names.split_token(dataset)[0]}"
+    where = f"datasets.{names.split_token(dataset)[0]}"
     if count := record.get("skipped_count"):
         files = [f"{entry['file']} ({entry['reason']})" for entry in record.get("skipped") or []]
         text = wording.count(count, "file was", "files were")

@@ -13,7 +13,7 @@ from typing import Any
 
 from batchscope import disk
 from batchscope.catalogue.measures import MEASURES
-from batchscope.catalogue.run_names import ENTRIES
+from batchscope.catalogue.versions import ENTRIES
 from batchscope.errors import UserError
 from batchscope.host import absence
 from batchscope.host.absence import Absence

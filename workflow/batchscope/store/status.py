@@ -11,8 +11,8 @@ from pathlib import Path
 from batchscope import wording
 from batchscope.catalogue import dataset_definitions, run_factors
 from batchscope.catalogue.measures import MEASURES
-from batchscope.catalogue.run_names import VERSIONS
 from batchscope.catalogue.timings import TIMINGS
+from batchscope.catalogue.versions import VERSIONS
 from batchscope.host import absence
 from batchscope.host.absence import Absence
 from batchscope.store import estimates, job_files, looks, paths, records, states

@@ -10,13 +10,13 @@ from pydantic_core import InitErrorDetails, PydanticCustomError, ValidationError
 
 from batchscope.catalogue.entries import REPEATS, Entry, Measure, Timing
 from batchscope.catalogue.fields import Keyed, Refused
-from batchscope.catalogue.parameters import Parameter
+from batchscope.catalogue.parameters import Parameter, readers
 from batchscope.catalogue.readers import FieldReader, absent, below, expected, problem, unknown_key
-from batchscope.catalogue.run_factors import FACTORS
+from batchscope.catalogue.run_factors import FACTORS, Affects, affecting
 from batchscope.problems import Place
 
 # Both runs of a pair start from the same weights: these fix what the weights are.
-_FIXED = ("dataset", "model", "seed")
+_FIXED = affecting(Affects.WEIGHTS)
 EXPECTED_PAIR = "a map from one factor to two values (small run, large run)"
 
 
@@ -178,9 +178,8 @@ def given_elsewhere(entry: Entry) -> dict[str, str]:
 
 
 def _between() -> Keyed:
-    fields = {
-        name: (_Fixed if name in _FIXED else _Two)(factor) for name, factor in FACTORS.items()
-    }
+    factors = readers(FACTORS)
+    fields = {name: (_Fixed if name in _FIXED else _Two)(one) for name, one in factors.items()}
     return Keyed(fields, "factor", EXPECTED_PAIR, least=1, most=1)
 
 

@@ -6,12 +6,20 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from batchscope import wording
-from batchscope.catalogue import budget_kinds, columns, kept_epochs, run_names, stages, tasks
+from batchscope.catalogue import (
+    budget_kinds,
+    columns,
+    kept_epochs,
+    names,
+    stages,
+    tasks,
+    versions,
+)
 from batchscope.catalogue.measures import MEASURES
+from batchscope.catalogue.names import MAX_NAME_LENGTH
 from batchscope.catalogue.outcomes import LEAST_SEEDS
-from batchscope.catalogue.run_names import MAX_NAME_LENGTH
 from batchscope.catalogue.timings import OF_SECONDS, OF_SWEEPS
-from batchscope.logs import names
+from batchscope.logs import names as log_names
 from batchscope.problems import Place, Problem, received, show, unknown
 from batchscope.study import horizons, plan
 from batchscope.study.asked import Asked
@@ -40,10 +48,10 @@ _LONGEST_PAIR = 210  # characters of both names: with settings, below a file nam
 def settings(place: Place, measures: Iterable[Asked]) -> Iterator[Problem]:
     """Yield the settings that are incompatible, or too long for a path."""
     for measure in measures:
-        for name, text in run_names.ENTRIES[measure.name].problems(measure.settings):
+        for name, text in versions.ENTRIES[measure.name].problems(measure.settings):
             yield Problem((*place, *measure.at, name), text)
         try:
-            run_names.settings_name(measure.name, measure.settings)
+            names.settings_name(measure.name, measure.settings)
         except ValueError:
             text = f"The settings need a name of more than {MAX_NAME_LENGTH} characters."
             yield Problem((*place, *measure.at), text)
@@ -93,7 +101,7 @@ def epochs_without_a_measure(
     place: Place, keys: TrainingExperiment | TimingExperiment, measures: Collection[str]
 ) -> Iterator[Problem]:
     """Yield that nothing is measured at the numbers of epochs of an experiment."""
-    served = {name for name, entry in run_names.ENTRIES.items() if entry.at_epochs}
+    served = {name for name, entry in versions.ENTRIES.items() if entry.at_epochs}
     if keys.at_epochs and not served & {*measures}:
         in_measure = wording.listed(sorted(served - {*OF_SWEEPS}), "or")
         in_timing = wording.listed(sorted(served & {*OF_SWEEPS}), "or")
@@ -107,7 +115,7 @@ def metrics(place: Place, keys: Experiment) -> Iterator[Problem]:
         at = (*place, "metrics", name)
         ours = {f"{split}_{name}" for split in tasks.SPLITS} | {name}
         taken = ours & {*columns.COLUMNS, *columns.TRAJECTORIES}
-        if taken or names.is_split(name.partition("_")[0]) or names.ours(name):
+        if taken or log_names.is_split(name.partition("_")[0]) or log_names.ours(name):
             yield Problem(at, "Expected a name that no column of ours has, without its data.")
         elif better != (known := tasks.named_own()[name]):
             yield received(at, better, f"{known}, as in another experiment")

@@ -15,23 +15,22 @@ from pydantic_core import PydanticCustomError
 
 from batchscope import wording
 from batchscope.catalogue import (
-    command_names,
+    command_factors,
     figures,
     own_columns,
     run_factors,
-    run_names,
     tables,
     tasks,
 )
 from batchscope.catalogue.entries import REPEATS
 from batchscope.catalogue.figures import FIGURES
-from batchscope.catalogue.model import Model, Name, Number, Positive, Text
+from batchscope.catalogue.model import Model, Name, Number, Positive, Scalar, Text
+from batchscope.catalogue.names import split_token
 from batchscope.catalogue.outcomes import FALLS, LEAST_SEEDS
 from batchscope.catalogue.run_factors import EVERY_FACTOR
 from batchscope.catalogue.tables import CLAIMED as TABLES
 from batchscope.problems import Place, Problem, received, unknown
 from batchscope.study import horizons
-from batchscope.study.factor_models import Scalar
 
 if TYPE_CHECKING:
     from batchscope.study.plan import PlannedExperiment
@@ -426,7 +425,7 @@ def _readers(experiment: PlannedExperiment) -> dict[str, Callable[[Any], Any]]:
     """Return factor -> function that reads its value. Seeds pair cells and distinguish none."""
     found = run_factors.SWEEP_FACTORS if experiment.timings else run_factors.FACTORS
     if experiment.own_factors:
-        found = command_names.factors(experiment.own_factors)
+        found = command_factors.factors(experiment.own_factors)
     known = {name: factor.read_item for name, factor in found.items() if name != "seed"}
     return {**known, **dict.fromkeys(("dataset", "model", "machine"), _as_is)}
 
@@ -487,7 +486,7 @@ def _grid(experiment: PlannedExperiment, machines: tuple[str, ...]) -> Rows:
         every += [{**sweep.factors, "batch_size": size} for size in sweep.batch_sizes]
     found: dict[str, dict[str, Any]] = {}
     for factors in every:
-        names = {key: run_names.split_token(factors[key])[0] for key in ("dataset", "model")}
+        names = {key: split_token(factors[key])[0] for key in ("dataset", "model")}
         plain = {key: value for key, value in factors.items() if key != "seed"} | names
         found.setdefault(repr(sorted(plain.items())), plain)
     for run in experiment.commands.values():

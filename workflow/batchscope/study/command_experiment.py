@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from batchscope.catalogue import command_names, own_columns
+from batchscope.catalogue import command_factors, own_columns
 from batchscope.catalogue.run_factors import FALLING
 from batchscope.catalogue.stages import Stage
 from batchscope.errors import UserError
@@ -37,7 +37,7 @@ def grid(
     stated = {*keys.set, *keys.vary, *(name for case in keys.cases for name in case)}
     used = placeholders((*keys.command, *keys.env.values()))
     inherited = {name: value for name, value in defaults.items() if name in used - stated}
-    named = command_names.factors({*stated, *inherited, "batch_size"})
+    named = command_factors.factors({*stated, *inherited, "batch_size"})
     factors = {name: factor for name, factor in named.items() if name != "seed"}
     return grids.Grid(place, factors, inherited, keys.set, keys.cases, keys.vary, *seeds)
 
@@ -117,8 +117,8 @@ def _names(factors: dict[str, Any]) -> Iterator[tuple[str, str]]:
             yield name, "State `resources: {threads: 4, gpu: 1}` in the experiment."
         elif name in RESERVED:
             yield name, "This is the name of a placeholder. Choose another name."
-        elif name in command_names.ALIASES or not re.fullmatch("[a-z][a-z0-9_]{0,59}", name):
-            known = command_names.ALIASES.get(name)
+        elif name in command_factors.ALIASES or not re.fullmatch("[a-z][a-z0-9_]{0,59}", name):
+            known = command_factors.ALIASES.get(name)
             yield name, "Unknown factor." + (f" Did you mean '{known}'?" if known else "")
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from batchscope import disk
-from batchscope.catalogue import command_names, run_names
+from batchscope.catalogue import command_factors, names, setting
 from batchscope.errors import UserError, check_regular
 
 RUN_DIR = "run_dir"
@@ -59,7 +59,7 @@ class Command:
         used = placeholders(self.texts)
         given |= {name: getattr(self, name) for name in RESOURCES if name in used}
         given |= {"alone": True} if self.alone else {}
-        return run_names.token("command", run_names.digest(given))
+        return names.token("command", setting.digest(given))
 
     @property
     def needs(self) -> dict[str, Any]:
@@ -75,8 +75,8 @@ class Run(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Name in paths. Raise ValueError if it is too long."""
-        return command_names.name(self.command.token, self.factors)
+        """Its name in paths; raises ValueError where it is too long."""
+        return names.command_name(self.command.token, self.factors)
 
     def resolved(self, run_dir: str) -> tuple[list[str], dict[str, str]]:
         """Return the argument vector and the environment of a run in a folder.
@@ -99,7 +99,7 @@ class Run(NamedTuple):
     @property
     def _values(self) -> dict[str, str]:
         values = self.factors | {name: getattr(self.command, name) for name in RESOURCES}
-        return {name: command_names.word(value) for name, value in values.items()}
+        return {name: command_factors.word(value) for name, value in values.items()}
 
     def note(self) -> dict[str, Any]:
         return {"command": asdict(self.command), "factors": self.factors}
@@ -143,14 +143,14 @@ def sha256(path: Path) -> str:
 
 def _files(folder: Path) -> Iterator[Path]:
     own = {os.path.abspath(each) for each in ("results", "logs")}
-    for place, folders, names in os.walk(folder, followlinks=True):
+    for place, folders, files in os.walk(folder, followlinks=True):
         here = Path(place)
         if here.is_symlink() and here.resolve() in {each.resolve() for each in here.parents}:
             folders.clear()  # a link to a parent folder
             continue
         kept = [each for each in folders if each[0] != "." and each != "__pycache__"]
         folders[:] = [each for each in kept if os.path.abspath(Path(place, each)) not in own]
-        yield from (Path(place, name) for name in names if name[0] != ".")
+        yield from (Path(place, name) for name in files if name[0] != ".")
 
 
 def _of_file(path: Path) -> str:

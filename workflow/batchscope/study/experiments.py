@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag
 from pydantic_core import PydanticCustomError
 
-from batchscope.catalogue import budget_kinds, command_names, stages
+from batchscope.catalogue import budget_kinds, command_factors, stages
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.model import (
     Count,
@@ -282,7 +282,7 @@ class Resources(Model):
 
 def _word(raw: Any) -> str:
     if isinstance(raw, str | int | float):
-        return command_names.word(raw)
+        return command_factors.word(raw)
     raise PydanticCustomError("word", 'Input should be a text, a placeholder in quotes ("{seed}")')
 
 

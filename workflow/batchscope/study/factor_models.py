@@ -3,29 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import AfterValidator, ConfigDict, Field, create_model
-from pydantic_core import PydanticCustomError
+from pydantic import ConfigDict, Field, create_model
 
-from batchscope.catalogue import command_names
-from batchscope.catalogue.fields import ListOf
-from batchscope.catalogue.model import Model, Unique, mapping
+from batchscope.catalogue import command_factors
+from batchscope.catalogue.model import Model, Scalar, Unique, mapping
 from batchscope.catalogue.run_factors import EVERY_FACTOR, FACTORS, SWEEP_FACTORS
+from batchscope.catalogue.setting import Parameter
 
-_LONGEST_TEXT = 500
 # Placeholders of a command that are no factors, and factors with keys of their own.
 RESERVED = ("seed", "threads", "device", "replicas", "gpus", "run_dir")
-
-
-def _scalar(value: Any) -> Any:
-    is_text = isinstance(value, str) and value.isprintable() and len(value) <= _LONGEST_TEXT
-    if is_text or isinstance(value, bool | int | float):
-        return value
-    raise PydanticCustomError("scalar", "Input should be a number, true, false or a short text")
-
-
-Scalar = Annotated[Any, AfterValidator(_scalar)]
 
 
 class OpenFactors(Model):
@@ -40,23 +28,23 @@ class _OpenLists(Model):
     __pydantic_extra__: dict[str, Unique[Scalar]]
 
 
-def value_fields(factors: Mapping[str, Any]) -> dict[str, Any]:
+def value_fields(factors: Mapping[str, Parameter]) -> dict[str, Any]:
     """Return optional fields of a model, one for the value of each factor."""
     return {
-        name: (Annotated[Any, factor], Field(None, description=factor.doc))
+        name: (factor.annotation, Field(None, description=factor.doc))
         for name, factor in factors.items()
     }
 
 
 def _models(
     name: str,
-    factors: Mapping[str, Any],
+    factors: Mapping[str, Parameter],
     base: type[Model] = Model,
     list_base: type[Model] = Model,
 ) -> tuple[Any, Any]:
     """Return the types of a map from factors to values, and from factors to lists of values."""
     lists = {
-        key: (Annotated[Any, ListOf(factor)], Field(None, description=factor.doc))
+        key: (Unique[factor.annotation], Field(None, description=factor.doc))
         for key, factor in factors.items()
     }
     one = create_model(name, __base__=base, **value_fields(factors))
@@ -64,7 +52,7 @@ def _models(
     return mapping(one), mapping(several)
 
 
-def _without(factors: Mapping[str, Any], *names: str) -> dict[str, Any]:
+def _without(factors: Mapping[str, Parameter], *names: str) -> dict[str, Parameter]:
     return {key: factor for key, factor in factors.items() if key not in names}
 
 
@@ -73,7 +61,7 @@ TimingFactors, TimingLists = _models("TimingFactors", SWEEP_FACTORS)
 DefaultFactors, _ = _models("DefaultFactors", _without(EVERY_FACTOR, "seed"))
 CommandFactors, CommandLists = _models(
     "CommandFactors",
-    {key: command_names.factor(key) for key in _without(FACTORS, *RESERVED)},
+    {key: command_factors.factor(key) for key in _without(FACTORS, *RESERVED)},
     OpenFactors,
     _OpenLists,
 )

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from batchscope import wording
-from batchscope.catalogue.run_factors import Factor
+from batchscope.catalogue.setting import Parameter
 from batchscope.catalogue.stages import Stage
 from batchscope.problems import Place, Problem, received
 
@@ -35,7 +35,7 @@ class Grid:
     """
 
     place: Place
-    factors: Mapping[str, Factor]
+    factors: Mapping[str, Parameter]
     defaults: dict[str, Any]
     set: dict[str, Any]
     cases: list[dict[str, Any]]
@@ -87,7 +87,7 @@ class Grid:
                 yield Problem((*self.place, stated[-1], factor), text)
         known = {*self.defaults, *self.set, *self.vary, *set.intersection(*map(set, self.cases))}
         for name, factor in self.factors.items():
-            if factor.core and name not in (*known, "seed"):
+            if factor.required and name not in (*known, "seed"):
                 text = "Missing factor. State it here, in defaults, in vary or in every case."
                 yield Problem((*self.place, "set", name), text)
 

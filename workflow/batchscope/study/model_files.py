@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from batchscope import disk
-from batchscope.catalogue import run_names
+from batchscope.catalogue import names, setting
 from batchscope.catalogue.networks import NETWORKS
 from batchscope.errors import UserError
 from batchscope.problems import Place, Problem, received, unmet
@@ -45,7 +45,7 @@ def expanded(path: Any) -> Any:
 
 
 def token(name: str, path: str) -> str:
-    return run_names.token(name, digest(path))
+    return names.token(name, digest(path))
 
 
 def digest(path: Path | str) -> str:
@@ -59,7 +59,7 @@ def digest(path: Path | str) -> str:
     beside = {file.relative_to(folder).as_posix(): disk.file_sha256(file) for file in files}
     beside |= {text: disk.file_sha256(file) for text, file in named_files(path).items()}
     own = disk.file_sha256(Path(path))
-    return run_names.digest([own, beside])
+    return setting.digest([own, beside])
 
 
 def is_saved(path: Path | str) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from batchscope.catalogue import tasks
-from batchscope.catalogue.sweep_names import Sweep
+from batchscope.catalogue.names import Sweep
 from batchscope.study.claims import Claim
 from batchscope.study.commands import Run
 from batchscope.study.published_numbers import Series

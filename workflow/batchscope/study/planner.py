@@ -12,12 +12,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from batchscope.catalogue import incompatible_factors, run_names, stages, sweep_names, tasks
+from batchscope.catalogue import incompatible_factors, names, stages, tasks, versions
 from batchscope.catalogue.dataset_definitions import BUILT_IN, DatasetInfo
 from batchscope.catalogue.figures import FIGURES
+from batchscope.catalogue.names import MAX_NAME_LENGTH
 from batchscope.catalogue.networks import NETWORKS
-from batchscope.catalogue.run_factors import FACTORS, SWEEP_FACTORS, Factor
-from batchscope.catalogue.run_names import MAX_NAME_LENGTH
+from batchscope.catalogue.run_factors import FACTORS, SWEEP_FACTORS
+from batchscope.catalogue.setting import Parameter
 from batchscope.catalogue.stages import Stage
 from batchscope.catalogue.timings import OF_TRAININGS
 from batchscope.errors import ConfigError
@@ -220,7 +221,7 @@ class _Planner:
         self,
         place: Place,
         keys: TrainingExperiment | TimingExperiment,
-        factors: Mapping[str, Factor],
+        factors: Mapping[str, Parameter],
         defaults: dict[str, Any],
     ) -> Grid:
         cases = [
@@ -383,7 +384,7 @@ class _Planner:
         yield from checks.primary(place, keys)
         yield from checks.margins(place, keys, None, ())
         yield from checks.target(place, keys)
-        yield from figure_checks.problems(place, keys, run_names.ENTRIES, timed=True)
+        yield from figure_checks.problems(place, keys, versions.ENTRIES, timed=True)
 
     def _numbers(self, place: Place, keys: Experiment) -> dict[str, tuple[Series, ...]]:
         """Return the published values by figure."""
@@ -472,14 +473,14 @@ class _Planner:
         self.possible_runs.update(cases)
         return runs
 
-    def _sweeps(self, grid: Grid, timings: dict[str, Any]) -> tuple[sweep_names.Sweep, ...]:
+    def _sweeps(self, grid: Grid, timings: dict[str, Any]) -> tuple[names.Sweep, ...]:
         combinations = []
         for _, factors, place_of in grid.combinations():
             info = self.by_id[factors["dataset"]]
             self._check(incompatible_factors.of_examples(factors, info), place_of)
             self._check(incompatible_factors.of_timing(factors, info, timings), place_of)
             combinations.append(factors)
-        sweeps = tuple(sweep_names.group(combinations))
+        sweeps = tuple(names.sweeps(combinations))
         try:
             _ = [sweep.name for sweep in sweeps]
         except ValueError:
@@ -496,9 +497,9 @@ class _Planner:
     ) -> str | None:
         factors = {**factors, "seed": seed}
         try:
-            name = run_names.run_name(factors)
+            name = names.run_name(factors)
             if timed:
-                run_names.timing_name(factors)
+                names.timing_name(factors)
         except ValueError:
             text = f"The name of a run has more than {MAX_NAME_LENGTH} characters. "
             text += "Choose shorter names of data set and model."

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from batchscope.analysis import advice
 from batchscope.analysis.advice_series import Asked, Tables
-from batchscope.catalogue import run_names
 from batchscope.catalogue.example_kinds import TOKENS
+from batchscope.catalogue.names import settings_name, split_token, timing_name
 from batchscope.catalogue.timings import TIMINGS
 from batchscope.store import estimates, records
 from batchscope.study import advice_needs
@@ -36,9 +36,7 @@ def price_of_a_seed(
     found = found | {name: run.factors for name, run in experiment.commands.items()}
     by_command = estimates.of_commands(results, experiment.commands)
     measured = estimates.noted(results)
-    settings = {
-        name: run_names.settings_name(name, values) for name, values in experiment.measures.items()
-    }
+    settings = {name: settings_name(name, values) for name, values in experiment.measures.items()}
 
     def noted(name: str, of: str) -> float:
         return measured.get(estimates.kind(name, settings[name], of), 0.0)
@@ -56,7 +54,7 @@ def price_of_a_seed(
         taken += sum(noted(name, run) for run in own for name in settings if name not in TIMINGS)
         timings = settings.keys() & TIMINGS.keys()
         timed_runs = own.values() if timings else ()
-        configured = {(run_names.timing_name(each), each["seed"]) for each in timed_runs}
+        configured = {(timing_name(each), each["seed"]) for each in timed_runs}
         timed = sum(noted(name, of) for name in timings for of, _ in configured)
         return taken / seeds, timed / seeds
 
@@ -74,7 +72,7 @@ def baselines(results: Path | str, experiment: PlannedExperiment) -> dict[str, d
         counts, metrics = record.get("class_counts") or {}, {**(record.get("baselines") or {})}
         for split in filter(lambda each: any(counts[each]), counts):
             metrics[split] = {"accuracy": max(counts[split]) / sum(counts[split])}
-        found[run_names.split_token(token)[0]] = {
+        found[split_token(token)[0]] = {
             f"{split}_{name}": value for split, of in metrics.items() for name, value in of.items()
         }
     return found
@@ -83,7 +81,7 @@ def baselines(results: Path | str, experiment: PlannedExperiment) -> dict[str, d
 def by_position(results: Path | str, experiment: PlannedExperiment) -> set[str]:
     tokens = {factors["dataset"] for factors in experiment.runs.values()}
     kinds = {token: (records.data_record(results, token) or {}).get("kind") for token in tokens}
-    return {run_names.split_token(token)[0] for token, kind in kinds.items() if kind == TOKENS}
+    return {split_token(token)[0] for token, kind in kinds.items() if kind == TOKENS}
 
 
 def rows(

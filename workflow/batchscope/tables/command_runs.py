@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pandas
 
 from batchscope import disk, errors
-from batchscope.catalogue import columns, command_names, own_columns
+from batchscope.catalogue import columns, command_factors, own_columns
 from batchscope.errors import UserError
 from batchscope.store import job_files, paths, records, states
 from batchscope.study.external_runs import ExternalRuns
@@ -77,7 +77,7 @@ def _factors(runs: Mapping[str, Run]) -> Iterator[tuple[str, list[Any]]]:
     """Yields the factors under their names in our tables, each with its value in every run."""
     every = [run.factors for run in runs.values()]
     for name in every[0].keys() - {"batch_size", "seed"}:
-        texts = [command_names.word(each[name]) for each in every]
+        texts = [command_factors.word(each[name]) for each in every]
         yield own_columns.factor(name, [text or own_columns.NOTHING for text in texts])
 
 

@@ -21,9 +21,10 @@ from batchscope.catalogue import (
     budget_kinds,
     columns,
     dataset_definitions,
+    names,
     run_factors,
-    run_names,
     tasks,
+    versions,
 )
 from batchscope.catalogue.entries import Measure, Table
 from batchscope.catalogue.measures import MEASURES
@@ -52,7 +53,7 @@ def named(factors: Row) -> Row:
     for name, value in factors.items():
         found[name] = value
         if name in ("dataset", "model"):
-            found[name], found[f"{name}_digest"] = run_names.split_token(str(value))
+            found[name], found[f"{name}_digest"] = names.split_token(str(value))
     return found
 
 
@@ -181,7 +182,7 @@ def _measured(
     """Yields the rows of a table of a measure; of a pair of runs those of the first of both."""
     if entry.name not in chosen.measures:
         return
-    settings = run_names.settings_name(entry.name, chosen.measures[entry.name])
+    settings = names.settings_name(entry.name, chosen.measures[entry.name])
     for factors, first in _runs(results, chosen):
         run = first["run"]
         if not entry.pairs:
@@ -203,7 +204,7 @@ def _at_epochs(places: list[Place], chosen: PlannedExperiment) -> Parts:
     """Yields what measures gave after each number of epochs that the experiment asks for."""
     asked = chosen.measures
     early = [name for name in asked if name in MEASURES and MEASURES[name].at_epochs]
-    if not any(run_names.ENTRIES[name].at_epochs for name in asked):
+    if not any(versions.ENTRIES[name].at_epochs for name in asked):
         return
     for place in places:
         for factors, first in _runs(place.results, chosen):
@@ -267,7 +268,7 @@ def _speeds(place: Place, study: Study, experiment: PlannedExperiment) -> Callab
             record = read_record(job.path, "sizes") or {"sizes": []}
             for size in filter(lambda each: each["blocks"], record["sizes"]):
                 seconds = statistics.median(block["seconds_per_step"] for block in size["blocks"])
-                timing = run_names.timing_name({**factors, "batch_size": size["batch_size"]})
+                timing = names.timing_name({**factors, "batch_size": size["batch_size"]})
                 beside.setdefault((timing, job.repeat), size["batch_size"] / seconds)
 
     def speed(factors: Row) -> float:
@@ -275,7 +276,7 @@ def _speeds(place: Place, study: Study, experiment: PlannedExperiment) -> Callab
         if math.isfinite(timed):
             return timed
         repeat = experiment.seeds.index(factors["seed"]) + 1
-        return beside.get((run_names.timing_name(factors), repeat), NAN)
+        return beside.get((names.timing_name(factors), repeat), NAN)
 
     return speed
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas
 
-from batchscope.catalogue import batch_phases, columns, run_names
+from batchscope.catalogue import batch_phases, columns, names
 from batchscope.catalogue.entries import Column
 from batchscope.catalogue.measures import MEASURES
 from batchscope.store import job_files, paths, records, states
@@ -75,7 +75,7 @@ def _values(
         elif MEASURES[measure].pairs:
             continue  # a long table of its own
         else:
-            name = run_names.settings_name(measure, settings)
+            name = names.settings_name(measure, settings)
             path = paths.measure_path(results, run, measure, name)
             found = long_tables.read_record(path, "values")
         row |= found["values"] if found else {}

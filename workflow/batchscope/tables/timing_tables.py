@@ -15,7 +15,7 @@ import numpy as np
 import pandas
 
 from batchscope.analysis import run_series, step_cost, timing_repeats
-from batchscope.catalogue import run_factors, sweep_names
+from batchscope.catalogue import names, run_factors
 from batchscope.catalogue.shared import REPEAT
 from batchscope.catalogue.tables import FIRST, OF_TIMINGS, QUARTILES
 from batchscope.host import absence
@@ -42,7 +42,7 @@ class Timing(NamedTuple):
     """One record of a timing, with the first columns of its rows."""
 
     first: Row
-    sweep: sweep_names.Sweep
+    sweep: names.Sweep
     record: Row
 
 

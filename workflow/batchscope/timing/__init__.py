@@ -18,9 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from batchscope import disk
-from batchscope.catalogue import incompatible_factors, run_names
-from batchscope.catalogue.run_names import Configuration
-from batchscope.catalogue.sweep_names import Sweep
+from batchscope.catalogue import incompatible_factors, names
+from batchscope.catalogue.names import Configuration, Sweep
 from batchscope.catalogue.timings import TIMINGS
 from batchscope.host import description, tensorflow_start
 from batchscope.store import records
@@ -80,7 +79,7 @@ class Timed:
 
 def write(timing: str, job: TimingJob, machine_name: str, settings: str) -> None:
     """Times a job and writes the record; raises `UserError` if that cannot be done here."""
-    parsed = run_names.parse_settings(timing, settings)
+    parsed = names.parse_settings(timing, settings)
     before, described = description.load(), description.describe()
     # Imported here: a search leaves TensorFlow to its children.
     found: Timed = importlib.import_module(f"{__name__}.{timing}").measure(job, parsed)

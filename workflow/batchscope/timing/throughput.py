@@ -4,7 +4,7 @@ import functools
 from typing import Any
 
 from batchscope.catalogue.entries import REPEATS
-from batchscope.catalogue.sweep_names import Sweep
+from batchscope.catalogue.names import Sweep
 from batchscope.store import records
 from batchscope.timing import Timed, TimingJob, fates
 from batchscope.timing.blocks import Block, RunSteps, Turn, calibrate, time_blocks, whole

@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from batchscope.catalogue import batch_phases, incompatible_factors, kept_epochs, tasks
 from batchscope.catalogue.batch_phases import Course
-from batchscope.catalogue.run_names import VERSIONS
+from batchscope.catalogue.versions import VERSIONS
 from batchscope.errors import Interrupted
 from batchscope.host import description
 from batchscope.store import job_files, records, weights

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import keras
 
-from batchscope.catalogue import run_names
+from batchscope.catalogue import names
 from batchscope.datasets.looks import Look
 from batchscope.errors import UserError
 from batchscope.store.weights import Arrays
@@ -33,7 +33,7 @@ def build(
         scope: Where variables are to be made. Keras forgets it when it is entered any earlier.
         precision: Keras's policy for layers that state none; weights are float32 in any.
     """
-    name, digest = run_names.split_token(token)
+    name, digest = names.split_token(token)
     keras.utils.clear_session(free_memory=False)
     keras.utils.set_random_seed(seed)
     with _policy(precision):

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from batchscope import datasets
-from batchscope.catalogue import run_names
+from batchscope.catalogue import names
 from batchscope.store import paths
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ class Setup:
     @cached_property
     def data(self) -> datasets.Dataset:
         """Its data set; raises as `datasets.load` does."""
-        loss = self.factors.get("loss_function", "default")  # no step's time depends on it
-        return replace(datasets.load(self.results, self.factors["dataset"]), loss=loss)
+        dataset = datasets.load(self.results, self.factors["dataset"])
+        return replace(dataset, factors=self.factors)
 
     def network(self) -> keras.Model:
         """Returns its network as it begins: its precision, and on all devices of its replicas."""
@@ -52,7 +52,7 @@ class Run(Setup):
     @cached_property
     def factors(self) -> dict[str, Any]:
         """Every factor; raises `ValueError` if the name is no run's."""
-        return run_names.parse_run(self.name)
+        return names.parse_run(self.name)
 
     @cached_property
     def folder(self) -> Path:

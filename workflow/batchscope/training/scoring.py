@@ -48,6 +48,13 @@ class Scoring(abc.ABC):
         The outputs must be what the model returned, untouched.
         """
 
+    def minimised(self, labels: tf.Tensor, outputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return loss and scores of each example as `examples` does, for an update of the weights.
+
+        A regularisation of the targets would be part of this loss alone.
+        """
+        return self.examples(labels, outputs)
+
     @abc.abstractmethod
     def total(self, scores: tf.Tensor) -> tf.Tensor:
         """Returns the sums of examples' scores."""
@@ -57,24 +64,55 @@ class Scoring(abc.ABC):
         """Returns the metrics of `tasks.TASKS`, of sums over all examples with these labels."""
 
 
-class _Classes(Scoring):
+def _binary_cross_entropy(labels: tf.Tensor, numbers: tf.Tensor, smoothing: float) -> tf.Tensor:
+    targets = tf.cast(labels, numbers.dtype)
+    if smoothing:
+        targets = targets * (1 - smoothing) + smoothing / 2
+    return tf.nn.sigmoid_cross_entropy_with_logits(labels=targets, logits=numbers)
+
+
+class _CrossEntropy(Scoring):
+    """A cross-entropy; updates minimise it with smoothed targets."""
+
+    def __init__(self, learned: Learned) -> None:
+        self._smoothing = learned.factors.get("label_smoothing", 0.0)
+
+    def examples(self, labels: tf.Tensor, outputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        return self.smoothed(labels, outputs, 0.0)
+
+    def minimised(self, labels: tf.Tensor, outputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        return self.smoothed(labels, outputs, self._smoothing)
+
+    @abc.abstractmethod
+    def smoothed(
+        self, labels: tf.Tensor, outputs: tf.Tensor, smoothing: float
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return loss and scores of each example, with targets that are smoothed."""
+
+
+class _Classes(_CrossEntropy):
     """Cross-entropy, and how many predictions hit the class.
 
     Where each position of a sequence is predicted, a loss is the mean over the positions, and each
     of them has a hit.
     """
 
-    def __init__(self, model: keras.Model) -> None:
+    def __init__(self, model: keras.Model, learned: Learned) -> None:
+        super().__init__(learned)
         self._one_logit = model.output_shape[-1] == 1
 
-    def examples(self, labels: tf.Tensor, outputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def smoothed(
+        self, labels: tf.Tensor, outputs: tf.Tensor, smoothing: float
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         numbers = logits(outputs)
         if self._one_logit:
             numbers = numbers[:, 0]
-            targets = tf.cast(labels, numbers.dtype)
-            losses = tf.nn.sigmoid_cross_entropy_with_logits(labels=targets, logits=numbers)
+            losses = _binary_cross_entropy(labels, numbers, smoothing)
             return losses, tf.equal(numbers > 0, labels > 0)
         losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=numbers)
+        if smoothing:
+            of_even_targets = -tf.reduce_mean(tf.nn.log_softmax(numbers), axis=-1)
+            losses = (1 - smoothing) * losses + smoothing * of_even_targets
         predicted = tf.argmax(numbers, axis=-1, output_type=labels.dtype)
         if labels.shape.rank == 2:
             losses = tf.reduce_mean(losses, axis=-1)
@@ -97,7 +135,9 @@ class _Numbers(Scoring):
     labels, type = tf.float32, tf.float64
 
     def __init__(self, learned: Learned) -> None:
-        self._loss, self._deviations = learned.loss, np.array(learned.deviations)
+        # A timing has no such factor: the time of a step does not depend on it.
+        self._loss = learned.factors.get("loss_function", "default")
+        self._deviations = np.array(learned.deviations)
         self.shape = (2, len(self._deviations))
 
     def examples(self, labels: tf.Tensor, outputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -121,15 +161,16 @@ class _Numbers(Scoring):
         return {"r2": float(r2), "mse": float(mse.mean()), "mae": float(mae.mean())}
 
 
-class _Labels(Scoring):
+class _Labels(_CrossEntropy):
     """Binary cross-entropy, the mean over the labels, and which of them are named."""
 
     shape = (3,)
 
-    def examples(self, labels: tf.Tensor, outputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def smoothed(
+        self, labels: tf.Tensor, outputs: tf.Tensor, smoothing: float
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         numbers = logits(outputs)
-        targets = tf.cast(labels, numbers.dtype)
-        losses = tf.nn.sigmoid_cross_entropy_with_logits(labels=targets, logits=numbers)
+        losses = _binary_cross_entropy(labels, numbers, smoothing)
         named, true = numbers > 0, labels > 0
         counted = (named & true, named & ~true, ~named & true)
         scores = [tf.math.count_nonzero(each, axis=-1) for each in counted]
@@ -147,7 +188,7 @@ class _Labels(Scoring):
 def of(model: keras.Model, learned: Learned) -> Scoring:
     if learned.task == tasks.REGRESSION:
         return _Numbers(learned)
-    return _Labels() if learned.task == tasks.MULTI_LABEL else _Classes(model)
+    return _Labels(learned) if learned.task == tasks.MULTI_LABEL else _Classes(model, learned)
 
 
 def constant_losses(labels: np.ndarray, task: str) -> tuple[np.ndarray, np.ndarray]:

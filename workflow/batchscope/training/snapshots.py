@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from batchscope import disk
-from batchscope.catalogue import run_names
+from batchscope.catalogue import names
 from batchscope.errors import UserError
 from batchscope.store import job_files, paths, records
 from batchscope.training.runs import Run
@@ -43,7 +43,7 @@ def _train_again(run: Run, epoch: int, path: Path) -> None:
     tensorflow_start.start(factors["threads"], factors["device"], factors["replicas"])
     from batchscope.training import fit, models
 
-    plain = run_names.run_name({**factors, "evaluate_every": 0})
+    plain = names.run_name({**factors, "evaluate_every": 0})
     scratch = path.with_suffix(".training")  # with its checkpoint
     again = fit.Training(replace(run, name=plain), folder=scratch)
     again.stop_on_signals()

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from batchscope import disk
 from batchscope.catalogue import kept_epochs, optimizer_constants
-from batchscope.catalogue.run_names import VERSIONS
+from batchscope.catalogue.versions import VERSIONS
 from batchscope.host import description, locks
 from batchscope.store import memory_kills, paths, records
 from batchscope.training import models, replicas

@@ -1,11 +1,13 @@
 """The codec between factors and path names, and names that must never change."""
 
+import contextlib
 import itertools
+from pathlib import Path
 
 import pytest
 
-from batchscope.catalogue import parameters, run_factors, run_names
-from batchscope.catalogue.run_names import ENTRIES
+from batchscope.catalogue import names, parameters, run_factors, setting
+from batchscope.catalogue.versions import ENTRIES
 
 CORE = {
     "dataset": "digits-065f9c58",
@@ -56,51 +58,85 @@ GOLDEN_SETTINGS = [
 @pytest.mark.parametrize("name", GOLDEN_RUNS)
 def test_golden_run_names(name):
     factors = {**CORE, **GOLDEN_RUNS[name]}
-    assert run_names.run_name(factors) == name
-    parsed = run_names.parse_run(name)
+    assert names.run_name(factors) == name
+    parsed = names.parse_run(name)
     assert parsed.items() >= factors.items()
     assert list(parsed) == list(run_factors.FACTORS)
 
 
+GOLDEN = [
+    line.split()
+    for line in Path(__file__).with_name("golden_names.txt").read_text().splitlines()[1:]
+]
+
+
+@pytest.mark.parametrize("kind", sorted({kind for kind, _ in GOLDEN}))
+def test_every_golden_name_is_parsed_and_spelled(kind):
+    for name in (name for one, name in GOLDEN if one == kind):
+        if kind == "run":
+            assert names.run_name(names.parse_run(name)) == name
+        elif kind == "timing":
+            assert names.timing_name(names.parse_timing(name)) == name
+        elif kind == "sweep":
+            assert names.parse_sweep(name).name == name
+        else:
+            assert names.settings_name(kind, names.parse_settings(kind, name)) == name
+
+
+def test_golden_name_of_a_command():
+    values = {"width": 64, "seed": 3, "note": "Two words", "optimizer": "adamw"}
+    values |= {"learning_rate": 1e-3, "nesterov": True, "batch_size": 32, "empty": ""}
+    name = names.command_name("command-1f0a93c2", values)
+    assert name == (
+        "command-1f0a93c2+bs=32+lr=0.001+opt=adamw+nest=true+empty=-12ae32cb"
+        "+note=two-words-4ccdba81+width=64+seed=3"
+    )
+    assert names.is_command(name) and not names.is_command("command-1f0a93c2+small_cnn+bs=8")
+
+
 def test_golden_timing_name():
     name = "digits-065f9c58+small_cnn+bs=32+opt=sgd+dev=cpu+th=1+mom=0.9"
-    assert run_names.timing_name({**CORE, "momentum": 0.9, "patience": 5}) == name
-    assert run_names.parse_timing(name)["threads"] == 1
+    assert names.timing_name({**CORE, "momentum": 0.9, "patience": 5}) == name
+    assert names.parse_timing(name)["threads"] == 1
 
 
 @pytest.mark.parametrize(("measure", "settings", "name"), GOLDEN_SETTINGS)
 def test_golden_settings_names(measure, settings, name):
-    assert run_names.settings_name(measure, settings) == name
+    assert names.settings_name(measure, settings) == name
     frozen = {each.name: each.default for each in ENTRIES[measure].settings}
-    assert run_names.parse_settings(measure, name) == {**frozen, **settings}
+    assert names.parse_settings(measure, name) == {**frozen, **settings}
 
 
 def test_golden_digests():
-    assert run_names.digest({"source": "digits", "split": {"seed": 0, "train": 0.6}}) == "9f1809f4"
-    assert run_names.digest("abc") == "6cc43f85"
+    assert setting.digest({"source": "digits", "split": {"seed": 0, "train": 0.6}}) == "9f1809f4"
+    assert setting.digest("abc") == "6cc43f85"
 
 
 def _samples(parameter):
-    """Values of a parameter: its bounds, its choices, and numbers that are awkward as text."""
+    """Return values of a parameter: its choices, or numbers that are awkward as text."""
     if parameter.choices:
         return parameter.choices
     if parameter.kind == "bool":
         return (False, True)
     if parameter.kind == "str":
         return ("name", "name-0123abcd")
-    low = parameter.minimum if parameter.minimum is not None else 0
-    high = parameter.maximum if parameter.maximum is not None else 10**15
-    if parameter.kind == "int":
-        return tuple(n for n in (int(low), 1, 7, 4096, int(high)) if low <= n <= high)
-    numbers = (0.1, 1 / 3, 5e-324, 1e-7, 1e16, 1.5e300, 2**-30, 123456789.125, 1.0)
-    return tuple(n for n in numbers if low <= n <= high)
+    numbers = (0, 1, 7, 64, 4096, 10**6, 10**9, 2**32 - 1)
+    if parameter.kind == "float":
+        numbers = (0.0, 0.1, 1 / 3, 5e-324, 1e-7, 1e16, 1.5e300, 2**-30, 123456789.125, 1.0, 2.5)
+    return tuple(number for number in numbers if _is_allowed(parameter, number))
+
+
+def _is_allowed(parameter, value):
+    with contextlib.suppress(ValueError):
+        return parameter.read_item(value) == value
+    return False
 
 
 @pytest.mark.parametrize("factor", [name for name in run_factors.FACTORS if name != "seed"])
 def test_every_factor_survives_the_round_trip(factor):
     for value, seed in itertools.product(_samples(run_factors.FACTORS[factor]), (0, 11)):
-        name = run_names.run_name({**CORE, factor: value, "seed": seed})
-        assert run_names.parse_run(name)[factor] == value
+        name = names.run_name({**CORE, factor: value, "seed": seed})
+        assert names.parse_run(name)[factor] == value
         assert "," not in name and name == name.lower()
 
 
@@ -110,8 +146,8 @@ def test_every_setting_survives_the_round_trip(measure):
         assert not parameter.core
         for value in _samples(parameter):
             settings = {key: (value,) if parameter.many else value}
-            name = run_names.settings_name(measure, settings)
-            assert run_names.parse_settings(measure, name)[key] == settings[key]
+            name = names.settings_name(measure, settings)
+            assert names.parse_settings(measure, name)[key] == settings[key]
 
 
 @pytest.mark.parametrize(
@@ -130,7 +166,7 @@ def test_every_setting_survives_the_round_trip(measure):
 )
 def test_only_canonical_names_are_read(name):
     with pytest.raises(ValueError):
-        run_names.parse_run(name)
+        names.parse_run(name)
 
 
 @pytest.mark.parametrize(
@@ -149,11 +185,11 @@ def test_what_is_no_finite_number_is_refused(value):
 
 def test_names_have_an_end():
     with pytest.raises(ValueError, match="200 characters"):
-        run_names.run_name({**CORE, "model": "m" * 200})
+        names.run_name({**CORE, "model": "m" * 200})
 
 
 def test_aliases_are_distinct_and_safe_in_paths():
-    assert [name for name, factor in run_factors.FACTORS.items() if factor.core] == list(CORE)
+    assert [name for name, factor in run_factors.FACTORS.items() if factor.required] == list(CORE)
     settings = [entry.settings for entry in ENTRIES.values()]
     for known in (run_factors.EVERY_FACTOR.values(), *settings):
         aliases = [parameter.alias for parameter in known]
