@@ -33,7 +33,7 @@ from pathlib import Path
 
 sys.path.insert(0, "workflow")
 from batchscope.catalogue import run_names
-from batchscope.catalogue.timings import TIMINGS
+from batchscope.catalogue.registry import TIMINGS
 from batchscope.host import tensorflow_start
 from batchscope.store import job_files
 from batchscope.study import config

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from batchscope import disk
-from batchscope.catalogue.measures import MEASURES
+from batchscope.catalogue.registry import MEASURES
 from batchscope.errors import UserError
 from batchscope.measures import finished_run, noise_scale
 from batchscope.measures.finished_run import FinishedRun

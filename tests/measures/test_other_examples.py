@@ -9,7 +9,7 @@ import pytest
 
 from batchscope import datasets, disk, measures
 from batchscope.catalogue import dataset_definitions, kept_epochs, run_names
-from batchscope.catalogue.measures import MEASURES
+from batchscope.catalogue.registry import MEASURES
 from batchscope.host import tensorflow_start
 from batchscope.measures import FinishedRun
 from batchscope.store import records

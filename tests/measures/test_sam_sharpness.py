@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from batchscope.catalogue.measures import MEASURES
+from batchscope.catalogue.registry import MEASURES
 from batchscope.measures import sam_sharpness
 from measured_run import COUNTS, measured
 

@@ -12,7 +12,7 @@ import pytest
 import synthetic
 from batchscope import disk, errors
 from batchscope.catalogue import columns, run_factors, run_names, sweep_names, tables, tasks
-from batchscope.catalogue.measures import MEASURES
+from batchscope.catalogue.registry import MEASURES
 from batchscope.catalogue.run_names import VERSIONS
 from batchscope.store import job_files, paths, records
 from batchscope.study import plan

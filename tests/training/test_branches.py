@@ -8,10 +8,10 @@ import pytest
 import tensorflow as tf
 
 from batchscope.catalogue import run_names, tasks
-from batchscope.catalogue.measures.branches import critical_factor
 from batchscope.datasets import Examples
 from batchscope.datasets.prepared import Learned
 from batchscope.errors import UserError
+from batchscope.measures.branches import critical_factor
 from batchscope.training import optimizers
 from batchscope.training.branches import Branches, Stem, Window
 from batchscope.training.step_loop import Batches, StepLoop, Totals

@@ -16,8 +16,7 @@ import pytest
 import yaml
 
 from batchscope import PACKAGES, project_files
-from batchscope.catalogue.measures import MEASURES
-from batchscope.catalogue.timings import TIMINGS
+from batchscope.catalogue.registry import MEASURES, TIMINGS
 from project import locked
 
 ROOT = Path(__file__).resolve().parents[2]

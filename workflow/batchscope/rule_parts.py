@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from batchscope.catalogue import kept_epochs, run_factors, run_names, sweep_names, tables
-from batchscope.catalogue.entries import REPEATS, Measure, Timing
+from batchscope.catalogue.entries import MOST_REPEATS, REPEATS, Measure, Timing
 from batchscope.store import job_files, paths
 
 RESULTS = "results"
@@ -164,7 +164,7 @@ def turn(timing: str) -> Callable[[Any], int]:
 
     def priority(wildcards: Any) -> int:
         parsed = run_names.parse_settings(timing, wildcards.settings)
-        return REPEATS.maximum - (parsed[REPEATS.name] - 1) % REPEATS.maximum
+        return MOST_REPEATS - (parsed[REPEATS.name] - 1) % MOST_REPEATS
 
     return priority
 

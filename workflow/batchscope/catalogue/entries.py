@@ -1,28 +1,32 @@
-"""What an entry of the catalogue says of a measure, a timing, a column or a figure.
+"""Specifications of measures, timings, tables, columns and figures.
 
-The entry is all that CLI, rules, schema, messages, tables, versions and reference know of it; the
-module of the same name in batchscope.measures, timing or figures does the work.
+The command line, the rules, the schema, the tables and the reference are made from them. The module
+of a measure or timing assigns its specification to `ENTRY`, see `catalogue.registry`.
 """
 
 from __future__ import annotations
 
 import enum
 import functools
-import importlib
 import itertools
 import math
-import pkgutil
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, Self
 
-from batchscope.catalogue.parameters import Parameter, by_name
+from pydantic import Field
 
-Settings = dict[str, Any]
-# Yields a setting, and in words what is wrong with it beside the others.
-Problems = Callable[[Settings], Iterator[tuple[str, str]]]
+from batchscope.catalogue.model import Integer, Model
+from batchscope.catalogue.setting import Parameter, Setting, parameters
+from batchscope.errors import UserError
+
+# Values of factors or settings by name.
+Values = dict[str, Any]
+# Factors, settings and the number of training examples (None if unknown) -> settings that do not
+# fit, each with the problem.
+Problems = Callable[[Values, Values, int | None], Iterator[tuple[str, str]]]
 # Column of what a training has used up -> words for it.
 OVER = {
     "epoch": "epoch",
@@ -49,11 +53,10 @@ class Column:
     most: float = math.inf  # what none lies above
 
 
-Text = functools.partial(Column, kind="str")
-Integer = functools.partial(Column, kind="int")
-Positive = functools.partial(Column, least=0.0)
-Share = functools.partial(Column, least=0.0, most=1.0)
-Percent = functools.partial(Column, least=0.0, most=100.0)
+TextColumn = functools.partial(Column, kind="str")
+IntegerColumn = functools.partial(Column, kind="int")
+PositiveColumn = functools.partial(Column, least=0.0)
+PercentColumn = functools.partial(Column, least=0.0, most=100.0)
 
 
 def interval(
@@ -168,124 +171,153 @@ class Figure:
             yield replace(self, name=name, title=title, over=(axis,), also_over=(), of=self.name)
 
 
+def no_problems(
+    factors: Values, settings: Values, training_examples: int | None
+) -> Iterator[tuple[str, str]]:
+    yield from ()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """What measures and timings have in common."""
+    """Specification that measures and timings have in common.
 
-    version: str  # of the numbers that it gives: raised when these change, and only then
-    name: str = ""  # in the configuration, in paths and of its rule: that of its module
-    doc: str = ""  # what it is, in a sentence: the docstring of its module
-    settings: tuple[Parameter, ...] = ()  # all with a frozen default. Append; never reorder
-    columns: dict[str, Column] = field(default_factory=dict)  # of runs.csv, by a setting's `{name}`
-    problems: Problems = lambda settings: iter(())  # of incompatible settings
-    figures: tuple[Figure, ...] = ()  # of it alone
-    tables: dict[str, Table] = field(default_factory=dict)  # of it alone, by name
-    # Whether it gives something for each of an experiment's `at_epochs`; a measure then has a
-    # setting `epoch`, and one more record for each.
+    Attributes:
+        version: Version of the numbers. Raise it when they change, and only then.
+        name: Name in the study file and in paths, that of the module.
+        doc: First paragraph of the module's docstring.
+        settings: Model of the settings. Append fields, never reorder them: names of paths follow
+            their order.
+        columns: Columns of runs.csv; `{setting}` in a name stands for each value of a setting.
+        problems: Yields the settings that do not fit a run's factors or its training set.
+        figures: Figures that need this entry alone.
+        tables: Tables by name.
+        at_epochs: Whether there is a value for each of an experiment's `at_epochs`. A measure then
+            has a setting `epoch`, and one more record for each epoch.
+        also_writes: Suffixes of the files that are written next to the record.
+        memory_mb: Memory to request from a cluster.
+        minutes: Time to request from a cluster.
+        order: Position in lists and tables.
+    """
+
+    version: str
+    name: str = ""
+    doc: str = ""
+    settings: type[Model] = Model
+    columns: dict[str, Column] = field(default_factory=dict)
+    problems: Problems = no_problems
+    figures: tuple[Figure, ...] = ()
+    tables: dict[str, Table] = field(default_factory=dict)
     at_epochs: bool = False
-    also_writes: tuple[str, ...] = ()  # suffixes of what it writes beside its record
-    memory_mb: int = 4000  # that a cluster is asked for, as the minutes are
+    also_writes: tuple[str, ...] = ()
+    memory_mb: int = 4000
     minutes: int = 60
-    order: int = 100  # where it stands in lists and tables
+    order: int = 100
 
-    @property
+    @functools.cached_property
     def parameters(self) -> dict[str, Parameter]:
-        return by_name(*self.settings)
+        """Settings by name, in the order in which names of paths spell them."""
+        return parameters(self.settings)
 
-    def columns_for(self, settings: Settings) -> tuple[str, ...]:
-        """Returns the columns of runs.csv that it fills."""
-        one = {key: replace(each, many=False) for key, each in self.parameters.items()}
-        found = []
-        for name in self.columns:
-            keys = re.findall(r"\{(\w+)\}", name)
+    def columns_for(self, settings: Values) -> tuple[str, ...]:
+        """Return the columns of runs.csv that these settings fill."""
+        names = []
+        for pattern in self.columns:
+            keys = re.findall(r"\{(\w+)\}", pattern)
             for values in itertools.product(*(settings[key] for key in keys)):
-                texts = (one[key].text(value) for key, value in zip(keys, values, strict=True))
-                found.append(name.format(**dict(zip(keys, texts, strict=True))))
-        return tuple(found)
+                pairs = zip(keys, values, strict=True)
+                texts = {key: self.parameters[key].text((value,)) for key, value in pairs}
+                names.append(pattern.format(**texts))
+        return tuple(names)
+
+    def check(self, factors: Values, settings: Values, training_examples: int) -> None:
+        """Raise `UserError` if the settings do not fit a run's factors and training set."""
+        for setting, problem in self.problems(factors, settings, training_examples):
+            raise UserError(f"{self.name}.{setting}: {problem}")
+
+    def completed(self, name: str, doc: str) -> Self:
+        """Return the specification with its name and doc; its figures and tables need it alone."""
+        names = tuple(figure.name for figure in self.figures)
+        figures = tuple(
+            replace(figure, measures=figure.measures or (name,)) for figure in self.figures
+        )
+        tables = {
+            key: replace(table, measures=table.measures or (name,), figures=table.figures or names)
+            for key, table in self.tables.items()
+        }
+        return replace(self, name=name, doc=doc, figures=figures, tables=tables)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Measure(Entry):
-    """A measure of a finished run, or of two."""
+    """Specification of a measure of a finished run, or of a pair of runs.
 
-    pairs: bool = False  # whether it is of two runs, which `between` in the configuration names
-    # Weights that it reads: `initial`, `final`, `best`, or `middle`, the kept epoch nearest half.
+    Attributes:
+        weights: Weights that it reads: `initial`, `final`, `best`, or `middle`, the snapshot
+            nearest half of the training.
+        reads: Other files of the run that it reads.
+        data: Whether it reads the data set and builds the model, for which it needs TensorFlow.
+        factors: Factors and the value that a run must have for it.
+    """
+
     weights: tuple[str, ...] = ("final", "best")
-    reads: tuple[str, ...] = ()  # other files of the run
-    data: bool = True  # whether it reads the data set and builds the model, which takes TensorFlow
-    factors: dict[str, Any] = field(default_factory=dict)  # factor -> what a run must have for it
+    reads: tuple[str, ...] = ()
+    data: bool = True
+    factors: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def pairs(self) -> bool:
+        """Whether it needs two runs, which the setting `between` selects."""
+        return "between" in self.settings.model_fields
 
     @property
     def subjects(self) -> tuple[str, ...]:
         return ("run", "other") if self.pairs else ("run",)
 
 
-REPEATS = Parameter(
-    "repeats",
-    "rep",
-    "int",
-    1,
-    "Timing jobs of each configuration, each a process of its own, in turns with those of the "
-    "others: a time gets intervals and verdicts over them. A training's configuration has as many "
-    "as seeds, and states none. In a path, which of them it is.",
-    minimum=1,
-    maximum=100,
-)
+MOST_REPEATS = 100
+
+
+class TimingSettings(Model):
+    """Settings of every timing."""
+
+    repeats: Annotated[Integer, Field(ge=1, le=MOST_REPEATS), Setting("rep")] = 1
+    """Timing jobs of each configuration, each a process of its own, in turns with those of the
+    others: a time gets intervals and verdicts over them. A training's configuration has as many
+    as seeds, and states none. In a path, which of them it is.
+    """
+
+
+REPEATS = parameters(TimingSettings)["repeats"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Timing(Entry):
-    """A timing, which has the machine to itself; it also has the setting `REPEATS`."""
+    """Specification of a timing. Its job runs alone on the machine.
 
-    # Whether it times the configuration of a training, in a training experiment; any other times a
-    # sweep over batch sizes, in a timing experiment.
+    Attributes:
+        trains: Whether it times the configuration of a training, in a training experiment. Any
+            other timing times a sweep over batch sizes, in a timing experiment.
+        batch_sizes: Batch sizes of a job of a sweep: `together` (all, in turns), `each` (one), or
+            `searched` (none, it searches for one).
+        seconds: Whether its examples per second give the seconds of trajectories: of its own
+            experiment if it `trains`, else of those that name it under `beside`.
+        forked: Whether the fork server may run it. Imports and the memory that an earlier job left
+            must not change its numbers.
+    """
+
+    settings: type[TimingSettings] = TimingSettings
     trains: bool = False
-    # What one job of a sweep is of: `together` (all batch sizes, in turns), `each` (one of them) or
-    # `searched` (it looks for one).
     batch_sizes: str = "together"
-    # Whether its examples per second give the seconds of trajectories: of its own experiment if it
-    # `trains`, else of those that it is beside.
     seconds: bool = False
-    # Whether a copy of the process that local jobs fork from may take it, since neither an import
-    # nor the memory that it leaves behind is part of its numbers.
     forked: bool = False
+
+    @functools.cached_property
+    def parameters(self) -> dict[str, Parameter]:
+        """Settings by name; names of paths spell `repeats` last."""
+        settings = parameters(self.settings)
+        repeats = settings.pop(REPEATS.name)
+        return {**settings, REPEATS.name: repeats}
 
     @property
     def subjects(self) -> tuple[str, ...]:
         return ("machine", "timing" if self.trains else "sweep")
-
-
-Kind = TypeVar("Kind", bound=Entry)
-
-
-def discover(package: str, path: list[str], kind: type[Kind]) -> dict[str, Kind]:
-    """Returns the entries of a package, `ENTRY` in each of its modules, by name and in order.
-
-    Raises:
-        ValueError: If a module has no entry.
-    """
-    found = []
-    for info in pkgutil.iter_modules(path):
-        module = importlib.import_module(f"{package}.{info.name}")
-        entry = getattr(module, "ENTRY", None)
-        if not isinstance(entry, kind):
-            text = f"Expected ENTRY, a {kind.__name__}, in {module.__name__}."
-            raise ValueError(f"{text} Received: {entry!r}")
-        found.append(_completed(entry, info.name, " ".join(module.__doc__.split())))
-    return {entry.name: entry for entry in sorted(found, key=lambda each: (each.order, each.name))}
-
-
-def _completed(entry: Kind, name: str, doc: str) -> Kind:
-    """Returns an entry with its name, doc and what all have; figures of no other are its own."""
-    names = tuple(figure.name for figure in entry.figures)
-    return replace(
-        entry,
-        name=name,
-        doc=doc,
-        settings=(*entry.settings, REPEATS) if isinstance(entry, Timing) else entry.settings,
-        figures=tuple(replace(each, measures=each.measures or (name,)) for each in entry.figures),
-        tables={
-            key: replace(each, measures=each.measures or (name,), figures=each.figures or names)
-            for key, each in entry.tables.items()
-        },
-    )

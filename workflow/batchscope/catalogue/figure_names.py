@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from batchscope import wording
 from batchscope.catalogue.entries import Figure, Need
 from batchscope.catalogue.figures import FIGURES
-from batchscope.catalogue.timings import OF_SWEEPS
+from batchscope.catalogue.registry import OF_SWEEPS
 
 
 @dataclass(frozen=True)

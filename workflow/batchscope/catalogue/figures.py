@@ -9,10 +9,9 @@ from itertools import chain
 from batchscope import wording
 from batchscope.catalogue import tasks
 from batchscope.catalogue.entries import Figure, Need, Panel, Scale
-from batchscope.catalogue.measures import MEASURES
+from batchscope.catalogue.registry import MEASURES, TIMINGS
+from batchscope.catalogue.shared import MEMORY, UTILISATION
 from batchscope.catalogue.tasks import METRICS, Metric
-from batchscope.catalogue.timings import TIMINGS
-from batchscope.catalogue.timings.utilisation import MEMORY, UTILISATION
 
 PRIMARY = "primary"  # the outcome that decides between batch sizes
 LEAD = ("rate_map", PRIMARY, "primary_outcome")  # the figures beside the recommendation

@@ -19,6 +19,7 @@ from batchscope.catalogue.dataset_definitions import DatasetInfo
 from batchscope.catalogue.dataset_sources import IMAGES, KINDS
 from batchscope.catalogue.networks import NETWORKS
 from batchscope.catalogue.optimizer_constants import DEFAULT
+from batchscope.catalogue.registry import OF_SWEEPS
 from batchscope.catalogue.run_factors import (
     CONSTANT,
     FACTORS,
@@ -27,7 +28,6 @@ from batchscope.catalogue.run_factors import (
     by_horizon,
     training_copies,
 )
-from batchscope.catalogue.timings import OF_SWEEPS
 from batchscope.errors import UserError
 
 # All that a batch which is divided among replicas, and a loop with Python in it, can do.

@@ -19,9 +19,8 @@ from typing import Any, NamedTuple
 
 from batchscope.catalogue import run_factors
 from batchscope.catalogue.entries import REPEATS, Entry
-from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.parameters import Parameter, Value
-from batchscope.catalogue.timings import TIMINGS
+from batchscope.catalogue.registry import MEASURES, TIMINGS
 
 MAX_NAME_LENGTH = 200
 IDS = ("dataset", "model")  # first in a name, without their alias

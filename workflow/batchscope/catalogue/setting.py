@@ -11,8 +11,7 @@ import functools
 import math
 import types
 import typing
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, TypeAdapter

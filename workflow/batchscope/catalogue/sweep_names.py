@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from batchscope.catalogue.parameters import Parameter
+from batchscope.catalogue.registry import OF_SWEEPS
 from batchscope.catalogue.run_factors import SWEEP_FACTORS, TIMING_ONLY_FACTORS
 from batchscope.catalogue.run_names import IDS, Codec
-from batchscope.catalogue.timings import OF_SWEEPS
 
 _LEAST_RANGE = 3  # successive batch sizes that are written as a range
 

@@ -11,8 +11,7 @@ import time
 from collections.abc import Iterator
 
 from batchscope.catalogue import run_names
-from batchscope.catalogue.measures import MEASURES
-from batchscope.catalogue.timings import TIMINGS
+from batchscope.catalogue.registry import MEASURES, TIMINGS
 from batchscope.cli import commands, options, steps
 from batchscope.errors import Interrupted, UserError, check_folder
 from batchscope.host import job, warm_process

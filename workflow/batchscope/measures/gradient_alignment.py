@@ -1,4 +1,5 @@
-"""How far the gradients of single examples point in one direction, at fixed weights.
+"""Norm of the mean gradient of 1, 2, 4 ... examples over the mean norm of single ones, at the
+start, middle and end of the training.
 
 Larger batches take smaller steps, the article argues, since the gradients in a batch compete, so
 that their mean is shorter than they are. The measure is the mean norm of the mean gradient of b
@@ -20,16 +21,94 @@ to 16.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
+from pydantic import Field
 
-from batchscope.catalogue import kept_epochs
+from batchscope.catalogue.entries import (
+    Column,
+    Figure,
+    IntegerColumn,
+    Measure,
+    Panel,
+    Scale,
+    Table,
+    TextColumn,
+)
+from batchscope.catalogue.model import Integer, Model
+from batchscope.catalogue.setting import Setting
 from batchscope.errors import UserError
-from batchscope.measures import FinishedRun, Measured
+from batchscope.measures import Measured
 from batchscope.measures.subspace import MEGABYTE, TILE
-from batchscope.training import models
+
+if TYPE_CHECKING:
+    from batchscope.measures.finished_run import FinishedRun
+
+
+class GradientAlignmentSettings(Model):
+    """Settings of `gradient_alignment`."""
+
+    examples: Annotated[Integer, Field(ge=2), Setting("ex", "examples")] = 256
+    """Training examples."""
+    draws: Annotated[Integer, Field(ge=1), Setting("dr")] = 20
+    """Random divisions into batches."""
+    memory_mb: Annotated[Integer, Field(ge=1), Setting("mem", "MB")] = 2048
+    """Limit on the gradients."""
+
+
+_ALIGNMENT = {
+    "place": TextColumn("start, middle or end of the training."),
+    "epoch": IntegerColumn("Epoch whose weights were measured.", "epochs"),
+    "examples": IntegerColumn("Examples in a batch.", "examples"),
+    "norm": Column("Mean norm of the mean gradient of such a batch."),
+    "ratio": Column("norm over the mean norm of single examples' gradients."),
+    "independent": Column("ratio on average, were the sign of each gradient random."),
+}
+
+
+def _rows(record: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
+    """Yields the alignment at each place, by number of examples in a batch."""
+    names = ("norm", "ratio", "independent")
+    for place in record.get("places") or ():
+        same = {name: place[name] for name in ("place", "epoch")}
+        for examples, *found in zip(
+            place["batch_sizes"], *(place[name] for name in names), strict=True
+        ):
+            yield {**same, "examples": examples, **dict(zip(names, found, strict=True))}
+
+
+ENTRY = Measure(
+    version="gradient_alignment-v3",
+    settings=GradientAlignmentSettings,
+    columns={
+        f"gradient_cosine_{place}": Column(
+            "Mean cosine between the gradients of two different training examples, at the "
+            f"{place} of the training."
+        )
+        for place in ("start", "middle", "end")
+    },
+    weights=("initial", "middle", "final"),
+    figures=(
+        Figure(
+            "gradient_alignment",
+            "Alignment of gradients",
+            "Gradients",
+            "Norm of the mean gradient of b examples over the mean norm of single ones. The "
+            "thin line is what the same gradients give with random signs: above it gradients "
+            "agree, on it they share no direction, below it they cancel.",
+            kind="gradient_alignment",
+            table="alignment",
+            panels=(Panel("ratio", "", "‖mean of b‖ / mean ‖single‖", Scale.LOG),),
+            columns=("place", "epoch", "examples", "norm", "independent"),
+        ),
+    ),
+    tables={"alignment": Table(_ALIGNMENT, _rows, keys=("place", "examples"))},
+    minutes=120,
+    order=5,
+)
 
 DRAW_SEED = 0  # the same for every run and place: the same batches
 SIGN_SEED = 1
@@ -127,7 +206,10 @@ def _mean_norm(gram: np.ndarray, size: int) -> float:
 
 
 def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
-    """Measures a run at start, middle and end; a cosine is None without a middle or direction."""
+    """Measure a run at start, middle and end; a cosine is None without a middle or direction."""
+    from batchscope.catalogue import kept_epochs
+    from batchscope.training import models
+
     epochs_run = run.record["epochs_run"]
     loss, described = run.training_loss(settings, chunk=1)
     needed = passes(loss.examples, loss.size, settings["memory_mb"])

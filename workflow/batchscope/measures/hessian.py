@@ -1,4 +1,5 @@
-"""Curvature of the training loss: the Hessian's largest eigenvalue and its trace.
+"""Largest eigenvalue (Lanczos) and trace (Hutchinson) of the training loss's Hessian, each with its
+error.
 
 The Hessian H of the mean training loss, without dropout and with the moving statistics of
 batch normalisation, is never formed: only its products with vectors are. The eigenvalue comes
@@ -16,15 +17,72 @@ import contextlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
-from scipy.sparse import linalg
+from pydantic import Field
 
-from batchscope.catalogue.measures import MEASURES
+from batchscope.catalogue.entries import Column, Figure, Measure, Panel
+from batchscope.catalogue.model import Integer
+from batchscope.catalogue.setting import Setting
+from batchscope.catalogue.shared import Examples, OfWeights
 from batchscope.errors import UserError
-from batchscope.measures import FinishedRun, Measured
+from batchscope.measures import Measured
 from batchscope.measures.maximiser import NotFinite
+
+if TYPE_CHECKING:
+    from batchscope.measures.finished_run import FinishedRun
+
+
+class HessianSettings(OfWeights):
+    """Settings of `hessian`."""
+
+    examples: Examples = 2000
+    """Training examples behind the loss; 0 or `all` for all of them."""
+    probes: Annotated[Integer, Field(ge=2), Setting("pr")] = 20
+    """Random vectors behind the trace."""
+    iterations: Annotated[Integer, Field(ge=5), Setting("it")] = 100
+    """Most products of the Lanczos search."""
+
+
+ENTRY = Measure(
+    version="hessian-v1",
+    settings=HessianSettings,
+    columns={
+        "hessian_top_eigenvalue": Column(
+            "Largest eigenvalue of the training loss's Hessian.",
+            label="Largest eigenvalue of the Hessian",
+        ),
+        "hessian_top_eigenvalue_error": Column(
+            "Euclidean norm of H v - lambda v: an eigenvalue lies no further away than that."
+        ),
+        "hessian_trace": Column(
+            "Trace of the Hessian: the mean over random probes (Hutchinson).",
+            label="Trace of the Hessian",
+        ),
+        "hessian_trace_error": Column("Standard error of that mean."),
+    },
+    figures=(
+        Figure(
+            "hessian",
+            "Curvature",
+            "Sharpness",
+            "Largest eigenvalue (Lanczos) and trace (Hutchinson) of the Hessian of the "
+            "training loss. With one seed, bars are numerical errors.",
+            panels=(
+                Panel(
+                    "hessian_top_eigenvalue",
+                    "Largest eigenvalue",
+                    "largest eigenvalue λ",
+                    error="hessian_top_eigenvalue_error",
+                ),
+                Panel("hessian_trace", "Trace", "trace", error="hessian_trace_error"),
+            ),
+        ),
+    ),
+    minutes=240,
+    order=6,
+)
 
 # Fixed and the same for every run: one start, one set of probes.
 START_SEED = 0
@@ -74,6 +132,8 @@ def top_eigenvalue(times: Times, size: int, iterations: int) -> Eigenvalue:
     that there is an estimate with a known error whenever the products run out: `iterations`, at
     least 4. One more may be needed where a start lies in a subspace that H leaves to itself.
     """
+    from scipy.sparse import linalg
+
     counted = _Counted(times)
     vector = np.random.default_rng(START_SEED).standard_normal(size)
     vector /= np.linalg.norm(vector)
@@ -98,6 +158,8 @@ def top_eigenvalue(times: Times, size: int, iterations: int) -> Eigenvalue:
 
 def _cycle(times: Times, start: np.ndarray, basis: int) -> np.ndarray:
     """Returns a Lanczos cycle's best vector, of length 1."""
+    from scipy.sparse import linalg
+
     size = len(start)
     if size == 1:  # less than ARPACK takes
         return start
@@ -138,12 +200,12 @@ def measure(times: Times, size: int, settings: dict[str, Any]) -> Measured:
         "probe_seed": PROBE_SEED,
         "probe_distribution": "Rademacher",
     }
-    columns = MEASURES["hessian"].columns
+    columns = ENTRY.columns
     return Measured(dict(zip(columns, (top.value, top.error, *found), strict=True)), details)
 
 
 def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
-    """Measures a run's curvature; raises `UserError` of a model without second derivatives."""
+    """Measure a run's curvature; raise `UserError` for a model without second derivatives."""
     loss, described = run.training_loss(settings)
     try:
         found = measure(loss.hessian_times, loss.size, settings)

@@ -1,4 +1,5 @@
-"""The training loss on planes and lines through a minimiser, along filter-normalised directions.
+"""Surfaces and profiles of the training loss along filter-normalised random directions (Li et al.
+2018, arXiv 1712.09913).
 
 A random direction d is N(0, 1), each filter of it scaled to the norm of the weights' own::
 
@@ -14,27 +15,132 @@ section 4.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self
 
 import numpy as np
-import tensorflow as tf
+from pydantic import Field, model_validator
 
 from batchscope import disk
-from batchscope.catalogue import run_names
-from batchscope.catalogue.run_names import VERSIONS
+from batchscope.catalogue.entries import (
+    Column,
+    Figure,
+    IntegerColumn,
+    Measure,
+    Panel,
+    Table,
+    TextColumn,
+)
+from batchscope.catalogue.model import Integer, Positive
+from batchscope.catalogue.setting import Setting
+from batchscope.catalogue.shared import Examples, OfWeights
 from batchscope.errors import UserError
-from batchscope.measures import FinishedRun, Measured, batch_norm
-from batchscope.store.weights import Arrays
-from batchscope.training import models
-from batchscope.training.losses import Objective
+from batchscope.measures import Measured
+
+if TYPE_CHECKING:
+    from batchscope.measures.finished_run import FinishedRun
+    from batchscope.store.weights import Arrays
+    from batchscope.training.losses import Objective
+
+
+class LandscapeSettings(OfWeights):
+    """Settings of `landscape`."""
+
+    examples: Examples = 2000
+    """Training examples behind the loss; 0 or `all` for all of them."""
+    points: Annotated[Integer, Field(ge=3), Setting("pt")] = 51
+    """Points along each axis; odd."""
+    span: Annotated[Positive, Setting("sp")] = 1.0
+    """Largest distance along a direction."""
+    pairs: Annotated[Integer, Field(ge=0), Setting("pa")] = 1
+    """Surfaces, each over its own pair of directions."""
+    lines: Annotated[Integer, Field(ge=0), Setting("ln")] = 5
+    """One-dimensional profiles."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.points % 2 == 0:
+            raise ValueError("points should be odd: 0 is one of them")
+        if self.pairs == self.lines == 0:
+            raise ValueError("pairs or lines should be at least 1")
+        return self
+
+
+_LANDSCAPES = {
+    "kind": TextColumn("surface or line."),
+    "index": IntegerColumn("Which of them, from 0."),
+    "a": Column("Position along the first direction."),
+    "b": Column("Position along the second; 0 on a line."),
+    "loss": Column("Training loss there.", "nats"),
+}
+
+
+def _rows(record: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
+    """Yields the points of surfaces and lines; the second direction is that of a surface's rows."""
+    if record.get("status") != "finished":
+        return
+    members = disk.read_arrays(path.with_suffix(".npz"), "axis")
+    axis = members.pop("axis").tolist()
+    for member, losses in members.items():
+        kind, _, index = member.partition(":")
+        if kind in ("surface", "line"):
+            points = itertools.product(axis if kind == "surface" else [0.0], axis)
+            for (b, a), loss in zip(points, losses.ravel().tolist(), strict=True):
+                yield {"kind": kind, "index": int(index), "a": a, "b": b, "loss": loss}
+
+
+ENTRY = Measure(
+    version="landscape-v1",
+    settings=LandscapeSettings,
+    columns={
+        "landscape_rise": Column(
+            "Mean over random lines of (f(-r) + f(r)) / 2 - f(0), f the training loss and r half "
+            "of the span of the landscape, in filter-normalised units (Li et al. 2018).",
+            label="Rise of the loss along random directions",
+        )
+    },
+    also_writes=(".npz",),
+    figures=(
+        Figure(
+            "landscape",
+            "Loss surface",
+            "Landscape",
+            caption=(
+                "Training loss over a plane through the trained weights (cross), along two random "
+                "directions whose filters have the norms of the model's own (Li et al. 2018, arXiv "
+                "1712.09913). Closer lines are steeper slopes."
+            ),
+            kind="landscape",
+            table="landscapes",
+            panels=(Panel("loss", "Loss surface", "training loss{nats}"),),
+        ),
+        Figure(
+            "landscape_lines",
+            "Loss along random directions",
+            "Landscape",
+            caption=(
+                "Rise of the training loss over that at the trained weights along random "
+                "directions (Li et al. 2018, arXiv 1712.09913): thin lines are means over the "
+                "directions of a run, thick ones over seeds with a 95 % interval."
+            ),
+            kind="landscape",
+            table="landscapes",
+            panels=(Panel("rise", "Rise of the loss", "f(a) − f(0){nats}"),),
+            over=("a",),
+        ),
+    ),
+    tables={"landscapes": Table(_LANDSCAPES, _rows, keys=("kind", "index", "a", "b"))},
+    minutes=480,
+    order=8,
+)
 
 Loss = Callable[[float, float], float]
 # Two directions -> the loss at (a, b) of the plane that they span.
-Plane = Callable[[Arrays, Arrays], Loss]
+Plane = Callable[["Arrays", "Arrays"], Loss]
 
 # Fixed and the same for every run: runs are compared along directions of the same draws.
 DIRECTION_SEED = 0
@@ -194,6 +300,8 @@ def plane_of(objective: Objective) -> Plane:
 
     The weights are moved inside the graph, in float32; at (0, 0) they are what they were.
     """
+    import tensorflow as tf
+
     # Directions are 0 elsewhere.
     moved = [variable for variable in objective.variables if len(variable.shape) > 1]
     origins = [tf.constant(variable.numpy()) for variable in moved]
@@ -221,9 +329,13 @@ def plane_of(objective: Objective) -> Plane:
 
 
 def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
-    """Measures the landscape around a run's weights; a killed job goes on from its rows."""
+    """Measure the landscape around a run's weights; a killed job goes on from its rows."""
+    from batchscope.catalogue import run_names
+    from batchscope.measures import batch_norm
+    from batchscope.training import models
+
     objective, described = run.training_loss(settings)
-    key = [VERSIONS["landscape"], run.name, run_names.settings_name("landscape", settings)]
+    key = [ENTRY.version, run.name, run_names.settings_name("landscape", settings)]
     weights_file = run.weights_file(settings["weights"])
     key += [disk.file_sha256(weights_file), described["subset"]["sha256"]]
     loss = objective.evaluate()[0]

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import optimize
+
+if TYPE_CHECKING:
+    from scipy import optimize
 
 # L-BFGS-B's first trial step is the gradient itself. In a flat region that is far shorter than
 # the box, and of a convex function (a minimiser's surroundings) no curvature can be learned
@@ -84,6 +87,8 @@ def _search(
     direction: np.ndarray,
     iterations: int,
 ) -> Search:
+    from scipy import optimize
+
     start = direction * width
     known = first = at_zero if kind == "zero" else function(start)
     scale = 1.0 if kind == "zero" else _scale(width, first[1])

@@ -1,4 +1,5 @@
-"""Sharpness along the gradient: how much the training loss rises in one step of fixed length.
+"""Rise of the loss after one step of length rho along the gradient (Foret et al. 2021, arXiv
+2010.01412).
 
 With f the mean training loss without dropout, w the trainable weights and g its gradient::
 
@@ -13,13 +14,51 @@ Source: Foret et al. 2021 (arXiv 2010.01412), equation 2, with p = 2.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 
-from batchscope.catalogue import parameters
-from batchscope.measures import FinishedRun, Measured, finite
+from batchscope.catalogue.entries import Column, Figure, Measure, Panel
+from batchscope.catalogue.model import Positive, Unique
+from batchscope.catalogue.setting import Setting, number_text
+from batchscope.catalogue.shared import Examples, OfWeights
+from batchscope.measures import Measured, finite
 from batchscope.measures.maximiser import LossAndGradient
+
+if TYPE_CHECKING:
+    from batchscope.measures.finished_run import FinishedRun
+
+
+class SamSharpnessSettings(OfWeights):
+    """Settings of `sam_sharpness`."""
+
+    rhos: Annotated[Unique[Positive], Setting("rho")] = (0.05,)
+    """Lengths of the step."""
+    examples: Examples = 2000
+    """Training examples behind the loss; 0 or `all` for all of them."""
+
+
+ENTRY = Measure(
+    version="sam_sharpness-v1",
+    settings=SamSharpnessSettings,
+    columns={
+        "sam_sharpness_{rhos}": Column(
+            "Rise of the loss at one step of length rho along its gradient (Foret et al. 2021).",
+            label="SAM's sharpness, rho {rhos}",
+        )
+    },
+    figures=(
+        Figure(
+            "sam_sharpness",
+            "Sharpness along the gradient",
+            "Sharpness",
+            "Rise of the training loss after one step of length ρ along its gradient (Foret et "
+            "al. 2021).",
+            panels=(Panel("sam_sharpness_{rhos}", "ρ = {rhos}", "f(w + ρ g/‖g‖) − f(w){nats}"),),
+        ),
+    ),
+    order=7,
+)
 
 
 def measure(
@@ -37,7 +76,7 @@ def measure(
     at_x = loss(x)
     norm = float(np.linalg.norm(gradient))
     rises = {
-        f"sam_sharpness_{parameters.number_text(float(rho))}": (
+        f"sam_sharpness_{number_text(float(rho))}": (
             loss(x + (rho / norm) * gradient) - at_x if norm else 0.0
         )
         for rho in rhos

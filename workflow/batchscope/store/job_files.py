@@ -12,8 +12,7 @@ from typing import Any
 from batchscope import disk
 from batchscope.catalogue import batch_phases, kept_epochs, run_names, sweep_names
 from batchscope.catalogue.entries import REPEATS
-from batchscope.catalogue.measures import MEASURES
-from batchscope.catalogue.timings import TIMINGS
+from batchscope.catalogue.registry import MEASURES, TIMINGS
 from batchscope.store import estimates, paths, records
 from batchscope.study import commands, plan
 

@@ -13,9 +13,8 @@ from typing import Any
 
 from batchscope import wording
 from batchscope.catalogue import run_factors
-from batchscope.catalogue.measures import MEASURES
+from batchscope.catalogue.registry import MEASURES, TIMINGS
 from batchscope.catalogue.run_names import VERSIONS
-from batchscope.catalogue.timings import TIMINGS
 from batchscope.host import absence
 from batchscope.host.absence import Absence
 from batchscope.store import estimates, job_files, looks, paths, records, states

@@ -28,13 +28,12 @@ from batchscope.catalogue.fields import (
     text,
     words,
 )
-from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.outcomes import LEAST_SEEDS
 from batchscope.catalogue.parameters import Parameter
 from batchscope.catalogue.readers import FieldReader, expected, read_items
+from batchscope.catalogue.registry import MEASURES, OF_SWEEPS, OF_TRAININGS
 from batchscope.catalogue.run_factors import FACTORS, MOST_EPOCHS
-from batchscope.catalogue.timings import OF_SWEEPS, OF_TRAININGS
-from batchscope.study.asked import Asked, AskedOf
+from batchscope.study.asked import entries_type
 from batchscope.study.claim_models import ClaimKeys
 from batchscope.study.command_keys import Commanded, FreeFactors, FreeLists, Words
 from batchscope.study.log_keys import OwnMetrics, Runs
@@ -280,10 +279,10 @@ class ExperimentKeys(Section):
     """What a document says: figure -> its counterpart there and what it found. The report shows
     both beside what this study found.
     """
-    measure: Annotated[tuple[Asked, ...], AskedOf({**MEASURES, **OF_TRAININGS}, "measure")] = ()
+    measure: entries_type({**MEASURES, **OF_TRAININGS}, "measure") = ()
     """What is measured of every run: a list of measures, or a map from measures to their settings.
     """
-    timing: Annotated[tuple[Asked, ...], AskedOf(OF_SWEEPS, "timing")] = ()
+    timing: entries_type(OF_SWEEPS, "timing") = ()
     """What is measured of the machine: a list of timings, or a map from timings to their settings.
     Such an experiment trains nothing: it has no seeds and no `measure`, and varies batch_size,
     threads, device, loop and what else a step's time depends on.

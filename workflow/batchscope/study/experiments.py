@@ -10,10 +10,9 @@ from typing import Any
 
 from batchscope import wording
 from batchscope.catalogue import budget_kinds, columns, kept_epochs, run_names, stages, tasks
-from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.outcomes import LEAST_SEEDS
+from batchscope.catalogue.registry import MEASURES, OF_SECONDS, OF_SWEEPS
 from batchscope.catalogue.run_names import MAX_NAME_LENGTH
-from batchscope.catalogue.timings import OF_SECONDS, OF_SWEEPS
 from batchscope.problems import Place, Problem, received, show
 from batchscope.study import horizons, plan
 from batchscope.study.asked import Asked
@@ -32,16 +31,14 @@ def settings_by_name(asked: Iterable[Asked]) -> dict[str, dict[str, Any]]:
 
 
 def asked_problems(place: Place, asked: Iterable[Asked]) -> Iterator[Problem]:
-    """Yields the settings that do not go together, or that no path can spell."""
+    """Yield the measures and timings whose settings no path can spell."""
     for one in asked:
-        for name, text in run_names.ENTRIES[one.name].problems(one.settings):
-            yield Problem((*place, *one.at, name), text)
         try:
             run_names.settings_name(one.name, one.settings)
         except ValueError:
             text = f"a name of at most {MAX_NAME_LENGTH} characters is expected."
             got = "received too many settings to spell"
-            yield Problem((*place, *one.at), f"{got}; {text}")
+            yield Problem((*place, one.name), f"{got}; {text}")
 
 
 def needs_of_measures(place: Place, asked: Iterable[Asked], runs: list[Any]) -> Iterator[Problem]:
@@ -72,8 +69,7 @@ def pairs(one: Asked, runs: Mapping[str, dict[str, Any]]) -> tuple[plan.Pair, ..
 
 def pair_problems(place: Place, one: Asked, found: tuple[plan.Pair, ...]) -> Iterator[Problem]:
     """Yields that no runs are pairs, or that the names of two are too long."""
-    home = () if one.at[-1] == one.name else (one.name,)
-    at = (*place, *one.at, *home, "between")
+    at = (*place, one.name, "between")
     if not found:
         [(factor, (small, large))] = one.between.items()
         text = f"received {factor} {small} and {large}; two runs of this experiment that differ "

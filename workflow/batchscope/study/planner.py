@@ -17,9 +17,9 @@ from batchscope.catalogue import incompatible_factors, run_names, sweep_names, t
 from batchscope.catalogue.dataset_definitions import BUILT_IN, DatasetInfo
 from batchscope.catalogue.figures import FIGURES
 from batchscope.catalogue.networks import NETWORKS
+from batchscope.catalogue.registry import OF_TRAININGS
 from batchscope.catalogue.run_names import MAX_NAME_LENGTH
 from batchscope.catalogue.stages import Stage, Staged
-from batchscope.catalogue.timings import OF_TRAININGS
 from batchscope.errors import ConfigError
 from batchscope.problems import Place, Problem, merged, show, unknown
 from batchscope.study import (

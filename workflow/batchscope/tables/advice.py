@@ -11,7 +11,7 @@ from batchscope.analysis import advice
 from batchscope.analysis.advice_series import Asked, Tables
 from batchscope.catalogue import run_names
 from batchscope.catalogue.dataset_sources import TOKENS
-from batchscope.catalogue.timings import TIMINGS
+from batchscope.catalogue.registry import TIMINGS
 from batchscope.store import estimates, records
 from batchscope.study import advice_needs
 

@@ -16,8 +16,8 @@ import pandas
 
 from batchscope.analysis import run_series, step_cost, timing_repeats
 from batchscope.catalogue import run_factors, sweep_names
-from batchscope.catalogue.shared import REPEAT
-from batchscope.catalogue.tables import FIRST, OF_TIMINGS, QUARTILES
+from batchscope.catalogue.shared import QUARTILES, REPEAT
+from batchscope.catalogue.tables import FIRST, OF_TIMINGS
 from batchscope.host import absence
 from batchscope.store import job_files, records
 from batchscope.tables import long_tables
