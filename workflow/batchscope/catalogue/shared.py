@@ -30,7 +30,7 @@ Epoch = Annotated[Integer, Field(ge=0), Setting("at")]
 
 # Both runs of a pair start from the same weights, which these factors change.
 _OF_WEIGHTS = ("dataset", "model", "seed")
-_Factor = Literal[tuple(name for name in FACTORS if name not in _OF_WEIGHTS)]  # type: ignore[valid-type]
+_Factor = Literal[tuple(name for name in FACTORS if name not in _OF_WEIGHTS)]
 
 
 def _read_pair(pair: dict[str, tuple[Any, Any]]) -> dict[str, tuple[Any, Any]]:

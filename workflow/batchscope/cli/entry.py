@@ -81,7 +81,8 @@ def _noted(arguments: argparse.Namespace) -> Iterator[None]:
 
 def serve() -> None:
     parser()
-    modules = ("datasets", "measures", "timing.time_epoch", "training.trainer")
+    modules = ("datasets", "measures.measure_job", "timing.loops", "timing.timing_job")
+    modules += ("training.trainer",)
     warm_process.serve(main, shared, modules, ("report", "figures.drawing.canvas"))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, WithJsonSchema, create_model
+from pydantic import BeforeValidator, create_model
 from pydantic_core import PydanticCustomError, core_schema
 
 from batchscope.catalogue.entries import REPEATS, Entry, Timing
@@ -73,22 +73,17 @@ class _Entries:
         return {"anyOf": [*item["anyOf"], {"type": "array", "minItems": 1, "items": item}]}
 
 
-def _settings(entry: Entry) -> type[Model]:
-    """Return the model of the settings that a study may state."""
-    keys = {"epoch": "at_epochs"} if entry.at_epochs and "epoch" in entry.parameters else {}
+def _settings(entry: Entry) -> Any:
+    """Return the type of the settings that a study may state."""
+    keys = {"epoch": "at_epochs"} if entry.at_epochs else {}
     if isinstance(entry, Timing) and entry.trains:
         keys[REPEATS.name] = "seeds"
-    if not keys:
-        return entry.settings
-    fields = {name: (_refused(key), entry.parameters[name].default) for name, key in keys.items()}
-    return create_model(entry.settings.__name__, __base__=entry.settings, **fields)
 
+    def refuse(settings: Any) -> Any:
+        for name, key in keys.items():
+            if isinstance(settings, dict) and name in settings:
+                text = "Setting '{name}' should be left out: the experiment's '{key}' gives it"
+                raise PydanticCustomError("refused", text, {"name": name, "key": key})
+        return settings
 
-def _refused(key: str) -> Any:
-    """Return the type of a setting whose value another key of the experiment gives."""
-
-    def refuse(value: Any) -> Any:
-        text = "Setting should be left out: the experiment's own key '{key}' gives it"
-        raise PydanticCustomError("refused", text, {"key": key})
-
-    return Annotated[int, BeforeValidator(refuse), WithJsonSchema({"not": {}})]
+    return Annotated[entry.settings, BeforeValidator(refuse)] if keys else entry.settings

@@ -53,6 +53,22 @@ def needs_of_measures(place: Place, asked: Iterable[Asked], runs: list[Any]) -> 
                 yield Problem((*place, one.name), text)
 
 
+def unfit_settings(
+    place: Place, asked: Iterable[Asked], runs: Runs, training_sizes: Mapping[str, int | None]
+) -> Iterator[Problem]:
+    """Yield the settings that do not fit the factors of a run or its training set.
+
+    Args:
+        training_sizes: Data set -> training examples, None if unknown.
+    """
+    for one in asked:
+        problems = run_names.ENTRIES[one.name].problems
+        for factors in runs:
+            size = training_sizes[factors["dataset"]]
+            for setting, text in problems(factors, one.settings, size):
+                yield Problem((*place, one.name, setting), text)
+
+
 def pairs(one: Asked, runs: Mapping[str, dict[str, Any]]) -> tuple[plan.Pair, ...]:
     """Returns the pairs of runs of a measure, by name: alike in every factor but one."""
     [(factor, (small_value, large_value))] = one.between.items()

@@ -34,6 +34,7 @@ from batchscope.study import (
     other_machines,
     published_numbers,
 )
+from batchscope.study.asked import Asked
 from batchscope.study.document import CommandKeys, ExperimentKeys
 from batchscope.study.plan import Experiment, Study, Times, Trainings, folder_name
 from batchscope.study.published_numbers import Series
@@ -226,6 +227,7 @@ class _Planner:
         learned = self._tasks(factors)
         report(*experiments.outcomes_of_others(place, keys, learned))
         report(*experiments.needs_of_measures((*place, "measure"), keys.measure, factors))
+        self._check_settings((*place, "measure"), keys.measure, factors)
         epochs = {each["epochs"] for each in factors}
         report(*experiments.epochs_not_kept(place, keys.at_epochs, epochs))
         report(*experiments.budgets_beyond(place, keys.budgets, factors, self.sizes, learned))
@@ -264,6 +266,8 @@ class _Planner:
         numbers = self._numbers(place, keys, grid.kind)
         if not self._sound(grid) or self._too_many(grid):
             return None
+        factors = [factors for _, factors, _ in grid.combinations()]
+        self._check_settings((*place, "timing"), keys.timing, factors)
         times = Times(timings, self._sweeps(grid, timings))
         return experiments.made(name, keys, grid.vary, numbers, times=times)
 
@@ -417,6 +421,11 @@ class _Planner:
             text += "fewer, or ranges without gaps, are expected."
             self.findings.report(Problem((*grid.place, "vary"), text))
         return grouped
+
+    def _check_settings(
+        self, place: Place, asked: Iterable[Asked], runs: list[dict[str, Any]]
+    ) -> None:
+        self.findings.report(*experiments.unfit_settings(place, asked, runs, self.sizes))
 
     def _check(self, wrong: Iterable[tuple[str, str]], find: Callable[[str], Place]) -> None:
         self.findings.report(*(Problem(find(factor), text) for factor, text in wrong))

@@ -1,4 +1,4 @@
-"""Timings, each alone on the machine: of a training's configuration, or of a sweep; one module each.
+"""Timings of a training's configuration or of a sweep, alone on the machine: one module each.
 
 The module assigns its specification to `ENTRY` and has the function
 `measure(job: TimingJob, settings: dict) -> Timed`, which gets every setting by name. The
