@@ -257,12 +257,15 @@ class Measure(Entry):
         reads: Other files of the run that it reads.
         data: Whether it reads the data set and builds the model, for which it needs TensorFlow.
         factors: Factors and the value that a run must have for it.
+        outcomes: Whether it gives losses and metrics of every split: logs of commands and of
+            external runs have these without the measure.
     """
 
     weights: tuple[str, ...] = ("final", "best")
     reads: tuple[str, ...] = ()
     data: bool = True
     factors: dict[str, Any] = field(default_factory=dict)
+    outcomes: bool = False
 
     @property
     def pairs(self) -> bool:

@@ -9,7 +9,7 @@ from itertools import chain
 from batchscope import wording
 from batchscope.catalogue import tasks
 from batchscope.catalogue.entries import Figure, Need, Panel, Scale
-from batchscope.catalogue.registry import MEASURES, TIMINGS
+from batchscope.catalogue.registry import MEASURES, OF_OUTCOMES, OF_SECONDS, TIMINGS
 from batchscope.catalogue.shared import MEMORY, UTILISATION
 from batchscope.catalogue.tasks import METRICS, Metric
 
@@ -120,7 +120,7 @@ _OF_SEVERAL = (
         table="at_epochs",
         panels=(Panel("test_{metric}", "Test {metric}", "test {metric}{percent}"),),
         lines="at_epoch",
-        measures=("evaluate",),
+        measures=(*OF_OUTCOMES,),
         needs=(Need.AT_EPOCHS,),
     ),
     Figure(
@@ -142,7 +142,7 @@ _OF_SEVERAL = (
         _ADVICE,
         name="batch_size_limits",
         asked=True,
-        measures=("evaluate",),
+        measures=(*OF_OUTCOMES,),
         needs=(Need.MARGINS,),
     ),
     Figure(
@@ -207,7 +207,7 @@ _OF_SEVERAL = (
             ),
         ),
         lines="at_epoch",
-        measures=("time_epoch|throughput",),
+        measures=("|".join(OF_SECONDS),),
         needs=(Need.AT_EPOCHS,),
     ),
     Figure(

@@ -71,6 +71,7 @@ ENTRY = Measure(
         ),
     },
     at_epochs=True,
+    outcomes=True,
     figures=(
         Figure(
             "accuracy",

@@ -23,6 +23,7 @@ from batchscope.catalogue.entries import REPEATS
 from batchscope.catalogue.figures import FIGURES
 from batchscope.catalogue.outcomes import FALLS, LEAST_SEEDS
 from batchscope.catalogue.readers import expected, number, plain, read_items
+from batchscope.catalogue.registry import OF_OUTCOMES
 from batchscope.catalogue.run_factors import EVERY_FACTOR
 from batchscope.catalogue.tables import CLAIMED as TABLES
 from batchscope.problems import Findings, Place, Problem, received, unknown
@@ -251,7 +252,7 @@ def _wrong_column(place: Place, test: Test, experiment: Experiment) -> Iterator[
     measures = {**experiment.trainings.measures, **experiment.times.timings}
     filling = {*TABLES[table].measures} & {*measures}
     if experiment.commands:
-        measures = {"evaluate": {}}
+        measures = dict.fromkeys(OF_OUTCOMES, {})
     trained = (experiment.trainings.runs or experiment.commands) and not TABLES[table].measures
     learned = experiment.trainings.tasks
     known = tables.claimed(table, measures, learned) if filling or trained else []

@@ -11,7 +11,7 @@ from batchscope.analysis import advice
 from batchscope.analysis.advice_series import Asked, Tables
 from batchscope.catalogue import run_names
 from batchscope.catalogue.dataset_sources import TOKENS
-from batchscope.catalogue.registry import TIMINGS
+from batchscope.catalogue.registry import OF_OUTCOMES, TIMINGS
 from batchscope.store import estimates, records
 from batchscope.study import advice_needs
 
@@ -92,7 +92,8 @@ def rows(
 ) -> pandas.DataFrame:
     """Returns which batch sizes to use, with what limits them and what is missing."""
     names = ("comparisons", "runs", "limits", "critical_batch_size", "trajectories")
-    evaluated = experiment.trainings.measures.get("evaluate", {})
+    measures = experiment.trainings.measures
+    best_weights = any(measures.get(name, {}).get("weights") == "best" for name in OF_OUTCOMES)
     asked = Asked(
         experiment.trainings.margins,
         experiment.trainings.seeds_planned,
@@ -102,6 +103,6 @@ def rows(
         advice_needs.given_by(experiment),
         experiment.trainings.timed,
         by_position(results, experiment),
-        evaluated.get("weights") == "best",
+        best_weights,
     )
     return advice.table(Tables(*(tables[name] for name in names)), asked)
