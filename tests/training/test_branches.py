@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 from batchscope.catalogue import run_names, tasks
+from batchscope.catalogue.registry import MEASURES
 from batchscope.datasets import Examples
 from batchscope.datasets.prepared import Learned
 from batchscope.errors import UserError
@@ -156,5 +157,7 @@ def test_critical_factor(losses, expected):
 
 
 def test_a_batch_larger_than_the_training_set_is_refused():
-    with pytest.raises(UserError, match=r"branches.factors: received 4\b"):
-        Window.of(SETTINGS, 16, 50)
+    factors = {"batch_size": 16, "augmentation": "none"}
+    with pytest.raises(UserError, match=r"branches.factors: received 4\b.* at most 3 "):
+        MEASURES["branches"].check(factors, SETTINGS, 50)
+    MEASURES["branches"].check({**factors, "augmentation": "crop"}, SETTINGS, 50)

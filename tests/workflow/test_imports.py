@@ -25,7 +25,12 @@ THINGS = {
         "from batchscope import figures; from batchscope.catalogue import figure_names;"
         "figure_names.available(figure_names.Given(['evaluate'])); "
         "figures.FIGURES['time'].entry.caption",
-        {"numpy", "pandas", "matplotlib", "scipy"},
+        {"pandas", "matplotlib", "scipy"},
+    ),
+    "specifications, explain and the schema": (
+        "from batchscope.catalogue import reference, registry; reference.whole();"
+        "from batchscope.study import editor_schema; editor_schema.text()",
+        READING,
     ),
     "reading a study": (
         "from batchscope.store import status; from batchscope.study import config;"
