@@ -70,7 +70,8 @@ class Table:
     """A table of every experiment, written as a CSV file of its name."""
 
     columns: dict[str, Column] = field(default_factory=dict)  # beside what a row is of
-    # Makes a measure's rows of a record and the record's path.
+    # Yields the rows of a record, from the record and its path. The record of a sweep also has
+    # `batch_sizes`. Only tables with the column `repeat` have the rows of further jobs.
     rows: Callable[[dict[str, Any], Path], Iterable[dict[str, Any]]] | None = None
     # What distinguishes rows beside factors, seed and machine; None where no claim may be of it.
     keys: tuple[str, ...] | None = None

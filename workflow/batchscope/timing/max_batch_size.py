@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from pydantic import Field
@@ -54,11 +55,17 @@ _LARGEST = {
     "message": TextColumn("Why it did not fit."),
 }
 
+
+def _rows(record: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the tries of batch sizes, in order."""
+    yield from record["tries"]
+
+
 ENTRY = Timing(
     version="max_batch_size-v1",
     settings=MaxBatchSizeSettings,
     batch_sizes="searched",
-    tables={"largest": Table(_LARGEST)},
+    tables={"largest": Table(_LARGEST, _rows)},
     figures=(
         Figure(
             "max_batch_size",

@@ -39,6 +39,7 @@ from batchscope.catalogue.model import Integer
 from batchscope.catalogue.setting import Setting
 from batchscope.errors import UserError
 from batchscope.timing import Timed
+from batchscope.timing.instruments import samples
 
 if TYPE_CHECKING:
     from tensorflow.tsl.profiler.protobuf.xplane_pb2 import XLine, XPlane
@@ -74,12 +75,21 @@ _PROFILES = {
     ),
 }
 
+
+def _rows(record: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the shares of the time of a profiled configuration."""
+    shares = {f"{name}_share": name for name in ("compute", "input", "host")}
+    row = {shares.get(name, name): value for name, value in record.items()}
+    (batch_size,) = record["batch_sizes"]
+    yield samples.filled({**row, "batch_size": batch_size})
+
+
 ENTRY = Timing(
     version="profile-v1",
     settings=ProfileSettings,
     batch_sizes="each",
     also_writes=("",),
-    tables={"profiles": Table(_PROFILES, keys=())},
+    tables={"profiles": Table(_PROFILES, _rows, keys=())},
     figures=(
         Figure(
             "profile",

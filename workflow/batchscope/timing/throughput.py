@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
 from pydantic import Field
 
 from batchscope.catalogue import shared
@@ -132,13 +135,34 @@ _TRAINING_TIMES = {
     "seconds_per_epoch_q3": PositiveColumn("Upper quartile of the time of an epoch, s."),
 }
 
+
+def block_counts(blocks: list[Block]) -> dict[str, int]:
+    """Return the numbers of blocks and of disturbed blocks."""
+    disturbed = sum(block["disturbed"] for block in blocks)
+    return {"blocks": len(blocks), "disturbed_blocks": disturbed}
+
+
+def _rows(record: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the median and the quartiles of the blocks of each batch size."""
+    for size in record["sizes"]:
+        row = {name: size.get(name) for name in ("batch_size", "status", "steps")}
+        row["train_examples"] = record.get("train_examples")
+        if blocks := size.get("blocks"):
+            times = np.percentile([block["seconds_per_step"] for block in blocks], (50, 25, 75))
+            for end, seconds in zip(shared.QUARTILES, times, strict=True):
+                row[f"seconds_per_step{end}"] = seconds
+        if blocks is not None:  # None if this machine cannot time it
+            row |= block_counts(blocks)
+        yield row
+
+
 ENTRY = Timing(
     version="throughput-v4",
     settings=ThroughputSettings,
     seconds=True,
     at_epochs=True,
     tables={
-        "throughput": Table(_THROUGHPUT, keys=()),
+        "throughput": Table(_THROUGHPUT, _rows, keys=()),
         "sweeps": Table(
             columns=_SWEEPS,
             keys=(),

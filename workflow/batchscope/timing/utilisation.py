@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
@@ -24,6 +26,7 @@ from batchscope.catalogue.entries import (
 from batchscope.catalogue.setting import Setting
 from batchscope.catalogue.shared import Seconds
 from batchscope.timing import Timed
+from batchscope.timing.instruments import samples
 
 if TYPE_CHECKING:
     from batchscope.timing.instruments.sampler import Sampler
@@ -114,15 +117,26 @@ _SAMPLES = {
     "gpu_memory_mb": Column("Memory in use on the GPU, MB."),
 }
 
+
+def _rows(record: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the utilisation at each batch size."""
+    yield from map(samples.filled, record["sizes"])
+
+
+def _sample_rows(record: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the samples through the consecutive trainings of a job."""
+    columns = {name: record["samples"][name] for name in _SAMPLES if name in record["samples"]}
+    for values in zip(*columns.values(), strict=True):
+        row = dict(zip(columns, values, strict=True))
+        yield row if row["batch_size"] is None else {**row, "phase": "training"}
+
+
 ENTRY = Timing(
     version="utilisation-v2",
     settings=UtilisationSettings,
     tables={
-        "utilisation": Table(
-            _UTILISATION,
-            keys=(),
-        ),
-        "samples": Table(_SAMPLES),
+        "utilisation": Table(_UTILISATION, _rows, keys=()),
+        "samples": Table(_SAMPLES, _sample_rows),
     },
     figures=(
         Figure(
