@@ -30,7 +30,7 @@ class Measured:
     Attributes:
         values: Column of runs.csv -> number. A missing column, or None, has no value.
         details: Further keys of the record.
-        arrays: Arrays of the npz, for a measure that writes one.
+        arrays: Arrays of the npz, if the measure writes one.
     """
 
     values: dict[str, float | None] = field(default_factory=dict)

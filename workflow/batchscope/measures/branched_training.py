@@ -1,4 +1,4 @@
-"""A run that is trained again and left at several points, from which branches go on."""
+"""A run that is trained again and left at several points. Branches go on from there."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class BranchedTraining(Training):
         return math.ceil(max(self.visits) / self.course.steps(0))
 
     def visit(self) -> None:
-        """Measures at a point, unless that was done before a kill."""
+        """Measure at a point, unless a killed job did so."""
         key = str(self.updates)
         if key not in self.points:
             self.points[key] = self._point()
@@ -77,7 +77,7 @@ class BranchedTraining(Training):
         return self.validation.evaluate()[0]
 
     def _following(self) -> np.ndarray:
-        """Returns the examples that the training uses next, as many as a window has."""
+        """Return the examples of a window, which the training uses next."""
         seed, epoch = self.factors["seed"], self.progress.epoch
         found = epoch_order(seed, epoch, self.examples)[self.used :]
         while len(found) < self.window.examples:

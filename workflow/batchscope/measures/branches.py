@@ -83,7 +83,7 @@ def _problems(
 
 
 def critical_factor(factors: list[int], losses: list[float], tolerance: float) -> int:
-    """Returns the largest factor whose loss is at most the least of smaller ones + a tolerance.
+    """Return the largest factor with a loss of at most the least of smaller ones + a tolerance.
 
     At least the first; the loss of a branch that diverged is infinite.
     """
@@ -125,7 +125,7 @@ _POINTS = {
 
 
 def _points(record: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
-    """Yields the points of a run with their local critical batch size and noise scale."""
+    """Yield the points of a run with their local critical batch size and noise scale."""
     tolerance, size = record["settings"]["tolerance"], record.get("batch_size")
     for point in record.get("points") or ():
         losses = [math.inf if loss is None else loss for loss in point["losses"]]
@@ -141,7 +141,7 @@ def _points(record: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _rows(record: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
-    """Yields the branches of a run, by point and factor."""
+    """Yield the branches of a run, by point and factor."""
     for point in record.get("points") or ():
         for factor, loss in zip(record["factors"], point["losses"], strict=True):
             yield {

@@ -45,7 +45,7 @@ _UPDATES = {
 
 
 def _rows(record: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
-    """Yields the bins of a histogram of update norms, with shares of all the run's updates."""
+    """Yield the bins of a histogram of update norms, with shares of all the run's updates."""
     histogram = record.get("histogram")
     for at, count in enumerate(histogram["counts"] if histogram else ()):
         low, high = histogram["edges"][at : at + 2]
@@ -124,7 +124,7 @@ SMALLEST, LARGEST, BINS_PER_DECADE = -8, 3, 20
 
 
 def path(norms: np.ndarray, distance: float) -> dict[str, float | None]:
-    """Returns the measure's columns; straightness is None where the weights never moved."""
+    """Return the measure's columns; straightness is None where the weights never moved."""
     length = math.fsum(norms)
     return {
         "updates": len(norms),
@@ -136,7 +136,7 @@ def path(norms: np.ndarray, distance: float) -> dict[str, float | None]:
 
 
 def logs(values: dict[str, float | None], distance: float) -> dict[str, float | None]:
-    """Returns log D and its three parts, natural logarithms, by the columns of `path`."""
+    """Return log D and its three parts, natural logarithms, by the columns of `path`."""
     parts = {"distance": distance, "updates": values["updates"]}
     parts |= {"mean_update": values["update_norm_mean"], "straightness": values["straightness"]}
     return {name: math.log(part) if part else None for name, part in parts.items()}
@@ -148,7 +148,7 @@ def quantiles(norms: np.ndarray) -> dict[str, float]:
 
 
 def histogram(norms: np.ndarray) -> dict[str, list]:
-    """Returns `counts` of the norms between the `edges`, even in log10, of the occupied range.
+    """Return `counts` of the norms between the `edges`, even in log10, of the occupied range.
 
     Norms beyond the outermost edges, 1e-8 and 1e3, count in the outermost bins. Updates that
     changed nothing have no logarithm and are in no bin.

@@ -30,7 +30,7 @@ _TITLES = {"train": "Training", "validation": "Validation", "test": "Test"}
 
 
 def _of_split(split: str, **stated: str) -> dict[str, Column]:
-    """Returns loss and metrics on a split, with what is stated of each task's first metric."""
+    """Return the columns of a split, with `stated` for the first metric of each task."""
     loss = f"{_TITLES[split]} loss"
     found = {
         f"{split}_loss": PositiveColumn(
@@ -116,11 +116,11 @@ SMALLEST_LOSS = float(np.finfo(np.float32).eps)
 
 
 def generalisation_gaps(metrics: dict[str, float], metric: str) -> dict[str, float | None]:
-    """Returns the three forms of the generalisation gap; all grow with it.
+    """Return the three forms of the generalisation gap; all grow with it.
 
     Losses as difference and as ratio, test to training, and the task's first metric (of classes
-    the accuracy) as difference, training to test. None stands for what is not finite, and for the
-    ratio where the training loss is no more than rounding.
+    the accuracy) as difference, training to test. None replaces values that are
+    not finite, and the ratio if the training loss is no more than rounding.
     """
     train, test = metrics["train_loss"], metrics["test_loss"]
     gaps = {

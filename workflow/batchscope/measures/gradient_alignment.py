@@ -3,9 +3,9 @@ start, middle and end of the training.
 
 Larger batches take smaller steps, the article argues, since the gradients in a batch compete, so
 that their mean is shorter than they are. The measure is the mean norm of the mean gradient of b
-examples, b = 1, 2, 4, ..., over the mean norm of single ones: 1 where all gradients are equal,
-1/sqrt(b) where they are orthogonal and equally long. A mean of norms is at most their root mean
-square (Jensen), so gradients that agree in nothing may lie below 1/sqrt(b). They are compared with
+examples, b = 1, 2, 4, ..., over the mean norm of single ones: 1 if all gradients are equal,
+1/sqrt(b) if they are orthogonal and equally long. A mean of norms is at most their root mean
+square (Jensen), so the value may be below 1/sqrt(b) for unrelated gradients. They are compared with
 themselves, by the same means, after every one has been given a random sign, which leaves lengths
 and axes as they are and no direction in common. With G_ij = g_i . g_j::
 
@@ -70,7 +70,7 @@ _ALIGNMENT = {
 
 
 def _rows(record: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
-    """Yields the alignment at each place, by number of examples in a batch."""
+    """Yield the alignment at each place, by number of examples in a batch."""
     names = ("norm", "ratio", "independent")
     for place in record.get("places") or ():
         same = {name: place[name] for name in ("place", "epoch")}
@@ -119,7 +119,7 @@ Gradient = Callable[[int], np.ndarray]
 
 
 def passes(examples: int, size: int, memory_mb: float) -> int:
-    """Returns how often all gradients, of shape (size,), are computed.
+    """Return how often all gradients, of shape (size,), are computed.
 
     Each time a share of their weights is kept, float32, in `memory_mb` MB (10^6 bytes). Raises
     `UserError` where that asks for more than `MOST_PASSES`.
@@ -135,7 +135,7 @@ def passes(examples: int, size: int, memory_mb: float) -> int:
 
 
 def gram_matrix(gradient: Gradient, examples: int, size: int, memory_mb: float) -> np.ndarray:
-    """Returns the inner products of all pairs of gradients, float64; `memory_mb` as in `passes`."""
+    """Return the inner products of all pairs of gradients, float64; `memory_mb` as in `passes`."""
     width = math.ceil(size / passes(examples, size, memory_mb))
     gram = np.zeros((examples, examples))
     rows = np.empty((examples, width), np.float32)
@@ -150,7 +150,7 @@ def gram_matrix(gradient: Gradient, examples: int, size: int, memory_mb: float) 
 
 
 def mean_cosine(gram: np.ndarray) -> float | None:
-    """Returns the mean cosine between two different vectors, by their inner products.
+    """Return the mean cosine between two different vectors, by their inner products.
 
     Vectors of length 0 have no direction and are left out; None where fewer than two are left.
     """
@@ -164,15 +164,15 @@ def mean_cosine(gram: np.ndarray) -> float | None:
 
 
 def batch_norms(gram: np.ndarray, draws: int) -> dict[str, list[float]]:
-    """Returns the mean norm of the mean vector of b vectors, by b, from their inner products.
+    """Return the mean norm of the mean vector of b vectors, by b, from their inner products.
 
     Each draw is a random order of the vectors, divided into batches that do not overlap; a
     last, smaller batch is left out.
 
     Returns:
         `batch_sizes` 1, 2, 4, ... up to n; `norm`, their mean norms over batches and draws;
-        `ratio`, norm over that of single vectors (NaN where that is 0); `independent`, what the
-        ratio is on average if every vector has a random sign.
+        `ratio`, norm over the norm of single vectors (NaN if it is 0); `independent`, the
+        average ratio if every vector has a random sign.
     """
     sizes = [2**power for power in range(len(gram).bit_length())]
     random, signs = np.random.default_rng(DRAW_SEED), np.random.default_rng(SIGN_SEED)
@@ -196,7 +196,7 @@ def batch_norms(gram: np.ndarray, draws: int) -> dict[str, list[float]]:
 
 
 def _mean_norm(gram: np.ndarray, size: int) -> float:
-    """Returns the mean norm of the means of `size` vectors that follow each other."""
+    """Return the mean norm of the means of `size` vectors that follow each other."""
     batches = len(gram) // size
     used = batches * size
     blocks = gram[:used, :used].reshape(batches, size, batches, size)

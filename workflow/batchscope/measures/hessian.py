@@ -92,14 +92,14 @@ PROBE_SEED = 0
 # error is then of the order of its square.
 TOLERANCE = 1e-3
 BASIS = 10  # vectors of a Lanczos cycle: 80 bytes per weight
-_ANY = 1e300  # tolerance by which ARPACK hands back what one cycle has found
+_ANY = 1e300  # with this tolerance ARPACK returns the result of one cycle
 
 Times = Callable[[np.ndarray], np.ndarray]  # v -> H v, both float64 of shape (size,)
 
 
 @dataclass
 class Eigenvalue:
-    """What the search for an eigenvalue found."""
+    """Result of the search for an eigenvalue."""
 
     value: float | None  # lambda = v . H v of the best vector v, of length 1
     error: float | None  # ||H v - lambda v||, from lambda to an eigenvalue at most
@@ -109,7 +109,7 @@ class Eigenvalue:
 
 
 class _Counted:
-    """Products with H: counted, and refused where they are not finite."""
+    """Products with H: counted, and refused unless they are finite."""
 
     def __init__(self, times: Times) -> None:
         self._times = times
@@ -126,11 +126,11 @@ class _Counted:
 
 
 def top_eigenvalue(times: Times, size: int, iterations: int) -> Eigenvalue:
-    """Returns the largest (most positive) eigenvalue of a symmetric matrix.
+    """Return the largest (most positive) eigenvalue of a symmetric matrix.
 
     Lanczos cycles of up to `BASIS` vectors, each from the best vector of the one before, so
     that there is an estimate with a known error whenever the products run out: `iterations`, at
-    least 4. One more may be needed where a start lies in a subspace that H leaves to itself.
+    least 4. A start in an invariant subspace of H may need one more.
     """
     from scipy.sparse import linalg
 
@@ -157,7 +157,7 @@ def top_eigenvalue(times: Times, size: int, iterations: int) -> Eigenvalue:
 
 
 def _cycle(times: Times, start: np.ndarray, basis: int) -> np.ndarray:
-    """Returns a Lanczos cycle's best vector, of length 1."""
+    """Return a Lanczos cycle's best vector, of length 1."""
     from scipy.sparse import linalg
 
     size = len(start)
@@ -171,9 +171,9 @@ def _cycle(times: Times, start: np.ndarray, basis: int) -> np.ndarray:
 
 
 def trace(times: Times, size: int, probes: int) -> tuple[float, float]:
-    """Returns Hutchinson's estimate of a symmetric matrix's trace, and its standard error.
+    """Return Hutchinson's estimate of a symmetric matrix's trace, and its standard error.
 
-    Exact for a diagonal matrix. A larger number of probes, at least 2, adds to those of a smaller.
+    Exact for a diagonal matrix. At least 2 probes; more of them include those of a smaller number.
     """
     random = np.random.default_rng(PROBE_SEED)
     found = np.empty(probes)
@@ -184,7 +184,7 @@ def trace(times: Times, size: int, probes: int) -> tuple[float, float]:
 
 
 def measure(times: Times, size: int, settings: dict[str, Any]) -> Measured:
-    """Measures eigenvalue and trace; None where a product with H is not finite."""
+    """Measure eigenvalue and trace; None if a product with H is not finite."""
     top = top_eigenvalue(times, size, settings["iterations"])
     counted = _Counted(times)
     found: tuple[float | None, float | None] = None, None

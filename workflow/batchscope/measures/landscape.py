@@ -5,8 +5,8 @@ A random direction d is N(0, 1), each filter of it scaled to the norm of the wei
 
     d_j <- d_j * ||w_j|| / (||d_j|| + 1e-10)        surface(a, b) = f(w + a * d_1 + b * d_2)
 
-with f the mean training loss without dropout. Scaled so, networks whose weights differ in size
-can be compared. Batch normalisation keeps its moving statistics.
+with f the mean training loss without dropout. This makes networks with weights of different
+size comparable. Batch normalisation keeps its moving statistics.
 
 Source: H. Li et al., "Visualizing the Loss Landscape of Neural Nets", arXiv 1712.09913,
 section 4.
@@ -80,7 +80,7 @@ _LANDSCAPES = {
 
 
 def _rows(record: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
-    """Yields the points of surfaces and lines; the second direction is that of a surface's rows."""
+    """Yield the points of surfaces and lines; rows of a surface follow the second direction."""
     if record.get("status") != "finished":
         return
     members = disk.read_arrays(path.with_suffix(".npz"), "axis")
@@ -148,7 +148,7 @@ SAVE_SECONDS = 1.0  # at least, between two savings of the finished rows
 
 
 def direction(weights: Arrays, seed: int | Sequence[int]) -> Arrays:
-    """Returns a filter-normalised random direction, float32, which seed and shapes fix.
+    """Return a filter-normalised random direction, float32, which seed and shapes fix.
 
     A filter is all that makes one feature map or one neuron's input: the last axis counts the
     filters. Tensors of one dimension or less (biases, scales and shifts of normalisations) get 0.
@@ -166,7 +166,7 @@ def direction(weights: Arrays, seed: int | Sequence[int]) -> Arrays:
 
 
 def cosine(one: Arrays, two: Arrays) -> float:
-    """Returns the cosine of the angle between two directions; NaN where one is 0."""
+    """Return the cosine of the angle between two directions; NaN if one is 0."""
 
     def product(left: Arrays, right: Arrays) -> float:
         pairs = ((left[key].ravel().astype(np.float64), right[key].ravel()) for key in left)
@@ -177,7 +177,7 @@ def cosine(one: Arrays, two: Arrays) -> float:
 
 
 def axis(points: int, span: float) -> np.ndarray:
-    """Returns the positions along a direction, float64 of shape (points,), 0 in the middle."""
+    """Return the positions along a direction, float64 of shape (points,), 0 in the middle."""
     half = points // 2
     return span * (np.arange(-half, half + 1) / half)
 
@@ -201,10 +201,10 @@ class Row(NamedTuple):
 
 
 def rows(settings: dict[str, Any]) -> list[Row]:
-    """Returns every row that is to be computed.
+    """Return all rows to compute.
 
-    Pair k is directions 2k and 2k + 1; line i is direction i. A line whose direction is one of
-    a pair's lies in that pair's surface.
+    Pair k is directions 2k and 2k + 1; line i is direction i. A line with a
+    direction of a pair is part of that pair's surface.
     """
     grid, pairs = axis(settings["points"], settings["span"]).tolist(), settings["pairs"]
     of_surfaces = [Row(2 * pair, 2 * pair + 1, b) for pair in range(pairs) for b in grid]
@@ -212,10 +212,10 @@ def rows(settings: dict[str, Any]) -> list[Row]:
 
 
 def members(losses: np.ndarray, settings: dict[str, Any]) -> Arrays:
-    """Returns the arrays of the npz, `axis`, `surface:0` ..., `line:0` ..., by the rows' losses."""
+    """Return the arrays of the npz, `axis`, `surface:0` ..., `line:0` ..., by the rows' losses."""
     points, pairs = settings["points"], settings["pairs"]
     surfaces = losses[: pairs * points].reshape(pairs, points, points)
-    others = losses[pairs * points :]  # the lines that lie in no surface
+    others = losses[pairs * points :]  # the lines outside all surfaces
     within = [line for each in surfaces for line in (each[points // 2], each[:, points // 2])]
     lines = [*within, *others][: settings["lines"]]
     return {
@@ -226,9 +226,9 @@ def members(losses: np.ndarray, settings: dict[str, Any]) -> Arrays:
 
 
 class Kept:
-    """Finished rows on disk, from which a killed job goes on, where there is a `path`.
+    """Finished rows on disk, if there is a `path`: a killed job goes on from them.
 
-    Rows of anything else than `key` are not used.
+    Rows with another `key` are not used.
     """
 
     def __init__(self, path: Path | None, key: str) -> None:
@@ -236,7 +236,7 @@ class Kept:
         self._saved = time.monotonic()
 
     def load(self, shape: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
-        """Returns losses, shape (rows, points), and which rows are done, shape (rows,)."""
+        """Return losses, shape (rows, points), and which rows are done, shape (rows,)."""
         with contextlib.suppress(UserError):
             arrays = disk.read_arrays(self.path, "key", "losses", "done") if self.path else {}
             losses, done = arrays.get("losses"), arrays.get("done")
@@ -246,7 +246,7 @@ class Kept:
         return np.full(shape, np.nan), np.zeros(shape[0], bool)
 
     def save(self, losses: np.ndarray, done: np.ndarray) -> None:
-        """Writes the rows atomically, unless that was done a moment ago."""
+        """Write the rows atomically, unless that was done a moment ago."""
         if self.path is not None and time.monotonic() - self._saved >= SAVE_SECONDS:
             key = np.array(self.key)
             disk.write_arrays(self.path, {"key": key, "losses": losses, "done": done})
@@ -256,10 +256,10 @@ class Kept:
 def measure(
     plane: Plane, weights: Arrays, settings: dict[str, Any], kept: Kept | None = None
 ) -> Measured:
-    """Computes every surface and line of the settings around the minimiser `weights`.
+    """Compute every surface and line of the settings around the minimiser `weights`.
 
-    Finished rows are `kept`, and those that already are not computed again. The rise is None where
-    there is no line or its loss is not finite.
+    Finished rows are `kept`, and kept rows are not computed again. The rise is None without lines,
+    or if a loss on them is not finite.
     """
     kept = kept or Kept(None, "")
     planned, grid = rows(settings), axis(settings["points"], settings["span"])
@@ -296,9 +296,9 @@ def measure(
 
 
 def plane_of(objective: Objective) -> Plane:
-    """Returns the planes through an objective's current weights.
+    """Return the planes through an objective's current weights.
 
-    The weights are moved inside the graph, in float32; at (0, 0) they are what they were.
+    The weights are moved inside the graph, in float32; at (0, 0) they are unchanged.
     """
     import tensorflow as tf
 

@@ -3,8 +3,8 @@
 
 f((1 - alpha) * x_small + alpha * x_large), as in figure 3 of Keskar et al. 2017 (arXiv
 1609.04836, section 2.2.1) and figure 18 of Chang and Pathak: alpha 0 is the run of the small
-batch, alpha 1 that of the large one. Both start from the same weights. The moving statistics of
-batch normalisation belong to no point in between: they are estimated anew at every point.
+batch, alpha 1 the run of the large one. Both start from the same weights. The moving statistics of
+batch normalisation belong to no point in between: they are estimated at every point.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _LINES = {
 
 
 def _rows(record: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
-    """Yields loss and metric of every split along the line."""
+    """Yield loss and metric of every split along the line."""
     for split in tasks.SPLITS if record.get("alphas") else ():
         names = ["loss", *(each.name for each in tasks.FIRST if f"{split}_{each.name}" in record)]
         found = (record["alphas"], *(record[f"{split}_{name}"] for name in names))
@@ -107,7 +107,7 @@ ENTRY = Measure(
 
 
 def positions(start: float, stop: float, points: int) -> np.ndarray:
-    """Returns the alphas, float64 of shape (points,): evenly spaced, 0 and 1 exact if on it."""
+    """Return the alphas, float64 of shape (points,): evenly spaced, 0 and 1 exact if on it."""
     alphas = np.linspace(start, stop, points)
     step = (stop - start) / (points - 1)
     for run in (0.0, 1.0):
@@ -116,7 +116,7 @@ def positions(start: float, stop: float, points: int) -> np.ndarray:
 
 
 def between(small: Arrays, large: Arrays, alpha: float) -> Arrays:
-    """Returns (1 - alpha) * small + alpha * large, in float64, rounded to the arrays' type.
+    """Return (1 - alpha) * small + alpha * large, in float64, rounded to the arrays' type.
 
     At 0 and 1 the arrays are the runs' own, bit by bit.
     """
@@ -163,7 +163,7 @@ def measure_run(run: FinishedRun, other: FinishedRun, settings: dict[str, Any]) 
     }
     shown = ("loss", tasks.TASKS[run.data.task][0])
     for alpha in alphas.tolist():
-        # Frozen layers are alike in both; what else is no parameter goes along with the weights.
+        # Frozen layers are equal in both runs. Other state is interpolated like the weights.
         trainable, state = (between(small[i], large[i], alpha) for i in (0, 1))
         models.set_weights(model, trainable, state)
         if normalised:

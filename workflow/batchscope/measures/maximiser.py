@@ -49,13 +49,13 @@ def maximise(
     starts: int = 4,
     seed: int = 0,
 ) -> list[Search]:
-    """Searches the largest value in the box `-width <= y <= width`, from each of the starts.
+    """Search the largest value in the box `-width <= y <= width`, from each of the starts.
 
     Starts, in this order: y = 0; the corner that the gradient at 0 points to; then, by turns,
     random corners and random interior points. Where the gradient at 0 is zero throughout, a
     random corner takes the place of the second. A search that meets a value that is not finite
-    ends there, and what it found before counts. Start k is the same whatever `starts` and `width`
-    are, but for the scale of the box.
+    ends there, and its earlier values count. Start k is the same whatever `starts` and `width`
+    are, except for the scale of the box.
 
     Args:
         at_zero: Value and gradient at y = 0, which are not computed again.
@@ -68,7 +68,7 @@ def maximise(
 
 
 def _start(index: int, gradient: np.ndarray, seed: int) -> tuple[str, np.ndarray]:
-    """Returns a start's kind and its point in a box of half edges 1."""
+    """Return a start's kind and its point in a box of half edges 1."""
     if index == 0:
         return "zero", np.zeros_like(gradient)
     if index == 1 and gradient.any():

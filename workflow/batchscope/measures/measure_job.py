@@ -19,8 +19,8 @@ from batchscope.store import records
 def write(measure: str, runs: Sequence[FinishedRun], settings: str, output: Path | str) -> None:
     """Measure a run, or two, and write the record, with the npz of a measure that has one.
 
-    If a run did not finish, the record has the status of the first such run, and no values. Files
-    from which a killed measure goes on lie in a folder next to the record, which is deleted once
+    If a run did not finish, the record has the status of the first such run, and no values. A
+    killed measure goes on from the files in a folder next to the record. The folder is deleted once
     the record is written.
     """
     entry = MEASURES[measure]

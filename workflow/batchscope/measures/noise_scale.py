@@ -8,13 +8,13 @@ Sigma the covariance of single ones::
     |G|^2 = o                 tr Sigma = d - o                 B_simple = d / o - 1
 
 Both are unbiased; o is the mean of g_i . g_j over all pairs and may fall below zero, where |G|^2
-is not resolved. The standard error is that of the jackknife: leaving out an example needs |g_i|^2
-and g_i . S alone, so that all gradients are computed twice and none is kept. Where a gradient is
+is not resolved. The standard error is by the jackknife: leaving out an example needs |g_i|^2
+and g_i . S alone, so that all gradients are computed twice and none is kept. If a gradient is
 the mean over a micro-batch of m examples, its covariance is Sigma / m.
 
 Without dropout; batch normalisation uses its moving statistics.
 
-The gradients of normalisation layers alone, a fraction of all weights, foretell that of all of them
+The noise scale of normalisation layers alone, a fraction of the weights, predicts the overall one
 (G. Gray et al. 2024, "Normalization Layer Per-Example Gradients are Sufficient to Predict Gradient
 Noise Scale in Transformers", arXiv 2411.00999).
 
@@ -162,24 +162,24 @@ Gradient = Callable[[int], np.ndarray]
 
 
 class NoiseScale(NamedTuple):
-    """An estimate; NaN where gradients are not finite."""
+    """An estimate; NaN if gradients are not finite."""
 
     norm_squared: float  # |G|^2, unbiased, of any sign
     variance: float  # tr Sigma of single examples, at least 0
-    scale: float  # their ratio in examples; NaN where |G|^2 is not above zero
-    error: float  # its standard error; NaN where it or one that leaves out an example is
+    scale: float  # their ratio in examples; NaN unless |G|^2 is above zero
+    error: float  # its standard error; NaN if an estimate without an example is NaN
 
 
 def products(
     gradient: Gradient, count: int, size: int, part: np.ndarray | None = None
 ) -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
-    """Returns |g_i|^2 and g_i . S, float64 of shape (count,), of gradients of shape (size,).
+    """Return |g_i|^2 and g_i . S, float64 of shape (count,), of gradients of shape (size,).
 
     First of all their components, then of some. Each gradient is computed twice, the same both
     times, and not kept.
 
     Args:
-        part: The indices of these components; none where it is None.
+        part: The indices of these components; none by default.
     """
     part = np.empty(0, np.intp) if part is None else part
     total, squared, along = np.zeros(size), np.empty((2, count)), np.empty((2, count))
@@ -194,7 +194,7 @@ def products(
 
 
 def estimate(squared: np.ndarray, along: np.ndarray, micro_batch: int = 1) -> NoiseScale:
-    """Returns the noise scale of single examples, by what `products` returned of three or more.
+    """Return the noise scale of single examples, by what `products` returned of three or more.
 
     Each g_i is the mean gradient of `micro_batch` examples.
     """
@@ -212,7 +212,7 @@ def _moments(squares: Any, total: Any, count: int) -> tuple[Any, Any]:
 
 
 def _jackknife_error(squared: np.ndarray, along: np.ndarray) -> float:
-    """Returns the jackknife's standard error of (d - o) / o."""
+    """Return the jackknife's standard error of (d - o) / o."""
     count = len(squared)
     # |S - g_i|^2 = |S|^2 - 2 g_i . S + |g_i|^2, and |S|^2 is the sum of all g_i . S.
     totals = along.sum() - 2 * along + squared
@@ -224,7 +224,7 @@ def _jackknife_error(squared: np.ndarray, along: np.ndarray) -> float:
 
 
 def of_objective(loss: Objective, micro_batch: int = 1) -> tuple[NoiseScale, NoiseScale]:
-    """Returns the noise scale at present weights, and that of normalisation layers alone.
+    """Return the noise scale at present weights, of all layers and of normalisation layers.
 
     The second is NaN of a model without any. A last, smaller micro-batch is left out.
 
@@ -239,7 +239,7 @@ def of_objective(loss: Objective, micro_batch: int = 1) -> tuple[NoiseScale, Noi
 
 
 def normalisation(loss: Objective) -> np.ndarray:
-    """Returns where a flat gradient has the components of normalisation layers."""
+    """Return the indices of normalisation layers in a flat gradient."""
     import keras
 
     kinds = (

@@ -5,7 +5,7 @@ With f the mean training loss without dropout, w the trainable weights and g its
 
     sam_sharpness = f(w + rho * g / ||g||) - f(w)
 
-The step is the first-order solution of max f(w + e) over ||e|| <= rho, so the value stands for
+The step is the first-order solution of max f(w + e) over ||e|| <= rho, so the value approximates
 the sharpness that sharpness-aware minimisation penalises.
 
 Source: Foret et al. 2021 (arXiv 2010.01412), equation 2, with p = 2.
@@ -67,9 +67,9 @@ def measure(
     x: np.ndarray,
     rhos: Sequence[float],
 ) -> Measured:
-    """Measures the rise of the loss at weights x, float64 of shape (n,), for lengths of the step.
+    """Measure the rise of the loss at weights x, float64 of shape (n,), for lengths of the step.
 
-    A rise is 0 where the gradient is 0, None where a loss is not finite.
+    A rise is 0 if the gradient is 0, None if a loss is not finite.
     """
     _, gradient = loss_and_gradient(x)
     # Not the gradient's own loss: two graphs may round differently, and small rises count.

@@ -9,7 +9,7 @@ A::
 
 Full space: A is the identity. Subspace: A is n x p with columns of N(0, 1), not normalised.
 The maximum is searched by L-BFGS-B, stopped after a few iterations, from several starts: the
-value is a lower bound of what is defined.
+value is a lower bound of the definition.
 """
 
 from __future__ import annotations
@@ -87,14 +87,14 @@ ENTRY = Measure(
     order=2,
 )
 
-# The same for every run, so that runs are compared in the same subspace (where they have the same
-# number of weights), from the same starts.
+# The same for every run: runs with the same number of weights are compared in the same subspace,
+# from the same starts.
 SUBSPACE_SEED = 0
 START_SEED = 0
 
 
 def sharpness(maximum: float, loss: float) -> float:
-    """Returns 100 * (maximum - f(x)) / (1 + f(x)), without unit (like a percentage)."""
+    """Return 100 * (maximum - f(x)) / (1 + f(x)), without unit (like a percentage)."""
     return 100.0 * (maximum - loss) / (1.0 + loss)
 
 
@@ -105,7 +105,7 @@ def column(space: str, epsilon: float) -> str:
 def measure(
     loss_and_gradient: LossAndGradient, x: np.ndarray, settings: dict[str, Any]
 ) -> Measured:
-    """Measures sharpness in every space and box of the settings.
+    """Measure sharpness in every space and box of the settings.
 
     The details say how far each value can be trusted; a value is None where the loss at x is not
     finite. The minimiser x, float64 of shape (n,), must be exactly representable by the model.
@@ -149,7 +149,7 @@ def measure(
 
 
 def _within(function: LossAndGradient, x: np.ndarray, matrix: Subspace | None) -> LossAndGradient:
-    """Returns the loss over y, where x + A y are the weights; A is the identity where None."""
+    """Return the loss over y, where x + A y are the weights; A is the identity by default."""
 
     def loss_and_gradient(y: np.ndarray) -> tuple[float, np.ndarray]:
         if matrix is None:
@@ -161,7 +161,7 @@ def _within(function: LossAndGradient, x: np.ndarray, matrix: Subspace | None) -
 
 
 def _describe(searches: list[Search], loss: float) -> dict[str, Any]:
-    """Returns the sharpness, and what says how far it can be trusted, for the record."""
+    """Return the sharpness and its evidence, for the record."""
     starts = [
         {**asdict(search), "sharpness": sharpness(search.maximum, loss)} for search in searches
     ]

@@ -104,7 +104,7 @@ ENTRY = Measure(
 
 
 def distances(initial: Arrays, trained: Arrays) -> dict[str, Any]:
-    """Returns distance and relative distance of all weights, and the same of each of `layers`.
+    """Return distance and relative distance of all weights, and the same of each of `layers`.
 
     The relative one is None where ||w_0|| = 0, as of biases that start at 0.
     """

@@ -36,7 +36,7 @@ def entries_type(entries: Mapping[str, Entry], noun: str) -> Any:
 
 @dataclass(frozen=True)
 class _Entries:
-    """Metadata of a map of measures or timings: a name, or a list, stands for a map."""
+    """Metadata of a map of measures or timings: a name and a list are read as one."""
 
     entries: Mapping[str, Entry]
     noun: str

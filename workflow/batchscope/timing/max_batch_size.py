@@ -85,7 +85,7 @@ ENTRY = Timing(
 
 
 class Result(NamedTuple):
-    """What a search found; where it failed, the message of the last try says why."""
+    """Result of a search; if it failed, the message of the last try says why."""
 
     largest: int  # that was seen to fit; 0 if none was
     refused: int | None  # the smallest that was seen not to fit; None if none was
@@ -96,12 +96,12 @@ class Result(NamedTuple):
 def search(
     fits: Callable[[int], Try], most: int, step: int = 1, resolution: float = 1 / 32
 ) -> Result:
-    """Finds the largest batch size that fits: doubling until one does not, then bisection.
+    """Find the largest batch size that fits: doubling until one does not, then bisection.
 
     Sizes are multiples of `step`; at least one may be tried. The bisection ends where the
     smallest size that does not fit is no further from the largest that does than the share
-    `resolution` of it, or than one step. Where answers are not monotone, the result is a size that
-    fits beside one that does not, and perhaps not the only such pair.
+    `resolution` of it, or than one step. If answers are not monotone, the result is one of several
+    sizes that fit below one that does not.
     """
     from batchscope.timing.attempts import FAILED, FITS
 

@@ -213,7 +213,7 @@ def _parts(thread: str, events: list[Event], runs: set[int]) -> Iterator[tuple[E
 
 
 def covered(events: list[Event], window: Event) -> int:
-    """Return the time of a window in which at least one event runs."""
+    """Return the time of a window during which at least one event runs."""
     # Picoseconds since 1970 overflow 64 bits, so spans are relative to the window.
     spans = sorted((event.start - window.start, event.stop - window.start) for event in events)
     starts, stops = np.array(spans, np.int64).reshape(-1, 2).clip(0, window.stop - window.start).T

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from batchscope.timing.timing_job import TimingJob
 
 RunSteps = Callable[[int, int], float]  # the steps [start, stop) of an epoch -> their seconds
-Piece = tuple[int, int, float]  # such steps, and how often their time counts in that of an epoch
+Piece = tuple[int, int, float]  # such steps, and how often their time counts in an epoch
 
 
 class TimeEpochSettings(TimingSettings):
@@ -111,7 +111,7 @@ ENTRY = Timing(
 
 
 class Epoch(NamedTuple):
-    """The steps of an epoch, whose last batch may be smaller than the others."""
+    """The steps of an epoch; the last batch may be smaller than the others."""
 
     examples: int  # at least the batch size
     batch_size: int
@@ -121,12 +121,11 @@ class Epoch(NamedTuple):
         return math.ceil(self.examples / self.batch_size)
 
     def pieces(self, count: int) -> list[Piece]:
-        """Divides a block of about `count` steps.
+        """Divide a block of about `count` steps.
 
-        A step has a fixed cost, so that no time per example gives what the last, smaller batch
-        takes. A block is whole epochs where these are short; of a longer epoch it is steps of
-        whole batches, and the last step, timed apart and added up with the numbers that an epoch
-        has.
+        A step has a fixed cost, so that no time per example gives the time of the last, smaller
+        batch. A block has whole epochs if these are short. Of a longer epoch it has steps of whole
+        batches and, timed apart, the last step; an epoch adds them up by their numbers.
         """
         whole = self.examples // self.batch_size
         if count >= whole:
@@ -149,12 +148,12 @@ def calibrated(run_steps: RunSteps, epoch: Epoch, block_seconds: float) -> list[
         return sum(run_steps(0, stop) for stop in stops)
 
     for _ in range(2):
-        run_steps(epoch.steps - 1, epoch.steps)  # calibration may not come to the last batch
+        run_steps(epoch.steps - 1, epoch.steps)  # calibration may not reach the last batch
     return epoch.pieces(calibrate(run, block_seconds))
 
 
 def block(run_steps: RunSteps, epoch: Epoch, pieces: list[Piece]) -> Block:
-    """Returns the times of a block, and the time of an epoch by it."""
+    """Return the times of a block, and the time of an epoch by it."""
     seconds = [run_steps(start, stop) for start, stop, _ in pieces]
     return {
         "steps": sum(stop - start for start, stop, _ in pieces),
@@ -165,7 +164,7 @@ def block(run_steps: RunSteps, epoch: Epoch, pieces: list[Piece]) -> Block:
 
 
 def values(blocks: list[Block], examples: int) -> dict[str, float]:
-    """Returns the median and the quartiles of the blocks, and examples per second."""
+    """Return the median and the quartiles of the blocks, and examples per second."""
     seconds = np.percentile([block["seconds_per_epoch"] for block in blocks], [50, 25, 75])
     found = {
         f"seconds_per_epoch{end}": float(each) for end, each in zip(QUARTILES, seconds, strict=True)
@@ -213,7 +212,7 @@ def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
 
 
 def _runner(factors: dict[str, Any], model: keras.Model, data: Examples, epoch: Epoch) -> RunSteps:
-    """Returns what runs steps of an epoch as a training does: in the graph, on all replicas."""
+    """Return what runs steps of an epoch as a training does: in the graph, on all replicas."""
     from batchscope.timing import fates, loops
     from batchscope.training import step_loop
 

@@ -39,7 +39,7 @@ class TimingJob(Setup):
 
     @property
     def gpu(self) -> int | None:
-        """Index of the GPU to sample; None where none is used."""
+        """Index of the GPU to sample; None without GPU."""
         return 0 if self.factors["device"] == "gpu" else None
 
     @contextlib.contextmanager

@@ -180,14 +180,14 @@ ENTRY = Timing(
     order=3,
 )
 
-# What the samples of a training that counts are called, and those of what surrounds it.
+# Phases of samples: a training that counts, the steps before it, and a repeated training.
 TRAINING, LEAD_IN, REPEATED = "batch_size", "lead_in", "repeated"
-# One call trains for about so long, so that what is between two calls is a small share.
+# Duration of a call: the time between two calls is a small share.
 CALL_SECONDS = 0.5
 
 
 def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
-    """Trains at every batch size in ascending order, with a rest before each.
+    """Train at every batch size in ascending order, with a rest before each.
 
     A training is repeated if other processes took a part of the machine meanwhile, and flagged if
     that does not help.
@@ -217,10 +217,10 @@ def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
 
 
 def _prepared(runner: Runner, size: int) -> dict[str, Any]:
-    """Warms a batch size up; returns status, steps of a call and peaks.
+    """Warm up with a batch size; return status, steps of a call and peaks.
 
-    Allocators keep what they once had, so that the peak of a batch size is its own only while no
-    larger one has run.
+    Allocators keep their memory. So the batch sizes run in ascending order: the peak after a larger
+    one would be that of the larger one.
     """
     from batchscope.store import records
     from batchscope.timing import fates
@@ -243,7 +243,7 @@ def _prepared(runner: Runner, size: int) -> dict[str, Any]:
 def train(
     runner: Runner, sampler: Sampler, batch_size: int, steps: int, settings: dict[str, Any]
 ) -> dict[str, Any]:
-    """Rests, then trains for some seconds, again where others disturbed; returns what was done."""
+    """Rest, then train for some seconds, again if others disturbed; return steps and seconds."""
     from batchscope.timing.blocks import MOST_REPEATS
 
     with sampler.phase(LEAD_IN, batch_size):  # the change of batch size, neither training nor rest
