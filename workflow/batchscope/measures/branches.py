@@ -1,8 +1,8 @@
 """Local critical batch size by branching (Merrill et al. 2025, arXiv 2505.23971), and the gradient
 noise scale at the same weights: the run is trained again, and left at several points.
 
-The run passes the same weights as before, bit for bit: its history must be the one on disk. What
-was finished before a kill is kept beside the record, with the training's checkpoint.
+The run passes the same weights as before, bit for bit: its history must be the one on disk. Points
+that a killed job finished are kept next to the record, with the training's checkpoint.
 """
 
 from __future__ import annotations

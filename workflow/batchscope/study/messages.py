@@ -27,9 +27,11 @@ def problems(error: ValidationError, model: type[Section], raw: Any) -> list[Pro
     found = []
     for each in error.errors(include_url=False):
         place, field = _located(each["loc"], model, raw)
-        if each["type"] == "extra_forbidden":
-            home = _parts(_located(each["loc"][:-1], model, raw)[1])[0]
+        home = _parts(_located(each["loc"][:-1], model, raw)[1])[0]
+        if each["type"] == "extra_forbidden" and hasattr(home, "noun"):
             found.append(unknown(place, home.noun, _known_keys(home)))
+        elif field is None or _parts(field)[0].__module__ == "batchscope.study.asked":
+            found.append(Problem(place, f"{each['msg']} (received {show(each['input'])})."))
         else:
             found.append(_problem(each, place, field))
     return found
