@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, create_model
+from pydantic import BeforeValidator, ConfigDict, create_model
 from pydantic_core import PydanticCustomError, core_schema
 
 from batchscope.catalogue.entries import REPEATS, Entry, Timing
-from batchscope.catalogue.model import Model
 
 
 @dataclass(frozen=True)
@@ -30,7 +29,9 @@ class Asked:
 def entries_type(entries: Mapping[str, Entry], noun: str) -> Any:
     """Return the type of a key that lists measures or timings, or maps them to their settings."""
     fields = {name: (_settings(entry) | None, None) for name, entry in entries.items()}
-    model = create_model(f"{noun.capitalize()}s", __base__=Model, **fields)
+    # Not a `Model`: pydantic would search the stack for docstrings, which takes 0.1 s.
+    config = ConfigDict(extra="forbid", frozen=True)
+    model = create_model(f"{noun.capitalize()}s", __config__=config, **fields)
     return Annotated[model, _Entries(entries, noun)]
 
 
@@ -63,7 +64,7 @@ class _Entries:
             settings[name] = {} if value is None else value
         return settings
 
-    def _asked(self, name: str, settings: Model) -> Asked:
+    def _asked(self, name: str, settings: Any) -> Asked:
         values = {key: getattr(settings, key) for key in self.entries[name].parameters}
         return Asked(name, values, getattr(settings, "between", {}))
 
