@@ -33,7 +33,7 @@ from pathlib import Path
 
 sys.path.insert(0, "workflow")
 from batchscope.catalogue import names
-from batchscope.catalogue.timings import TIMINGS
+from batchscope.catalogue.registry import TIMINGS
 from batchscope.host import tensorflow_start
 from batchscope.store import job_files
 from batchscope.study import config
@@ -50,17 +50,18 @@ def start():
 
 
 def train_and_measure(job):
-    from batchscope import measures
+    from batchscope.measures import finished_run, measure_job
     from batchscope.training import trainer
 
     run, wanted = job
     trainer.train(trainer.Run(RESULTS, run))
     for path, measure in wanted.items():
-        measures.write(measure, [measures.FinishedRun(RESULTS, run)], path.stem, path)
+        measure_job.write(measure, [finished_run.FinishedRun(RESULTS, run)], path.stem, path)
 
 
 def main(path, cores):
-    from batchscope import datasets, timing
+    from batchscope import datasets
+    from batchscope.timing import timing_job
 
     study = config.study(path)
     for token, definition in study.datasets.items():
@@ -82,8 +83,8 @@ def main(path, cores):
     start()
     for path, job in times.items():
         subject = names.configuration(names.timing_name(study.runs[job.runs[0]]))
-        timed = timing.TimingJob(RESULTS, subject, output=path)
-        timing.write(job.measure, timed, study.machine, path.stem)
+        timed = timing_job.TimingJob(RESULTS, subject, output=path)
+        timing_job.write(job.measure, timed, study.machine, path.stem)
 
 
 if __name__ == "__main__":

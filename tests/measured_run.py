@@ -34,11 +34,11 @@ def measured(
     name: str = "out.json",
 ) -> dict[str, Any]:
     """Measures the run and returns the record, which is written into a folder under a name."""
-    from batchscope import measures
+    from batchscope.measures import measure_job
     from batchscope.measures.finished_run import FinishedRun
 
     given = names.settings_name(measure, settings or {})
-    measures.write(measure, [FinishedRun(results, RUN)], given, folder / name)
+    measure_job.write(measure, [FinishedRun(results, RUN)], given, folder / name)
     return disk.read_json(folder / name)
 
 

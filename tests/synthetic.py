@@ -14,8 +14,8 @@ from numpy.random import Generator
 
 from batchscope import disk
 from batchscope.catalogue import dataset_definitions, names, parameters, tasks
-from batchscope.catalogue.measures import MEASURES as catalogue_measures
-from batchscope.catalogue.timings import OF_TRAININGS
+from batchscope.catalogue.registry import MEASURES as catalogue_measures
+from batchscope.catalogue.registry import OF_TRAININGS
 from batchscope.store import job_files, paths, records
 from batchscope.study.claims import Claim
 from batchscope.study.experiments import TrainingExperiment

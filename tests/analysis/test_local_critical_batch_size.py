@@ -9,7 +9,7 @@ import pandas
 import pytest
 
 from batchscope.analysis import local_critical_batch_size
-from batchscope.catalogue.measures.branches import critical_factor
+from batchscope.measures.branches import critical_factor
 
 FACTORS = (1, 2, 4)
 

@@ -110,29 +110,29 @@ def test_files_dated_in_the_future_are_named_with_what_dates_them_now():
 
 
 def test_a_measure_without_data_has_one_thread_and_the_usual_arithmetic(monkeypatch):
-    from batchscope import measures
+    from batchscope.measures import finished_run, measure_job
 
     found = {}
     monkeypatch.setenv("OPENBLAS_CORETYPE", "Prescott")
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "7")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
-    monkeypatch.setattr(measures, "FinishedRun", lambda *_: None)
-    monkeypatch.setattr(measures, "write", lambda *_: found.update(os.environ))
+    monkeypatch.setattr(finished_run, "FinishedRun", lambda *_: None)
+    monkeypatch.setattr(measure_job, "write", lambda *_: found.update(os.environ))
     arguments = ["weight_distance", "--run", RUN, "--output", "o"]
     steps.measure(entry.parser().parse_args(arguments))
     assert "OPENBLAS_CORETYPE" not in found and found["OPENBLAS_NUM_THREADS"] == "1"
 
 
 def test_a_measure_is_listed_as_running_until_it_ends(monkeypatch):
-    from batchscope import measures
+    from batchscope.measures import finished_run, measure_job
 
     def write(measure, runs, settings, output):
         found.extend(progress.running_jobs("results"))
         disk.write_json(output, {"status": "diverged"})
 
     found = []
-    monkeypatch.setattr(measures, "FinishedRun", lambda *_: None)
-    monkeypatch.setattr(measures, "write", write)
+    monkeypatch.setattr(finished_run, "FinishedRun", lambda *_: None)
+    monkeypatch.setattr(measure_job, "write", write)
     entry.main(["weight_distance", "--run", RUN, "--output", "o"])
     assert [(job.step, job.name) for job in found] == [("weight_distance", RUN)]
     assert not progress.running_jobs("results")

@@ -87,13 +87,28 @@ def test_all_problems_of_all_data_at_once_without_a_model(write, monkeypatch, ca
     assert "models: not checked before" in capfd.readouterr().err
 
 
+def test_settings_and_batches_that_do_not_fit_own_data_are_refused_before_any_job(write):
+    write(GOOD)
+    study = yaml.safe_load(Path("c.yaml").read_text())
+    del study["experiments"]["c"], study["datasets"]["b"], study["datasets"]["c"]
+    (experiment,) = study["experiments"].values()
+    experiment |= {"vary": {"batch_size": [4, 25], "dataset": ["a"]}, "measure": ["branches"]}
+    Path("c.yaml").write_text(yaml.safe_dump(study))
+    config.study("c.yaml")  # its size is not known yet
+    with pytest.raises(SystemExit) as ended:
+        entry.main(["check", "--config", "c.yaml"])
+    batch, setting = sorted(ended.value.code.splitlines(), key=lambda line: "measure" in line)
+    assert "batch_size[1]: received 25; at most 24 " in batch
+    assert "measure.branches.factors: received 16, a batch size of 64; at most 6 " in setting
+
+
 def test_what_is_prepared_is_not_read_again(write, monkeypatch):
     results = write(GOOD) / "results"
     study = config.study("c.yaml", "full", lambda _: None)
     first, second, third = study.datasets
     for dataset in (first, third):
         datasets.prepare(dataset, study.datasets[dataset], results)
-    Path("a.csv").unlink()
+    Path("a.csv").write_text("y")
     with pytest.raises(Exception, match="b.csv, column y, line 3") as raised:
         study_check.check(study, results)
     assert "datasets.a" not in str(raised.value)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from batchscope import disk
-from batchscope.catalogue.measures import MEASURES
+from batchscope.catalogue.registry import MEASURES
 from batchscope.errors import UserError
 from batchscope.measures import displacement
 from batchscope.store import paths, records

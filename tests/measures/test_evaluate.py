@@ -5,7 +5,7 @@ import pytest
 import measured_run
 from batchscope import datasets
 from batchscope.catalogue import tasks
-from batchscope.catalogue.measures import MEASURES
+from batchscope.catalogue.registry import MEASURES
 from batchscope.errors import UserError
 from batchscope.measures import evaluate
 from batchscope.store import paths, records

@@ -4,7 +4,7 @@ import pytest
 
 from batchscope import disk
 from batchscope.catalogue import names, tasks
-from batchscope.catalogue.measures import MEASURES
+from batchscope.catalogue.registry import MEASURES
 from costs import first
 from measured_run import measured, write_run
 

@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from batchscope import measures
 from batchscope.errors import UserError
-from batchscope.measures import finished_run
+from batchscope.measures import finished_run, measure_job
 from batchscope.measures.finished_run import FinishedRun
 from batchscope.store import paths, records
 from batchscope.training import models
@@ -33,7 +32,9 @@ def test_weights_and_records_that_are_missing_or_of_another_network(tmp_path):
         run.model("final")
     paths.run_record(run.folder).write_text('{"status": "finished"}')
     with pytest.raises(UserError, match="record.json: received .*without epochs_run, weights"):
-        measures.write("evaluate", [FinishedRun(tmp_path, RUN)], "default", tmp_path / "out.json")
+        measure_job.write(
+            "evaluate", [FinishedRun(tmp_path, RUN)], "default", tmp_path / "out.json"
+        )
 
 
 def test_subsets_are_nested_and_fixed():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from batchscope.catalogue import names
-from batchscope.catalogue.measures import MEASURES
+from batchscope.catalogue.registry import MEASURES
 from batchscope.errors import UserError
 from batchscope.measures import gradient_alignment
 from batchscope.measures.finished_run import FinishedRun

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from batchscope.catalogue import names
-from batchscope.catalogue.measures import MEASURES
+from batchscope.catalogue.registry import MEASURES
 from batchscope.errors import UserError
 from batchscope.host import tensorflow_start
 from measured_run import COUNTS, measured

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from batchscope import datasets, disk, measures
+from batchscope import datasets, disk
 from batchscope.catalogue import names
 from batchscope.datasets.looks import Look
 from batchscope.errors import UserError
-from batchscope.measures import batch_norm, line
+from batchscope.measures import batch_norm, line, measure_job
 from batchscope.measures.finished_run import FinishedRun
 from batchscope.store import paths, records
 from batchscope.study import model_files
@@ -81,7 +81,7 @@ def pair(results, model_file, model):
 
 def written(results, small, large, name, output, model_file=None):
     runs = [FinishedRun(results, run, model_file) for run in (small, large)]
-    measures.write("line", runs, name, output)
+    measure_job.write("line", runs, name, output)
 
 
 def measured(results, small, large, model_file=None, **settings):

@@ -9,9 +9,9 @@ import pytest
 
 from batchscope import disk
 from batchscope.catalogue import names
-from batchscope.catalogue.measures.branches import ENTRY
 from batchscope.errors import UserError
 from batchscope.measures import branches
+from batchscope.measures.branches import ENTRY
 from batchscope.measures.finished_run import FinishedRun
 from digit_runs import door, run_name, step, train, with_digits
 

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from batchscope import disk
-from batchscope.catalogue.measures import MEASURES
+from batchscope.catalogue.registry import MEASURES
 from batchscope.errors import UserError
 from batchscope.measures import finished_run, noise_scale
 from batchscope.measures.finished_run import FinishedRun
@@ -159,7 +159,7 @@ def test_noise_alone_and_too_few_examples(tmp_path):
     values = written(tmp_path, tmp_path, examples=0)["values"]
     assert values["gradient_norm_squared"] < 0 < values["gradient_variance"]
     assert values["gradient_noise_scale"] is None and values["gradient_noise_scale_error"] is None
-    with pytest.raises(UserError, match=r"examples: received 70 of 70 .* at least 90"):
+    with pytest.raises(UserError, match=r"micro_batch: received 30; at most 23 .* 70 training"):
         written(tmp_path, tmp_path, micro_batch=30)
 
 

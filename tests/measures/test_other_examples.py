@@ -5,11 +5,12 @@ import math
 import numpy as np
 import pytest
 
-from batchscope import datasets, disk, measures
+from batchscope import datasets, disk
 from batchscope.catalogue import dataset_definitions, kept_epochs, names
-from batchscope.catalogue.measures import MEASURES
+from batchscope.catalogue.registry import MEASURES
 from batchscope.host import tensorflow_start
-from batchscope.measures import FinishedRun
+from batchscope.measures import measure_job
+from batchscope.measures.finished_run import FinishedRun
 from batchscope.store import records
 
 tensorflow_start.start()
@@ -74,7 +75,7 @@ def test_every_measure_has_finite_values(measure, trained, tmp_path):
     sizes = (16, 32) if MEASURES[measure].pairs else (16,)
     runs = [FinishedRun(results, run_name(token, batch_size=size)) for size in sizes]
     output = tmp_path / f"{settings}.json"
-    measures.write(measure, runs, settings, output)
+    measure_job.write(measure, runs, settings, output)
     record = disk.read_json(output)
     assert record["status"] == records.FINISHED
     values = record["values"]

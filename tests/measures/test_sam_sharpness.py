@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from batchscope.catalogue.measures import MEASURES
+from batchscope.catalogue.registry import MEASURES
 from batchscope.measures import sam_sharpness
 from measured_run import COUNTS, measured
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import small_study
-from batchscope.catalogue.timings import TIMINGS
+from batchscope.catalogue.registry import TIMINGS
 from batchscope.cli import entry
 from batchscope.errors import UserError
 from batchscope.store import bundles, estimates, job_files, paths, states, status

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from batchscope.catalogue import run_factors
-from batchscope.catalogue.measures import MEASURES
-from batchscope.catalogue.timings import OF_TRAININGS
+from batchscope.catalogue.registry import MEASURES, OF_TRAININGS
 from batchscope.errors import ConfigError, UserError
 from batchscope.study import config, planner
 from costs import first

@@ -86,7 +86,7 @@ def test_birth_values_are_not_spelled():
 
 def test_measures_as_list_and_as_map_are_the_same():
     first = ["evaluate", {"sharpness": {"examples": "all", "epsilons": [1e-3]}}]
-    second = {"evaluate": None, "sharpness": {"examples": 0, "epsilons": ["1e-3"]}}
+    second = {"evaluate": None, "sharpness": {"examples": 0, "epsilons": [0.001]}}
     measures = [trainings(measure=given).measures for given in (first, second)]
     assert measures[0] == measures[1]
     assert list(measures[0]) == ["evaluate", "sharpness"]

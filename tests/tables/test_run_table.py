@@ -12,7 +12,7 @@ import pytest
 import synthetic
 from batchscope import disk, errors
 from batchscope.catalogue import columns, names, run_factors, tables, tasks
-from batchscope.catalogue.measures import MEASURES
+from batchscope.catalogue.registry import MEASURES
 from batchscope.catalogue.versions import VERSIONS
 from batchscope.store import job_files, paths, records
 from batchscope.study import plan

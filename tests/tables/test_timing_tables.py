@@ -134,7 +134,7 @@ LARGEST = {
 
 
 def test_medians_and_quartiles_of_blocks(written):
-    frame = timing_tables.throughput("results", written, "machine")
+    frame = timing_tables.of_records("results", written, "machine", "throughput")
     assert len(frame) == 2 * 2 * 8
     row = frame[(frame["machine"] == "desktop") & (frame["loop"] == "graph")].iloc[3]
     seconds = FIXED + PER_IMAGE * 8
@@ -208,13 +208,13 @@ def test_utilisation_and_its_samples(written):
     with edited(own_jobs(written, "utilisation")[0].path) as record:
         for size, disturbed in zip(record["sizes"][:3], (False, True, False), strict=True):
             size["disturbed"] = disturbed
-    frame = timing_tables.utilisation("results", written, "machine")
+    frame = timing_tables.of_records("results", written, "machine", "utilisation")
     assert list(frame["status"][:8]) == ["finished"] * 7 + ["out_of_memory"]
     assert frame["process_percent"][0] == 90.0 and math.isnan(frame["process_percent"][7])
     assert frame["memory_peak_mb"][3] == 508.0
     assert list(frame["disturbed"][:3]) == [False, True, False]
     assert frame["disturbed"][3:8].isna().all() and frame["gpu_percent"].isna().all()
-    samples = timing_tables.samples("results", written, "machine")
+    samples = timing_tables.of_records("results", written, "machine", "samples")
     assert list(samples["seconds"][:3]) == [0.0, 0.1, 0.2]
     assert samples["batch_size"].isna()[0] and samples["batch_size"][1] == 1
     assert set(samples["machine"]) == {"desktop"}
@@ -230,7 +230,9 @@ def test_memory_per_example_is_that_of_the_best_count_that_resolves_it(written):
     with edited(eager.path) as record:
         for size in record["sizes"]:
             size["memory_peak_mb"] = 500.0
-    frame = timing_tables.utilisation("results", written, "machine").set_index("sweep")
+    frame = timing_tables.of_records("results", written, "machine", "utilisation").set_index(
+        "sweep"
+    )
     names = [f"memory_mb_per_image{end}" for end in ("", "_low", "_high")]
     rows = frame.loc[graph.sweep.name]
     assert set(rows["memory_of"]) == {"tensorflow_peak_mb"}
@@ -240,10 +242,10 @@ def test_memory_per_example_is_that_of_the_best_count_that_resolves_it(written):
 
 def test_tries_and_profiles(written):
     """No utilisation of a GPU stands there where NVML's averages still were of what came before."""
-    tries = timing_tables.largest("results", written, "machine")
+    tries = timing_tables.of_records("results", written, "machine", "largest")
     assert list(tries["outcome"]) == ["fits", "over_limit", "fits", "fits"]
     assert (tries["peak_mb"][0], tries["seconds"][0]) == (720.0, 4.0)
-    profiles = timing_tables.profiles("results", written, "machine")
+    profiles = timing_tables.of_records("results", written, "machine", "profiles")
     assert len(profiles) == 2 * 8  # one per loop and batch size
     assert (profiles["compute"][0], profiles["input"][0]) == (0.5, 0.2)
     assert profiles["process_percent"][0] == 80.0 and profiles["gpu_percent"].isna().all()

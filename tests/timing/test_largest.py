@@ -262,7 +262,8 @@ def try_batch(results: Path, size: int, memory_mb: float | None, slack_mb: float
     code = (
         f"import sys; sys.path.insert(0, {str(ROOT / 'workflow')!r})\n"
         "from batchscope.catalogue.names import Sweep\n"
-        "from batchscope.timing import TimingJob, attempts\n"
+        "from batchscope.timing import attempts\n"
+        "from batchscope.timing.timing_job import TimingJob\n"
         f"job = TimingJob({str(results)!r}, Sweep({FACTORS!r}))\n"
         f"attempts.run(job, {size}, {memory_mb!r}, {slack_mb!r})"
     )

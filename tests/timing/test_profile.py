@@ -14,6 +14,7 @@ from batchscope.datasets import Examples, looks
 from batchscope.errors import UserError
 from batchscope.timing import fates, loops, profile
 from batchscope.timing.instruments.sampler import Sampler
+from batchscope.timing.timing_job import TimingJob
 from batchscope.training import models
 from costs import first
 
@@ -199,7 +200,7 @@ def test_the_record_of_a_profile(results, tmp_path, monkeypatch, kind):
 
     monkeypatch.setattr(profile, "record", failing)
     sweep = names.parse_sweep(f"{measured_run.DATASET}+small_cnn+bs=16+opt=sgd+dev=cpu+th=1")
-    job = profile.TimingJob(results, sweep, output=tmp_path / "st=3.json")
+    job = TimingJob(results, sweep, output=tmp_path / "st=3.json")
     timing = profile.measure(job, {"steps": 3})
     json.dumps(timing.details)
     assert timing.details["samples"]["seconds"]

@@ -6,11 +6,12 @@ import pytest
 import tensorflow as tf
 
 from batchscope.catalogue import tasks
-from batchscope.catalogue.measures.branches import critical_factor
 from batchscope.catalogue.names import parse_run
+from batchscope.catalogue.registry import MEASURES
 from batchscope.datasets import Examples
 from batchscope.datasets.prepared import Learned
 from batchscope.errors import UserError
+from batchscope.measures.branches import critical_factor
 from batchscope.training import optimizers
 from batchscope.training.branches import Branches, Stem, Window
 from batchscope.training.step_loop import Batches, StepLoop, Totals
@@ -155,5 +156,7 @@ def test_critical_factor(losses, expected):
 
 
 def test_a_batch_larger_than_the_training_set_is_refused():
-    with pytest.raises(UserError, match=r"branches.factors: received 4\b"):
-        Window.of(SETTINGS, 16, 50)
+    factors = {"batch_size": 16, "augmentation": "none"}
+    with pytest.raises(UserError, match=r"branches.factors: received 4\b.* at most 3 "):
+        MEASURES["branches"].check(factors, SETTINGS, 50)
+    MEASURES["branches"].check({**factors, "augmentation": "crop"}, SETTINGS, 50)

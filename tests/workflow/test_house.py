@@ -1,5 +1,7 @@
 """The house rules: imports point downward, pins agree, nothing heavy where it must be light."""
 
+from __future__ import annotations
+
 import ast
 import functools
 import importlib
@@ -14,8 +16,7 @@ import pytest
 import yaml
 
 from batchscope import PACKAGES, project_files
-from batchscope.catalogue.measures import MEASURES
-from batchscope.catalogue.timings import TIMINGS
+from batchscope.catalogue.registry import MEASURES, TIMINGS
 from project import locked
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -11,7 +11,10 @@ STYLE = WORKFLOW / "report" / "batchscope.mplstyle"
 DEFAULT_CONFIG = "config.yaml"  # of the study that runs where none is named
 
 # Package -> the packages whose code decides what it writes, beside the library's own modules.
-_TABLES = ("catalogue", "host", "logs", "study", "store", "datasets", "analysis", "tables")
+_TABLES = (
+    *("catalogue", "measures", "timing", "host", "logs"),
+    *("study", "store", "datasets", "analysis", "tables"),
+)
 _BEHIND = {
     "tables": _TABLES,
     "figures": (*_TABLES, "figures"),

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from batchscope.catalogue import kept_epochs, names, run_factors, tables, versions
-from batchscope.catalogue.entries import REPEATS, Measure, Timing
+from batchscope.catalogue.entries import MOST_REPEATS, REPEATS, Measure, Timing
 from batchscope.store import bundles, job_files, paths, states
 from batchscope.store.bundles import Bundle
 from batchscope.study import plan
@@ -166,7 +166,7 @@ def turn(timing: str) -> Callable[[Any], int]:
 
     def priority(wildcards: Any) -> int:
         parsed = names.parse_settings(timing, wildcards.settings)
-        return REPEATS.maximum - (parsed[REPEATS.name] - 1) % REPEATS.maximum
+        return MOST_REPEATS - (parsed[REPEATS.name] - 1) % MOST_REPEATS
 
     return priority
 

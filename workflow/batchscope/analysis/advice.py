@@ -328,16 +328,16 @@ def _timings(series: Series) -> Iterator[Row]:
     names = ["batch_size", "seconds_per_epoch_q1", "seconds_per_epoch_q3"]
     sizes, low, high = series.runs(*names).astype(float).to_numpy().T
     ratios = pandas.Series(high / low).groupby(sizes).median()
-    more_blocks = ("measure.time_epoch.blocks", BLOCKS)
+    more_blocks = (f"measure.{advice_needs.TIMED}.blocks", BLOCKS)
     found: list[tuple[int | None, float, float, tuple[str, Any]]] = []
     if series.runs("disturbed_share").notna().any(axis=None):
-        again = (advice_needs.RERUN, "time_epoch")
+        again = (advice_needs.RERUN, advice_needs.TIMED)
         found.append((None, series.disturbed_share, MOST_DISTURBED, again))
     for size, ratio in ratios.items():
         found.append((int(size), ratio, step_cost.MOST_NOISE, more_blocks))
     names = ["disturbed_blocks", "blocks", "noise_floor"]
     for disturbed, blocks, noise in series.tables.limits.reindex(columns=names).to_numpy(float):
-        again = (advice_needs.RERUN, "throughput")
+        again = (advice_needs.RERUN, advice_needs.SWEEP)
         found.append((None, disturbed / blocks, MOST_DISTURBED, again))
         found.append((None, noise, step_cost.MOST_NOISE, more_blocks))
     found = [each for each in found if not math.isnan(each[1])]

@@ -2,7 +2,7 @@
 
 Of each larger factor is stated that no smaller one ends at a loss lower by more than a tolerance:
 one contrast for each smaller factor, paired by seed, all of which must hold. The local critical
-batch size of a seed is read off its own losses, as `catalogue.measures.branches` has it.
+batch size of a seed is read off its own losses, as `measures.branches` has it.
 """
 
 from __future__ import annotations

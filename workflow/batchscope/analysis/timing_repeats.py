@@ -14,8 +14,8 @@ import pandas
 from pandas.api import types
 
 from batchscope.analysis import intervals, step_cost
-from batchscope.catalogue.shared import REPEAT
-from batchscope.catalogue.tables import FIRST, OF_TIMINGS, QUARTILES
+from batchscope.catalogue.shared import QUARTILES, REPEAT
+from batchscope.catalogue.tables import FIRST, OF_TIMINGS
 from batchscope.host import absence
 
 _QUARTILES = {"q1": 0.25, "q3": 0.75}

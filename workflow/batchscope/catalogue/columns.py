@@ -10,8 +10,14 @@ from typing import Any
 
 from batchscope import wording
 from batchscope.catalogue import own_columns, tasks
-from batchscope.catalogue.entries import Column, Integer, Percent, Positive, Text
-from batchscope.catalogue.measures import MEASURES
+from batchscope.catalogue.entries import (
+    Column,
+    IntegerColumn,
+    PercentColumn,
+    PositiveColumn,
+    TextColumn,
+)
+from batchscope.catalogue.registry import MEASURES
 from batchscope.catalogue.run_factors import FACTORS
 from batchscope.catalogue.versions import ENTRIES
 
@@ -25,7 +31,7 @@ def _factor_columns() -> dict[str, Column]:
         if name in ("dataset", "model"):
             what = "data set's definition" if name == "dataset" else "user's model file"
             digest = f"Digest of the {what} (8 hexadecimal digits); empty where there is none."
-            found[f"{name}_digest"] = Text(digest)
+            found[f"{name}_digest"] = TextColumn(digest)
     return found
 
 
@@ -37,67 +43,69 @@ def _metrics(split: str, doc: str) -> dict[str, Column]:
     }
 
 
-_MACHINE = Text("Name of the machine, as in the configuration.")
+_MACHINE = TextColumn("Name of the machine, as in the configuration.")
 # Keys of a run's record that are columns.
 OF_RECORD = {
-    "message": Text("What the run says about its status."),
-    "best_validation_loss": Positive(
+    "message": TextColumn("What the run says about its status."),
+    "best_validation_loss": PositiveColumn(
         "Lowest validation loss at the end of an epoch.", label="Best validation loss", **_RISES
     ),
-    "best_epoch": Integer("Epoch whose weights are kept as the best."),
-    "epochs_run": Integer(
+    "best_epoch": IntegerColumn("Epoch whose weights are kept as the best."),
+    "epochs_run": IntegerColumn(
         "Epochs until the training stopped.",
         "epochs",
         label="Epochs until the training stopped",
         least=0,
         **_RISES,
     ),
-    "steps_run": Integer("Updates until the training stopped.", "updates"),
-    "stop_reason": Text(
+    "steps_run": IntegerColumn("Updates until the training stopped.", "updates"),
+    "stop_reason": TextColumn(
         "epochs, patience, train_loss, diverged or out_of_memory; of an external run with a single "
         "row target, or budget where that is equal for its series."
     ),
-    "reached_target": Integer(
+    "reached_target": IntegerColumn(
         "1 where the training loss reached target_train_loss, over the last epoch and with the "
         "weights at its end, 0 where not; empty without one."
     ),
     "effective_learning_rate": Column("Learning rate after scaling."),
-    "parameters": Integer("Trainable weights of the model."),
-    "contended_seconds": Positive(
+    "parameters": IntegerColumn("Trainable weights of the model."),
+    "contended_seconds": PositiveColumn(
         "What the training measured of itself while others ran; in no figure.", "s"
     ),
 }
 # Keys of the record of a run that a command makes, measured from outside, that are columns too.
 OF_COMMANDS = {
-    "memory_peak_mb": Positive(
+    "memory_peak_mb": PositiveColumn(
         "Peak resident memory of all processes of the run's command.", "MB", label="Peak memory"
     ),
-    "process_percent": Percent(
+    "process_percent": PercentColumn(
         "CPU utilisation of the command, % of its threads: mean over the seconds that its log "
         "counts, or over the whole run if the log has none; empty if it is too short for a sample.",
         "%",
         label="CPU utilisation",
     ),
-    "gpu_percent": Percent(
+    "gpu_percent": PercentColumn(
         "GPU utilisation over the same time, % of the time in which a kernel ran: mean.",
         "%",
         label="GPU utilisation",
     ),
-    "gpu_memory_peak_mb": Positive("Peak memory in use on the GPU, by all processes.", "MB"),
-    "gpu_energy_joules": Positive("Energy of the GPU over the run.", "J"),
+    "gpu_memory_peak_mb": PositiveColumn("Peak memory in use on the GPU, by all processes.", "MB"),
+    "gpu_energy_joules": PositiveColumn("Energy of the GPU over the run.", "J"),
 }
 # Columns of history.csv beside run, factors and status.
 HISTORY: dict[str, Column] = {
-    "epoch": Integer("Epoch, from 1.", "epochs"),
-    "step": Integer("Updates made by its end.", "updates"),
-    "train_loss": Positive("Training loss: the mean over its updates, dropout on.", tasks.NATS),
+    "epoch": IntegerColumn("Epoch, from 1.", "epochs"),
+    "step": IntegerColumn("Updates made by its end.", "updates"),
+    "train_loss": PositiveColumn(
+        "Training loss: the mean over its updates, dropout on.", tasks.NATS
+    ),
     **_metrics("train", "Training {} over its updates, dropout on."),
-    "validation_loss": Positive("Validation loss at its end.", tasks.NATS),
+    "validation_loss": PositiveColumn("Validation loss at its end.", tasks.NATS),
     **_metrics("validation", "Validation {} at its end."),
-    "contended_seconds": Positive("What it took while others ran; in no figure.", "s"),
-    "epoch_distance": Positive("Distance between the weights at its end and at its start."),
-    "weight_distance": Positive("Distance of the weights at its end from the initial ones."),
-    "examples": Integer(
+    "contended_seconds": PositiveColumn("What it took while others ran; in no figure.", "s"),
+    "epoch_distance": PositiveColumn("Distance between the weights at its end and at its start."),
+    "weight_distance": PositiveColumn("Distance of the weights at its end from the initial ones."),
+    "examples": IntegerColumn(
         "Training examples used by its end, each as often as it was used.", "examples"
     ),
     "seconds": Column("As in trajectories.csv, by its end.", "s"),
@@ -105,8 +113,10 @@ HISTORY: dict[str, Column] = {
 # Columns of trajectories.csv beside run, factors and status.
 TRAJECTORIES: dict[str, Column] = {
     "machine": _MACHINE,
-    "examples": Integer("Training examples used so far, each as often as it was used.", "examples"),
-    "updates": Integer("Updates made so far.", "updates"),
+    "examples": IntegerColumn(
+        "Training examples used so far, each as often as it was used.", "examples"
+    ),
+    "updates": IntegerColumn("Updates made so far.", "updates"),
     "epoch": Column("Epochs so far, a fraction inside one.", "epochs"),
     "seconds": Column(
         "examples / examples_per_second of the timing job of the run's configuration, evaluations "
@@ -114,20 +124,20 @@ TRAJECTORIES: dict[str, Column] = {
         "either.",
         "s",
     ),
-    "train_loss": Positive(
+    "train_loss": PositiveColumn(
         "Training loss, dropout off, on a fixed subset of at most 512 examples; empty of a run "
         "without evaluate_every.",
         tasks.NATS,
     ),
-    "validation_loss": Positive("Validation loss.", tasks.NATS),
+    "validation_loss": PositiveColumn("Validation loss.", tasks.NATS),
     **_metrics("validation", "Validation {}."),
-    "test_loss": Positive("Test loss; empty of a run without evaluate_every.", tasks.NATS),
+    "test_loss": PositiveColumn("Test loss; empty of a run without evaluate_every.", tasks.NATS),
     **_metrics("test", "Test {}; empty of a run without evaluate_every."),
 }
 # Columns of at_epochs.csv beside run, factors and status.
 AT_EPOCHS: dict[str, Column] = {
     "machine": _MACHINE,
-    "at_epoch": Integer("Number of epochs, as the experiment asks for.", "epochs"),
+    "at_epoch": IntegerColumn("Number of epochs, as the experiment asks for.", "epochs"),
     **{
         name: column
         for entry in MEASURES.values()
@@ -135,16 +145,16 @@ AT_EPOCHS: dict[str, Column] = {
         for name, column in entry.columns.items()
         if column.at_epochs
     },
-    "train_seconds": Positive("at_epoch * seconds_per_epoch: validation apart.", "s"),
+    "train_seconds": PositiveColumn("at_epoch * seconds_per_epoch: validation apart.", "s"),
 }
 # Every column, in the table's order; `{...}` stands for each value of a measure's setting.
 COLUMNS: dict[str, Column] = {
-    "run": Text("Name of the run: its folder under results/runs."),
-    "study": Text("Name of the study."),
-    "experiment": Text("Name of the experiment."),
+    "run": TextColumn("Name of the run: its folder under results/runs."),
+    "study": TextColumn("Name of the study."),
+    "experiment": TextColumn("Name of the experiment."),
     "machine": _MACHINE,
     **_factor_columns(),
-    "status": Text(
+    "status": TextColumn(
         "finished, diverged, out_of_memory, off_target where the training loss missed "
         "target_train_loss, missing; or not_installed where a command requires a path that is "
         "missing, no_gpu where no GPU is within reach, or no_cores where it asks for more threads "
@@ -153,14 +163,14 @@ COLUMNS: dict[str, Column] = {
     **dict(chain.from_iterable(entry.columns.items() for entry in ENTRIES.values())),
     **OF_RECORD,
     **OF_COMMANDS,
-    "other_versions": Text(
+    "other_versions": TextColumn(
         "Versions of the steps that made some of these numbers, where they are not today's."
     ),
-    "best_train_loss": Positive(
+    "best_train_loss": PositiveColumn(
         "Lowest training loss of an epoch: the mean over its updates, dropout on.",
         label="Best training loss",
     ),
-    "train_seconds": Positive(
+    "train_seconds": PositiveColumn(
         "epochs_run * seconds_per_epoch: validation apart; of a command the time of the whole run.",
         "s",
         label="Total training time",
@@ -172,14 +182,14 @@ COLUMNS: dict[str, Column] = {
         least=0,
         most=1,
     ),
-    "foreign_cores": Positive(
+    "foreign_cores": PositiveColumn(
         "Cores that other processes took during a block of the timing job: median."
     ),
-    "train_examples": Integer("Examples in the training split.", "examples"),
-    "validation_examples": Integer("Examples in the validation split.", "examples"),
-    "test_examples": Integer("Examples in the test split.", "examples"),
+    "train_examples": IntegerColumn("Examples in the training split.", "examples"),
+    "validation_examples": IntegerColumn("Examples in the validation split.", "examples"),
+    "test_examples": IntegerColumn("Examples in the test split.", "examples"),
     # Empty where examples are no sequences.
-    "tokens_per_update": Integer("Tokens of a batch: its sequences times their length."),
+    "tokens_per_update": IntegerColumn("Tokens of a batch: its sequences times their length."),
     "tokens_per_second": Column(
         "Training tokens per second in the timing job: examples_per_second times the length.",
         unit="tokens/s",

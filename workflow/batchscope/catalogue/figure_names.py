@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from batchscope import wording
 from batchscope.catalogue.entries import Figure, Need
 from batchscope.catalogue.figures import FIGURES
-from batchscope.catalogue.timings import OF_SWEEPS
+from batchscope.catalogue.registry import OF_OUTCOMES, OF_SWEEPS
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ def of_own_runs(figure: Figure, columns: Collection[str]) -> str:
     Args:
         columns: Columns of our tables that theirs fills, and factors that are varied.
     """
-    measured = figure.own == () and not {*figure.measures} <= {"evaluate"}
+    measured = figure.own == () and not {*figure.measures} <= {*OF_OUTCOMES}
     if figure.own is None or Need.AT_EPOCHS in figure.needs or measured:
         return "it shows what a training here leaves behind"
     found = lacking(figure.own, columns)

@@ -9,10 +9,9 @@ from itertools import chain
 from batchscope import wording
 from batchscope.catalogue import tasks
 from batchscope.catalogue.entries import Figure, Need, Panel, Scale
-from batchscope.catalogue.measures import MEASURES
+from batchscope.catalogue.registry import MEASURES, OF_OUTCOMES, OF_SECONDS, TIMINGS
+from batchscope.catalogue.shared import MEMORY, UTILISATION
 from batchscope.catalogue.tasks import METRICS, Metric
-from batchscope.catalogue.timings import TIMINGS
-from batchscope.catalogue.timings.utilisation import MEMORY, UTILISATION
 
 PRIMARY = "primary"  # the outcome that decides between batch sizes
 LEAD = ("rate_map", PRIMARY, "primary_outcome")  # the figures beside the recommendation
@@ -108,7 +107,7 @@ _OF_SEVERAL = (
         table="at_epochs",
         panels=(Panel("test_{metric}", "Test {metric}", "test {metric}{percent}"),),
         lines="at_epoch",
-        measures=("evaluate",),
+        measures=(*OF_OUTCOMES,),
         needs=(Need.AT_EPOCHS,),
     ),
     Figure(
@@ -173,7 +172,7 @@ _OF_SEVERAL = (
             ),
         ),
         lines="at_epoch",
-        measures=("time_epoch|throughput",),
+        measures=("|".join(OF_SECONDS),),
         needs=(Need.AT_EPOCHS,),
     ),
     Figure(

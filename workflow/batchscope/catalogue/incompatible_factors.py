@@ -16,8 +16,8 @@ from batchscope.catalogue.dataset_definitions import DatasetInfo
 from batchscope.catalogue.example_kinds import IMAGES, KINDS
 from batchscope.catalogue.networks import NETWORKS
 from batchscope.catalogue.optimizer_constants import DEFAULT
+from batchscope.catalogue.registry import OF_SWEEPS
 from batchscope.catalogue.run_factors import CONSTANT, FACTORS, FALLING, Affects
-from batchscope.catalogue.timings import OF_SWEEPS
 from batchscope.errors import UserError
 
 # Replicas, and a loop with Python in it, support only the defaults of these.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from batchscope.catalogue.measures import MEASURES
+from batchscope.catalogue.registry import MEASURES
 
 _FIRST = 5
 # In place of an epoch: the one nearest half of a training, whose end is not known before.

@@ -9,10 +9,9 @@ from batchscope.catalogue import columns, explanations, tables
 from batchscope.catalogue.decision_columns import CLAIMS, LOOKS
 from batchscope.catalogue.entries import Column, Entry
 from batchscope.catalogue.figures import FIGURES
-from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.parameters import Parameter, readers
+from batchscope.catalogue.registry import MEASURES, OF_SWEEPS, OF_TRAININGS
 from batchscope.catalogue.run_factors import FACTORS, TIMING_ONLY_FACTORS
-from batchscope.catalogue.timings import OF_SWEEPS, OF_TRAININGS
 from batchscope.catalogue.versions import ENTRIES
 from batchscope.errors import UserError
 from batchscope.problems import nearest
@@ -101,8 +100,8 @@ def _entries() -> Iterable[tuple[str, str]]:
 
 def _entry(entry: Entry) -> str:
     parts = [f"### {entry.name}", entry.doc]
-    if entry.settings:
-        parts.append(_parameters("setting", entry.settings))
+    if entry.parameters:
+        parts.append(_parameters("setting", entry.parameters.values()))
     if entry.columns:
         parts.append(_columns(entry.columns))
     return "\n\n".join(parts)
@@ -120,8 +119,9 @@ def _of_table(name: str) -> str:
 def _parameters(noun: str, parameters: Iterable[Parameter]) -> str:
     rows = []
     for item in parameters:
-        left_out = "-" if item.core else f"`{item.spelled(item.default)}`"
-        expected = item.expected.replace("|", "\\|")
+        left_out = "-" if item.default is None else f"`{item.spelled(item.default)}`"
+        expected = item.expected if isinstance(item, Parameter) else item.allowed
+        expected = expected.replace("|", "\\|")
         rows.append((f"`{item.name}`", f"`{item.alias}`", left_out, item.doc, expected))
     return _table((noun, "alias", "if left out", "what it is", "expected"), rows)
 

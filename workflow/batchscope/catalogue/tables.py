@@ -13,9 +13,8 @@ from typing import Any
 
 from batchscope.catalogue import columns, decision_columns, tasks
 from batchscope.catalogue.entries import Column, Table
-from batchscope.catalogue.measures import MEASURES
+from batchscope.catalogue.registry import MEASURES, TIMINGS
 from batchscope.catalogue.run_factors import EVERY_FACTOR, SWEEP_FACTORS
-from batchscope.catalogue.timings import TIMINGS
 
 OF_TIMINGS = dict(chain.from_iterable(entry.tables.items() for entry in TIMINGS.values()))
 # What a row of theirs is of: the machine, the sweep and its factors.
@@ -23,9 +22,6 @@ FIRST = (
     *("machine", "sweep", "dataset", "dataset_digest", "model", "model_digest"),
     *(name for name in SWEEP_FACTORS if name not in ("dataset", "model", "batch_size")),
 )
-# Cores that others may take on average before a timing counts as disturbed.
-DISTURBED_CORES = 0.2
-QUARTILES = ("", "_q1", "_q3")
 # Budgets of a trajectory, whose rows lie at each run's own evaluations: the last row not beyond one
 # is read.
 BUDGETS = ("examples", "updates", "epoch", "seconds")

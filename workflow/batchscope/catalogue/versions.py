@@ -7,8 +7,7 @@ has it as the only parameter of the step's rule, and a new one runs the step aga
 from __future__ import annotations
 
 from batchscope.catalogue.entries import Entry
-from batchscope.catalogue.measures import MEASURES
-from batchscope.catalogue.timings import TIMINGS
+from batchscope.catalogue.registry import MEASURES, TIMINGS
 
 ENTRIES: dict[str, Entry] = {**MEASURES, **TIMINGS}
 VERSIONS = {

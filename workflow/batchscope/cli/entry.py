@@ -11,9 +11,8 @@ import time
 from collections.abc import Iterator
 
 from batchscope.catalogue import versions
-from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.names import configuration, parse_run
-from batchscope.catalogue.timings import TIMINGS
+from batchscope.catalogue.registry import MEASURES, TIMINGS
 from batchscope.cli import commands, options, steps
 from batchscope.errors import Interrupted, UserError, check_folder
 from batchscope.host import job, warm_process
@@ -83,7 +82,8 @@ def _noted(arguments: argparse.Namespace) -> Iterator[None]:
 
 def serve() -> None:
     parser()
-    modules = ("datasets", "measures", "timing.time_epoch", "training.trainer")
+    modules = ("datasets", "measures.measure_job", "timing.loops", "timing.timing_job")
+    modules += ("training.trainer",)
     warm_process.serve(main, shared, modules, ("report", "figures.drawing.canvas"))
 
 

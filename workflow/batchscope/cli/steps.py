@@ -5,9 +5,8 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import Any
 
-from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.names import configuration, parse_run, parse_sweep
-from batchscope.catalogue.timings import TIMINGS
+from batchscope.catalogue.registry import MEASURES, TIMINGS
 from batchscope.cli import options
 from batchscope.host import absence
 
@@ -67,11 +66,12 @@ def measure(arguments: Namespace) -> None:
         start({"threads": 1, "device": parse_run(arguments.run)["device"]})
     else:
         tensorflow_start.limit()
-    from batchscope import measures
+    from batchscope.measures import finished_run, measure_job
 
     names = (arguments.run, arguments.other) if entry.pairs else (arguments.run,)
-    runs = [measures.FinishedRun(arguments.results, name, arguments.model_file) for name in names]
-    measures.write(arguments.step, runs, arguments.settings, arguments.output)
+    given = [(arguments.results, name, arguments.model_file) for name in names]
+    runs = [finished_run.FinishedRun(*each) for each in given]
+    measure_job.write(arguments.step, runs, arguments.settings, arguments.output)
 
 
 def timing(arguments: Namespace) -> None:
@@ -83,10 +83,10 @@ def timing(arguments: Namespace) -> None:
     absence.check_threads(factors["threads"])
     if entry.batch_sizes != "searched":  # the tries of a search start TensorFlow themselves
         start(factors)
-    from batchscope import timing as timings
+    from batchscope.timing import timing_job
 
-    timed = timings.TimingJob(arguments.results, subject, arguments.model_file, arguments.output)
-    timings.write(arguments.step, timed, arguments.machine, arguments.settings)
+    timed = timing_job.TimingJob(arguments.results, subject, arguments.model_file, arguments.output)
+    timing_job.write(arguments.step, timed, arguments.machine, arguments.settings)
 
 
 def bundle(arguments: Namespace) -> None:
@@ -100,7 +100,8 @@ def bundle(arguments: Namespace) -> None:
 
 def try_batch(arguments: Namespace) -> None:
     """Try whether one batch fits into memory."""
-    from batchscope.timing import TimingJob, attempts
+    from batchscope.timing import attempts
+    from batchscope.timing.timing_job import TimingJob
 
     sweep = parse_sweep(arguments.sweep)
     tried = TimingJob(arguments.results, sweep, arguments.model_file)

@@ -1,5 +1,8 @@
 """The check of a study before its jobs: its own data that are not prepared, and its own models.
 
+With the sizes of these data, the study is planned again: batches, and settings of measures, may not
+fit the training set.
+
 A user's model file may end the process or change its folder. So the models are built in a copy of
 this process, which reports on each; a report that is missing tells of a file that ended it.
 """
@@ -16,9 +19,11 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from batchscope.catalogue import names
 from batchscope.cli import steps
 from batchscope.errors import ConfigError, UserError
-from batchscope.store import states
+from batchscope.store import records, states
+from batchscope.study import planner
 
 # Of a data set: what its examples look like, None where only its preparation finds it.
 Looks = dict[str, Any]
@@ -32,7 +37,11 @@ def check(study: Any, results: Path) -> None:
     # In a copy too: some data are read by TensorFlow, which no later copy may have started.
     fork = multiprocessing.get_context("fork")
     with concurrent.futures.ProcessPoolExecutor(1, mp_context=fork) as copy:
-        looks, problems = copy.submit(_looks, study, results, wanted).result()
+        looks, sizes, problems = copy.submit(_looks, study, results, wanted).result()
+    try:
+        planner.make(study.written, recorded=sizes.get, folder=study.folder)
+    except ConfigError as error:
+        problems += error.problems
     waiting = [(dataset, model) for dataset, model in models if looks.get(dataset)]
     if waiting and importlib.util.find_spec("tensorflow") is None:
         text = "not checked before their first job: TensorFlow is in the jobs' environment only"
@@ -43,18 +52,27 @@ def check(study: Any, results: Path) -> None:
         raise ConfigError(list(dict.fromkeys(problems)))
 
 
-def _looks(study: Any, results: Path, wanted: set[str]) -> tuple[Looks, list[str]]:
-    """Returns what data sets look like, and the problems of those that cannot be prepared."""
+def _looks(
+    study: Any, results: Path, wanted: set[str]
+) -> tuple[Looks, dict[str, int | None], list[str]]:
+    """Return the looks of data sets, their training examples, and the problems of their files."""
     from batchscope import datasets
+    from batchscope.datasets import looks as unprepared
 
     looks: Looks = {}
+    sizes: dict[str, int | None] = {}
     problems: list[str] = []
     for dataset in filter(wanted.__contains__, study.datasets):
         try:
-            looks[dataset] = datasets.look(results, dataset, study.datasets[dataset])
+            sizes[dataset] = records.training_images(results, dataset)
+            if sizes[dataset] is None:
+                name = names.split_token(dataset)[0]
+                looks[dataset], sizes[dataset] = unprepared.sized(name, study.datasets[dataset])
+            else:
+                looks[dataset] = datasets.look(results, dataset, study.datasets[dataset])
         except UserError as error:
             problems += str(error).splitlines()
-    return looks, problems
+    return looks, sizes, problems
 
 
 def _model_problems(study: Any, looks: Looks, waiting: list[tuple[str, str]]) -> list[str]:

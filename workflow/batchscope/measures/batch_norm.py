@@ -1,4 +1,4 @@
-"""Batch normalisation's moving statistics, estimated anew for weights that nothing trained."""
+"""Moving statistics of batch normalisation, estimated for weights that no training reached."""
 
 from collections.abc import Callable
 
@@ -12,7 +12,7 @@ from batchscope.training import losses
 
 
 def layers(model: keras.Model) -> list[keras.layers.BatchNormalization]:
-    """Returns the layers whose moving statistics training moves: not the frozen ones."""
+    """Return the layers with moving statistics that training changes, without frozen layers."""
     return [
         layer
         for layer in private_interfaces.all_layers(model)
@@ -23,7 +23,7 @@ def layers(model: keras.Model) -> list[keras.layers.BatchNormalization]:
 def estimator(
     model: keras.Model, images: np.ndarray, scale: float, chunk: int | None = None
 ) -> Callable[[], None]:
-    """Returns a function that sets the moving statistics to the model's current weights' own.
+    """Return a function that sets the moving statistics to the model's current weights' own.
 
     The images, shape (n, *input_shape), pass in training mode without dropout, so that a layer's
     input comes from layers that normalise by the statistics of the chunk, as in training. Moving
@@ -37,7 +37,7 @@ def estimator(
     found = layers(model)
     losses.switch_off_dropout(model)
     for layer in found:
-        layer.momentum = 0.0  # what a chunk leaves behind is its own statistics
+        layer.momentum = 0.0  # after a chunk, the moving statistics are the statistics of the chunk
     chunk = chunk or even_chunk(len(images), losses.chunk_size(images.shape[1:], images.dtype))
 
     @tf.function(

@@ -1,113 +1,210 @@
-"""A run trained again and left at several points, where branches with larger batches go on.
+"""Local critical batch size by branching (Merrill et al. 2025, arXiv 2505.23971), and the gradient
+noise scale at the same weights: the run is trained again, and left at several points.
 
-The run passes the same weights as before, bit for bit: its history must be the one on disk. What
-was finished before a kill is kept beside the record, with the training's checkpoint.
+The run passes the same weights as before, bit for bit: its history must be the one on disk. Points
+that a killed job finished are kept next to the record, with the training's checkpoint.
 """
 
+from __future__ import annotations
+
 import math
-from dataclasses import replace
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
-import numpy as np
+from pydantic import Field, model_validator
 
-from batchscope import disk
-from batchscope.catalogue import names
-from batchscope.catalogue.batch_phases import rate_factor
-from batchscope.catalogue.measures.branches import ENTRY
-from batchscope.catalogue.versions import VERSIONS
-from batchscope.measures import FinishedRun, Measured, finite, noise_scale
-from batchscope.training import models, snapshots
-from batchscope.training.branches import Branches, Stem, Window
-from batchscope.training.fit import Training
-from batchscope.training.losses import Objective
-from batchscope.training.step_loop import epoch_order
+from batchscope.catalogue.entries import (
+    Column,
+    Figure,
+    IntegerColumn,
+    Measure,
+    Panel,
+    PositiveColumn,
+    Scale,
+    Table,
+    Values,
+)
+from batchscope.catalogue.model import Integer, Model, Number, Unique
+from batchscope.catalogue.run_factors import training_copies
+from batchscope.catalogue.setting import Setting, Word
+from batchscope.catalogue.shared import Examples
+from batchscope.measures import Measured
+
+if TYPE_CHECKING:
+    from batchscope.measures.finished_run import FinishedRun
 
 
-class _Left(Training):
-    """A run's training, which is left for branches at its points."""
+class BranchesSettings(Model):
+    """Settings of `branches`."""
 
-    def __init__(self, run: FinishedRun, settings: dict[str, Any], noise: Objective) -> None:
-        plain = names.run_name({**run.factors, "evaluate_every": 0})
-        super().__init__(replace(run, name=plain), folder=run.scratch)
-        self.window = Window.of(settings, self.factors["batch_size"], self.examples)
-        self._noise, self._branches = noise, None
-        used = run.record["epochs_run"] * self.examples
-        self._shares = {self._update(share * used): share for share in settings["points"]}
-        self.visits = tuple(self._shares)
-        self._file = self.folder / "points.json"
-        self._of = f"{VERSIONS['branches']} {self._key} {run.record['weights'].get('final')}"
-        kept = disk.read_json(self._file) if self._file.exists() else {}
-        # Those of another training in the same folder are not its own.
-        self.points: dict[str, Any] = kept["points"] if kept.get("of") == self._of else {}
+    points: Annotated[Unique[Annotated[Number, Field(gt=0, le=1)]], Setting("pt")] = (
+        0.02,
+        0.05,
+        0.1,
+        0.25,
+        0.5,
+    )
+    """Shares of the examples that the training used, at which it is left."""
+    factors: Annotated[Unique[Annotated[Integer, Field(ge=2)]], Setting("k")] = (2, 4, 8, 16)
+    """Factors on the batch size, beside 1; each divides the largest."""
+    window: Annotated[Integer, Field(ge=0), Word("epoch", 0), Setting("win", "examples")] = 0
+    """Examples that a branch uses, rounded up to whole batches; 0 or `epoch` for as many as the
+    training set has.
+    """
+    evaluations: Annotated[Integer, Field(ge=1, le=1000), Setting("ev")] = 4
+    """Evaluations in a window, evenly spread; the loss is smoothed over them."""
+    tolerance: Annotated[Number, Field(ge=0), Setting("tol", "nats")] = 0.01
+    """By how much a larger batch may end above the lowest loss of the smaller ones."""
+    examples: Examples = 256
+    """Training examples behind the noise scale; 0 or `all` for all of them."""
 
-    def _update(self, examples: float) -> int:
-        epoch, rest = divmod(max(examples - 1e-6, 0.0), self.examples)
-        size = self.factors["batch_size"]
-        return self.course.updates(int(epoch)) + int(rest // size) + 1
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        largest = max(self.factors)
+        if any(largest % factor for factor in self.factors):
+            raise ValueError(f"factors should be divisors of the largest, {largest}")
+        if 0 < self.examples < 3:
+            raise ValueError("examples should be 0 or at least 3")
+        return self
 
-    @property
-    def epochs(self) -> int:
-        return math.ceil(max(self.visits) / self.course.steps(0))
 
-    def visit(self) -> None:
-        """Measures at a point, unless that was done before a kill."""
-        key = str(self.updates)
-        if key not in self.points:
-            self.points[key] = self._point()
-            disk.write_json(self._file, {"of": self._of, "points": self.points})
+def _problems(
+    factors: Values, settings: Values, training_examples: int | None
+) -> Iterator[tuple[str, str]]:
+    if training_examples is None:
+        return
+    available, batch_size = training_examples * training_copies(factors), factors["batch_size"]
+    largest = max(settings["factors"])
+    if largest * batch_size > available:
+        text = f"received {largest}, a batch size of {largest * batch_size}; at most "
+        text += f"{available // batch_size} is expected, by the {available} training examples."
+        yield "factors", text
 
-    def _point(self) -> dict[str, Any]:
-        if self._branches is None:
-            given = self.factors, self.model, self.optimizer, self.training_set, self.batches
-            self._branches = Branches(Stem(*given, self._validation_loss), self.window)
-        rate = self.optimizer.learning_rate
-        if self.schedule:  # after the last update there is no next one
-            last = self.course.updates(self.factors["epochs"]) - 1
-            rate = self.schedule(min(self.updates, last))
-        rate = float(np.asarray(rate))
-        losses = self._branches.losses(self._following(), rate)
-        times = (rate_factor(self.factors["optimizer"], each) for each in self.window.factors)
-        return {
-            "share": self._shares[self.updates],
-            "examples_used": self.progress.epoch * self.examples + self.used,
-            "losses": [loss if math.isfinite(loss) else None for loss in losses],
-            "learning_rates": [rate * each for each in times],
-            "noise": self._noise_scale(),
+
+def critical_factor(factors: list[int], losses: list[float], tolerance: float) -> int:
+    """Return the largest factor with a loss of at most the least of smaller ones + a tolerance.
+
+    At least the first; the loss of a branch that diverged is infinite.
+    """
+    found, least = factors[0], losses[0]
+    for factor, loss in zip(factors[1:], losses[1:], strict=True):
+        if math.isfinite(loss) and loss <= least + tolerance:
+            found = factor
+        least = min(least, loss)
+    return found
+
+
+_POINT = {
+    "share": Column("Share of the examples that the training used, at which it was left."),
+    "examples_used": IntegerColumn("Examples that it had used by then.", "examples"),
+}
+_BRANCHES = {
+    **_POINT,
+    "factor": IntegerColumn("Factor k on the batch size; 1 is the training's own."),
+    "branch_loss": Column(
+        "Its validation loss over the window, smoothed; empty where it diverged.", "nats"
+    ),
+}
+_POINTS = {
+    **_POINT,
+    "local_critical_batch_size": IntegerColumn(
+        "Batch size of the largest factor whose loss is at most the lowest of any smaller factor "
+        "and the tolerance.",
+        "examples",
+    ),
+    "gradient_noise_scale": Column(
+        "Gradient noise scale at these weights, as the measure noise_scale has it; empty where it "
+        "is not resolved.",
+        "examples",
+    ),
+    "gradient_norm_squared": Column("As there, at these weights.", "nats^2"),
+    "gradient_variance": Column("As there, at these weights.", "nats^2"),
+    "critical_over_noise": Column("local_critical_batch_size over gradient_noise_scale."),
+}
+
+
+def _points(record: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the points of a run with their local critical batch size and noise scale."""
+    tolerance, size = record["settings"]["tolerance"], record.get("batch_size")
+    for point in record.get("points") or ():
+        losses = [math.inf if loss is None else loss for loss in point["losses"]]
+        critical = size * critical_factor(record["factors"], losses, tolerance)
+        noise = point["noise"] or {}
+        scale = noise.get("gradient_noise_scale")
+        yield {
+            **{name: point[name] for name in _POINT},
+            **noise,
+            "local_critical_batch_size": critical,
+            "critical_over_noise": critical / scale if scale else None,
         }
 
-    def _validation_loss(self) -> float:
-        return self.validation.evaluate()[0]
 
-    def _following(self) -> np.ndarray:
-        """Returns the examples that the training uses next, as many as a window has."""
-        seed, epoch = self.factors["seed"], self.progress.epoch
-        found = epoch_order(seed, epoch, self.examples)[self.used :]
-        while len(found) < self.window.examples:
-            epoch += 1
-            found = np.concatenate([found, epoch_order(seed, epoch, self.examples)])
-        return found[: self.window.examples]
-
-    def _noise_scale(self) -> dict[str, float | None]:
-        models.set_weights(self._noise.model, *models.weights(self.model))
-        found, _ = noise_scale.of_objective(self._noise)
-        return finite(
-            {
-                "gradient_noise_scale": found.scale,
-                "gradient_norm_squared": found.norm_squared,
-                "gradient_variance": found.variance,
+def _rows(record: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the branches of a run, by point and factor."""
+    for point in record.get("points") or ():
+        for factor, loss in zip(record["factors"], point["losses"], strict=True):
+            yield {
+                **{name: point[name] for name in _POINT},
+                "factor": factor,
+                "branch_loss": loss,
             }
+
+
+ENTRY = Measure(
+    version="branches-v1",
+    settings=BranchesSettings,
+    columns={
+        "local_critical_batch_size": PositiveColumn(
+            "Local critical batch size at the last point: that of the largest factor whose loss is "
+            "at most the lowest of any smaller one and the tolerance (Merrill et al. 2025).",
+            "examples",
+            label="Local critical batch size",
         )
+    },
+    problems=_problems,
+    weights=("final",),
+    reads=("history.csv",),
+    factors={"replicas": 1, "threads": 1, "batch_schedule": "constant"},
+    figures=(
+        Figure(
+            "local_critical_batch_size",
+            "Local critical batch size",
+            "Training",
+            "How large a batch the training bears, by examples used: it is left at each point and "
+            "goes on with larger batches over the same examples. Dots: the mean over seeds of "
+            "the largest that ends within the tolerance of all smaller ones, with a 95 % interval. "
+            "Diamonds: the gradient noise scale of the same weights. Grey: the critical batch size "
+            "of whole trainings, where the experiment has one. Dotted: the batch size that was "
+            "used.",
+            kind="local_critical_batch_size",
+            table="local_critical_batch_size",
+            panels=(Panel("critical_batch_size", "", "local critical size (examples)", Scale.LOG),),
+        ),
+    ),
+    tables={
+        "branches": Table(_BRANCHES, _rows, keys=("share", "factor")),
+        "branch_points": Table(_POINTS, _points, keys=("share",)),
+    },
+    minutes=240,
+    order=6,
+)
 
 
 def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
-    """Measures branches of a run; a killed job goes on from its checkpoint.
+    """Measure branches of a run; a killed job goes on from its checkpoint.
 
     Raises:
         UserError: If the run trains otherwise here, or a batch would exceed the training set.
     """
+    from batchscope.catalogue.registry import MEASURES
+    from batchscope.measures.branched_training import BranchedTraining
+    from batchscope.training import snapshots
+
+    examples = len(run.data.examples("train").labels)
+    MEASURES["branches"].check(run.factors, settings, examples)
     noise, described = run.training_loss(settings, chunk=1)
-    again = _Left(run, settings, noise)
+    again = BranchedTraining(run, settings, noise)
     again.fit(again.epochs)
     snapshots.check_same(run, again.epochs, again.progress.history)
     points = [again.points[str(update)] for update in sorted(again.visits)]
@@ -119,6 +216,6 @@ def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
         "window_examples": window.examples,
         "subset": described["subset"],
     }
-    rows = ENTRY.tables["branch_points"].rows({**details, "settings": settings}, Path())
+    rows = _points({**details, "settings": settings}, Path())
     last = [row["local_critical_batch_size"] for row in rows][-1]
     return Measured({"local_critical_batch_size": last}, details)

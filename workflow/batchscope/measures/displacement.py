@@ -1,23 +1,122 @@
-"""How far the updates of a run carried its weights, and by what way: many, large or straight.
+"""Distance from the initial weights as an exact product: number of updates, their mean norm, and
+the straightness of the path (distance over path length).
 
-With the norms u_k = ||w_{k+1} - w_k|| of the updates and the distance D = ||w_T - w_0||: the
-path has the length L = sum of u_k and the straightness D / L, in [0, 1] up to rounding. So
+With the norms u_k = ||w_{k+1} - w_k|| of the updates and the distance D = ||w_T - w_0||, the path
+has the length L = sum of u_k and the straightness D / L, in [0, 1] up to rounding. So
 
     log D = log(updates) + log(mean update) + log(straightness)
 
-and a difference of log D between two runs is the sum of three differences: whether one made fewer
-updates, smaller ones, or strayed more.
+and a difference of log D between two runs is the sum of three differences: fewer updates, smaller
+updates, or a less straight path.
 """
 
+from __future__ import annotations
+
 import math
-from typing import Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from batchscope import disk
+from batchscope.catalogue.entries import (
+    Column,
+    Figure,
+    IntegerColumn,
+    Measure,
+    Panel,
+    PositiveColumn,
+    Scale,
+    Table,
+)
 from batchscope.errors import UserError
-from batchscope.measures import FinishedRun, Measured
-from batchscope.store import paths, weights
+from batchscope.measures import Measured
+
+if TYPE_CHECKING:
+    from batchscope.measures.finished_run import FinishedRun
+
+_UPDATES = {
+    "low": Column("Lower edge of a bin of the norms of the updates."),
+    "high": Column("Upper edge of the bin."),
+    "count": IntegerColumn("Updates in it.", "updates"),
+    "share": Column("Their share of all the run's updates."),
+}
+
+
+def _rows(record: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the bins of a histogram of update norms, with shares of all the run's updates."""
+    histogram = record.get("histogram")
+    for at, count in enumerate(histogram["counts"] if histogram else ()):
+        low, high = histogram["edges"][at : at + 2]
+        share = count / record["values"]["updates"]
+        yield {"low": low, "high": high, "count": count, "share": share}
+
+
+ENTRY = Measure(
+    version="displacement-v1",
+    columns={
+        "updates": IntegerColumn(
+            "Updates whose norms were kept.", unit="updates", label="Number of updates"
+        ),
+        "update_norm_mean": PositiveColumn(
+            "Mean Euclidean norm of an update, ||w after - w before||.",
+            label="Mean norm of an update",
+        ),
+        "update_norm_median": PositiveColumn(
+            "Median Euclidean norm of an update.", label="Median norm of an update"
+        ),
+        "path_length": PositiveColumn(
+            "Sum of the norms of all updates.", label="Length of the path"
+        ),
+        "straightness": Column(
+            "Distance from first to last weights over path_length: 1 for a straight way.",
+            label="Straightness of the path",
+        ),
+    },
+    weights=("initial", "final"),
+    reads=("updates.npz",),
+    data=False,
+    factors={"update_norms": True},
+    figures=(
+        Figure(
+            "displacement",
+            "Number and size of the updates",
+            "Weights",
+            caption=(
+                "Fewer or smaller updates? The distance from the initial weights is their number "
+                "times their mean norm times the straightness of the way: its doublings from the "
+                "smallest batch size, paired by seed, are the sum of theirs."
+            ),
+            doublings=True,
+            panels=tuple(
+                Panel(column, title, "doublings from the smallest size", Scale.LINEAR)
+                for column, title in (
+                    ("updates", "Number of updates"),
+                    ("update_norm_mean", "Mean norm of an update"),
+                    ("straightness", "Straightness"),
+                    ("distance", "Distance: their sum"),
+                )
+            ),
+        ),
+        Figure(
+            "update_norms",
+            "Sizes of the updates",
+            "Weights",
+            "Left: distribution of the norms of all updates, each batch size at its best "
+            "learning rate. Right: the median norm.",
+            kind="update_norms",
+            table="updates",
+            panels=(Panel("update_norm_median", "Median", "median ‖update‖"),),
+            columns=("low", "high", "count", "share"),
+            best_rate=True,
+        ),
+    ),
+    tables={"updates": Table(_UPDATES, _rows)},
+    memory_mb=1000,
+    minutes=10,
+    order=4,
+)
 
 QUANTILES = (0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1)
 # The same edges for all runs, so that their histograms can be laid over each other.
@@ -25,7 +124,7 @@ SMALLEST, LARGEST, BINS_PER_DECADE = -8, 3, 20
 
 
 def path(norms: np.ndarray, distance: float) -> dict[str, float | None]:
-    """Returns the measure's columns; straightness is None where the weights never moved."""
+    """Return the measure's columns; straightness is None where the weights never moved."""
     length = math.fsum(norms)
     return {
         "updates": len(norms),
@@ -37,7 +136,7 @@ def path(norms: np.ndarray, distance: float) -> dict[str, float | None]:
 
 
 def logs(values: dict[str, float | None], distance: float) -> dict[str, float | None]:
-    """Returns log D and its three parts, natural logarithms, by the columns of `path`."""
+    """Return log D and its three parts, natural logarithms, by the columns of `path`."""
     parts = {"distance": distance, "updates": values["updates"]}
     parts |= {"mean_update": values["update_norm_mean"], "straightness": values["straightness"]}
     return {name: math.log(part) if part else None for name, part in parts.items()}
@@ -49,7 +148,7 @@ def quantiles(norms: np.ndarray) -> dict[str, float]:
 
 
 def histogram(norms: np.ndarray) -> dict[str, list]:
-    """Returns `counts` of the norms between the `edges`, even in log10, of the occupied range.
+    """Return `counts` of the norms between the `edges`, even in log10, of the occupied range.
 
     Norms beyond the outermost edges, 1e-8 and 1e3, count in the outermost bins. Updates that
     changed nothing have no logarithm and are in no bin.
@@ -66,7 +165,9 @@ def histogram(norms: np.ndarray) -> dict[str, list]:
 
 
 def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
-    """Measures the way of a run's weights; raises `UserError` without norms of its updates."""
+    """Measure the path of a run's weights; raise `UserError` without norms of its updates."""
+    from batchscope.store import paths, weights
+
     delete = paths.run_record(run.folder)
     arrays = disk.read_arrays(run.folder / "updates.npz", "update_norms", delete=delete)
     norms = arrays["update_norms"].astype(np.float64)

@@ -1,25 +1,126 @@
-"""Loss and metrics of a run's weights on train, validation and test data, without dropout."""
+"""Loss and metrics on every split, dropout off, and the generalisation gap as a difference and as a
+ratio.
+"""
+
+from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from batchscope.catalogue import kept_epochs, tasks
-from batchscope.measures import FinishedRun, Measured, finite
-from batchscope.store import paths
-from batchscope.training import losses, trajectory
+from batchscope.catalogue import tasks
+from batchscope.catalogue.entries import Column, Figure, Measure, Panel, PositiveColumn
+from batchscope.catalogue.shared import Epoch, OfWeights
+from batchscope.measures import Measured, finite
+
+if TYPE_CHECKING:
+    from batchscope.measures.finished_run import FinishedRun
+
+
+class EvaluateSettings(OfWeights):
+    """Settings of `evaluate`."""
+
+    epoch: Epoch = 0
+    """Epoch after which to measure, given by `at_epochs`; 0 for `weights`."""
+
+
+_KESKAR = "Keskar et al. 2017, arXiv 1609.04836"
+_TITLES = {"train": "Training", "validation": "Validation", "test": "Test"}
+
+
+def _of_split(split: str, **stated: str) -> dict[str, Column]:
+    """Return the columns of a split, with `stated` for the first metric of each task."""
+    loss = f"{_TITLES[split]} loss"
+    found = {
+        f"{split}_loss": PositiveColumn(
+            f"Mean loss over the {split} split, dropout off.", label=loss
+        )
+    }
+    for each in tasks.METRICS.values():
+        found[f"{split}_{each.name}"] = Column(
+            f"{each.doc.format(split=split)}, dropout off.",
+            each.unit,
+            label=f"{_TITLES[split]} {each.words}",
+            least=each.least,
+            most=each.most,
+            **(stated if each in tasks.FIRST else {}),
+        )
+    return found
+
+
+ENTRY = Measure(
+    version="evaluate-v1",
+    settings=EvaluateSettings,
+    columns={
+        **_of_split("train"),
+        **_of_split("validation"),
+        **_of_split("test", direction="falls", source=_KESKAR),
+        "generalisation_gap": Column(
+            "test_loss - train_loss.",
+            label="Generalisation gap",
+            direction="rises",
+            source=_KESKAR,
+        ),
+        **{
+            name: Column(f"train_{each.name} - test_{each.name}.", unit=each.unit)
+            for name, each in tasks.GAPS.items()
+        },
+        "generalisation_gap_ratio": Column(
+            "test_loss / train_loss; empty where the training loss is no more than rounding."
+        ),
+    },
+    at_epochs=True,
+    outcomes=True,
+    figures=(
+        Figure(
+            "accuracy",
+            "{metric}",
+            "Quality",
+            "{metric} on the training, validation and test data.{error}",
+            panels=tuple(
+                Panel(
+                    f"{split}_{{metric}}",
+                    title,
+                    "{metric}{percent}",
+                    counted_on=f"{split}_examples",
+                )
+                for split, title in _TITLES.items()
+            ),
+            own=("|".join(f"{split}_{name}" for name in tasks.METRICS for split in _TITLES),),
+        ),
+        Figure(
+            "generalisation_gap",
+            "Generalisation gap",
+            "Quality",
+            "How much worse a model is on test data than on its training data, in loss and in "
+            "{first}.",
+            panels=(
+                Panel("generalisation_gap", "Loss, difference", "test − training loss{nats}"),
+                Panel("generalisation_gap_ratio", "Loss, ratio", "test loss / training loss"),
+                Panel(
+                    "generalisation_gap_{first}",
+                    "{first}, difference",
+                    "training − test {first}{points}",
+                ),
+            ),
+            own=("|".join(["generalisation_gap", *tasks.GAPS]),),
+        ),
+    ),
+    memory_mb=2000,
+    order=1,
+)
 
 # A mean loss below the rounding of a float32 probability near 1 has no digits of its own.
 SMALLEST_LOSS = float(np.finfo(np.float32).eps)
 
 
 def generalisation_gaps(metrics: dict[str, float], metric: str) -> dict[str, float | None]:
-    """Returns the three forms of the generalisation gap; all grow with it.
+    """Return the three forms of the generalisation gap; all grow with it.
 
     Losses as difference and as ratio, test to training, and the task's first metric (of classes
-    the accuracy) as difference, training to test. None stands for what is not finite, and for the
-    ratio where the training loss is no more than rounding.
+    the accuracy) as difference, training to test. None replaces values that are
+    not finite, and the ratio if the training loss is no more than rounding.
     """
     train, test = metrics["train_loss"], metrics["test_loss"]
     gaps = {
@@ -31,11 +132,14 @@ def generalisation_gaps(metrics: dict[str, float], metric: str) -> dict[str, flo
 
 
 def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
-    """Evaluates a run, by its last weights or those of an epoch."""
+    """Evaluate a run with its last weights or those after an epoch."""
+    from batchscope.catalogue import kept_epochs
+    from batchscope.training import losses, trajectory
+
     which, epoch = settings["weights"], settings["epoch"]
     if epoch:
         which = kept_epochs.weights_name(epoch, run.record["epochs_run"])
-    examples = {split: run.data.examples(split) for split in paths.SPLITS}
+    examples = {split: run.data.examples(split) for split in tasks.SPLITS}
     objective = losses.Objective(run.model(which), examples["train"])
     metrics: dict[str, float] = {}
     for split, rows in examples.items():

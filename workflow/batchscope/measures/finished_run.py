@@ -27,18 +27,18 @@ SUBSET_SEED = 0  # the same for every run: runs are compared on the same example
 
 @dataclass(frozen=True)
 class FinishedRun(Run):
-    """A run whose training is over, whatever its status; each part is read when it is asked for.
+    """A run that has ended, with any status. Its files are read on access.
 
-    A `UserError` says where a file is missing, is damaged or does not fit its record. Weights are
+    A `UserError` names a file that is missing, damaged or does not fit its record. Weights are
     named as their files: `initial`, `final`, `best`, or `epochs/3` for those after epoch 3.
     """
 
-    # Folder in which a measure keeps what it finished, to go on after a kill.
+    # Folder of a measure's finished parts, from there a killed job goes on.
     scratch: Path | None = None
 
     @cached_property
     def record(self) -> dict[str, Any]:
-        """What its training wrote of it: `status`, `epochs_run`, `weights` (SHA-256) and more."""
+        """Record of the training: `status`, `epochs_run`, `weights` (SHA-256) and more."""
         return disk.read_json(paths.run_record(self.folder), "status", "epochs_run", "weights")
 
     def weights_file(self, which: str) -> Path:
@@ -48,7 +48,7 @@ class FinishedRun(Run):
         return records.read_weights(self.weights_file(which))
 
     def model(self, which: str) -> keras.Model:
-        """Returns its network with weights: in float32 and on one device, unlike `network`."""
+        """Return its network with weights: in float32 and on one device, unlike `network`."""
         from batchscope.training import models
 
         token, seed = self.factors["model"], self.factors["seed"]
@@ -62,7 +62,7 @@ class FinishedRun(Run):
     def training_loss(
         self, settings: dict[str, Any], chunk: int | None = None
     ) -> tuple[Objective, dict[str, Any]]:
-        """Returns the mean loss over a subset of the training examples, and what a record says.
+        """Return the mean loss over a subset of the training examples, and keys of the record.
 
         Args:
             settings: `examples`; `weights` (`final` where missing) and `batch_norm` (`moving`).
@@ -81,9 +81,9 @@ class FinishedRun(Run):
 
 
 def subset(available: int, examples: int) -> np.ndarray:
-    """Returns the indices of the examples behind a loss, int64; all for 0, or too many.
+    """Return the indices of the examples behind a loss, int64; all for 0, or too many.
 
-    The first of one fixed permutation, so that smaller subsets lie in larger ones.
+    The first of one fixed permutation, so that a larger subset contains a smaller one.
     """
     order = np.random.default_rng(SUBSET_SEED).permutation(available).astype(np.int64)
     return order[: examples or available]
@@ -96,7 +96,7 @@ def describe_subset(indices: np.ndarray, available: int) -> dict[str, Any]:
 
 
 def even_chunk(examples: int, most: int) -> int:
-    """Returns the chunk that splits the examples most evenly into chunks of at most `most`.
+    """Return the chunk that splits the examples most evenly into chunks of at most `most`.
 
     One shape for nearly all chunks compiles once, and where batch statistics are used no chunk
     is left with a few examples.

@@ -1,10 +1,11 @@
-"""How far the gradients of single examples point in one direction, at fixed weights.
+"""Norm of the mean gradient of 1, 2, 4 ... examples over the mean norm of single ones, at the
+start, middle and end of the training.
 
 Larger batches take smaller steps, the article argues, since the gradients in a batch compete, so
 that their mean is shorter than they are. The measure is the mean norm of the mean gradient of b
-examples, b = 1, 2, 4, ..., over the mean norm of single ones: 1 where all gradients are equal,
-1/sqrt(b) where they are orthogonal and equally long. A mean of norms is at most their root mean
-square (Jensen), so gradients that agree in nothing may lie below 1/sqrt(b). They are compared with
+examples, b = 1, 2, 4, ..., over the mean norm of single ones: 1 if all gradients are equal,
+1/sqrt(b) if they are orthogonal and equally long. A mean of norms is at most their root mean
+square (Jensen), so the value may be below 1/sqrt(b) for unrelated gradients. They are compared with
 themselves, by the same means, after every one has been given a random sign, which leaves lengths
 and axes as they are and no direction in common. With G_ij = g_i . g_j::
 
@@ -17,17 +18,97 @@ Source: D. Chang and A. Pathak 2020, "Effect of Batch Size on Neural Net Trainin
 to 16.
 """
 
+from __future__ import annotations
+
 import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
+from pydantic import Field
 
-from batchscope.catalogue import kept_epochs
+from batchscope.catalogue.entries import (
+    Column,
+    Figure,
+    IntegerColumn,
+    Measure,
+    Panel,
+    Scale,
+    Table,
+    TextColumn,
+)
+from batchscope.catalogue.model import Integer, Model
+from batchscope.catalogue.setting import Setting
 from batchscope.errors import UserError
-from batchscope.measures import FinishedRun, Measured
+from batchscope.measures import Measured
 from batchscope.measures.subspace import MEGABYTE, TILE
-from batchscope.training import models
+
+if TYPE_CHECKING:
+    from batchscope.measures.finished_run import FinishedRun
+
+
+class GradientAlignmentSettings(Model):
+    """Settings of `gradient_alignment`."""
+
+    examples: Annotated[Integer, Field(ge=2), Setting("ex", "examples")] = 256
+    """Training examples."""
+    draws: Annotated[Integer, Field(ge=1), Setting("dr")] = 20
+    """Random divisions into batches."""
+    memory_mb: Annotated[Integer, Field(ge=1), Setting("mem", "MB")] = 2048
+    """Limit on the gradients."""
+
+
+_ALIGNMENT = {
+    "place": TextColumn("start, middle or end of the training."),
+    "epoch": IntegerColumn("Epoch whose weights were measured.", "epochs"),
+    "examples": IntegerColumn("Examples in a batch.", "examples"),
+    "norm": Column("Mean norm of the mean gradient of such a batch."),
+    "ratio": Column("norm over the mean norm of single examples' gradients."),
+    "independent": Column("ratio on average, were the sign of each gradient random."),
+}
+
+
+def _rows(record: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the alignment at each place, by number of examples in a batch."""
+    names = ("norm", "ratio", "independent")
+    for place in record.get("places") or ():
+        same = {name: place[name] for name in ("place", "epoch")}
+        for examples, *found in zip(
+            place["batch_sizes"], *(place[name] for name in names), strict=True
+        ):
+            yield {**same, "examples": examples, **dict(zip(names, found, strict=True))}
+
+
+ENTRY = Measure(
+    version="gradient_alignment-v3",
+    settings=GradientAlignmentSettings,
+    columns={
+        f"gradient_cosine_{place}": Column(
+            "Mean cosine between the gradients of two different training examples, at the "
+            f"{place} of the training."
+        )
+        for place in ("start", "middle", "end")
+    },
+    weights=("initial", "middle", "final"),
+    figures=(
+        Figure(
+            "gradient_alignment",
+            "Alignment of gradients",
+            "Gradients",
+            "Norm of the mean gradient of b examples over the mean norm of single ones. The "
+            "thin line is what the same gradients give with random signs: above it gradients "
+            "agree, on it they share no direction, below it they cancel.",
+            kind="gradient_alignment",
+            table="alignment",
+            panels=(Panel("ratio", "", "‖mean of b‖ / mean ‖single‖", Scale.LOG),),
+            columns=("place", "epoch", "examples", "norm", "independent"),
+        ),
+    ),
+    tables={"alignment": Table(_ALIGNMENT, _rows, keys=("place", "examples"))},
+    minutes=120,
+    order=5,
+)
 
 DRAW_SEED = 0  # the same for every run and place: the same batches
 SIGN_SEED = 1
@@ -38,7 +119,7 @@ Gradient = Callable[[int], np.ndarray]
 
 
 def passes(examples: int, size: int, memory_mb: float) -> int:
-    """Returns how often all gradients, of shape (size,), are computed.
+    """Return how often all gradients, of shape (size,), are computed.
 
     Each time a share of their weights is kept, float32, in `memory_mb` MB (10^6 bytes). Raises
     `UserError` where that asks for more than `MOST_PASSES`.
@@ -54,7 +135,7 @@ def passes(examples: int, size: int, memory_mb: float) -> int:
 
 
 def gram_matrix(gradient: Gradient, examples: int, size: int, memory_mb: float) -> np.ndarray:
-    """Returns the inner products of all pairs of gradients, float64; `memory_mb` as in `passes`."""
+    """Return the inner products of all pairs of gradients, float64; `memory_mb` as in `passes`."""
     width = math.ceil(size / passes(examples, size, memory_mb))
     gram = np.zeros((examples, examples))
     rows = np.empty((examples, width), np.float32)
@@ -69,7 +150,7 @@ def gram_matrix(gradient: Gradient, examples: int, size: int, memory_mb: float) 
 
 
 def mean_cosine(gram: np.ndarray) -> float | None:
-    """Returns the mean cosine between two different vectors, by their inner products.
+    """Return the mean cosine between two different vectors, by their inner products.
 
     Vectors of length 0 have no direction and are left out; None where fewer than two are left.
     """
@@ -83,15 +164,15 @@ def mean_cosine(gram: np.ndarray) -> float | None:
 
 
 def batch_norms(gram: np.ndarray, draws: int) -> dict[str, list[float]]:
-    """Returns the mean norm of the mean vector of b vectors, by b, from their inner products.
+    """Return the mean norm of the mean vector of b vectors, by b, from their inner products.
 
     Each draw is a random order of the vectors, divided into batches that do not overlap; a
     last, smaller batch is left out.
 
     Returns:
         `batch_sizes` 1, 2, 4, ... up to n; `norm`, their mean norms over batches and draws;
-        `ratio`, norm over that of single vectors (NaN where that is 0); `independent`, what the
-        ratio is on average if every vector has a random sign.
+        `ratio`, norm over the norm of single vectors (NaN if it is 0); `independent`, the
+        average ratio if every vector has a random sign.
     """
     sizes = [2**power for power in range(len(gram).bit_length())]
     random, signs = np.random.default_rng(DRAW_SEED), np.random.default_rng(SIGN_SEED)
@@ -115,7 +196,7 @@ def batch_norms(gram: np.ndarray, draws: int) -> dict[str, list[float]]:
 
 
 def _mean_norm(gram: np.ndarray, size: int) -> float:
-    """Returns the mean norm of the means of `size` vectors that follow each other."""
+    """Return the mean norm of the means of `size` vectors that follow each other."""
     batches = len(gram) // size
     used = batches * size
     blocks = gram[:used, :used].reshape(batches, size, batches, size)
@@ -125,7 +206,10 @@ def _mean_norm(gram: np.ndarray, size: int) -> float:
 
 
 def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
-    """Measures a run at start, middle and end; a cosine is None without a middle or direction."""
+    """Measure a run at start, middle and end; a cosine is None without a middle or direction."""
+    from batchscope.catalogue import kept_epochs
+    from batchscope.training import models
+
     epochs_run = run.record["epochs_run"]
     loss, described = run.training_loss(settings, chunk=1)
     needed = passes(loss.examples, loss.size, settings["memory_mb"])

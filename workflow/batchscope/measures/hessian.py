@@ -1,4 +1,5 @@
-"""Curvature of the training loss: the Hessian's largest eigenvalue and its trace.
+"""Largest eigenvalue (Lanczos) and trace (Hutchinson) of the training loss's Hessian, each with its
+error.
 
 The Hessian H of the mean training loss, without dropout and with the moving statistics of
 batch normalisation, is never formed: only its products with vectors are. The eigenvalue comes
@@ -10,19 +11,78 @@ Source: C. Lanczos 1950; M. F. Hutchinson 1990; H v as in B. A. Pearlmutter 1994
 multiplication by the Hessian".
 """
 
+from __future__ import annotations
+
 import contextlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
-from scipy.sparse import linalg
+from pydantic import Field
 
-from batchscope.catalogue.measures import MEASURES
+from batchscope.catalogue.entries import Column, Figure, Measure, Panel
+from batchscope.catalogue.model import Integer
+from batchscope.catalogue.setting import Setting
+from batchscope.catalogue.shared import Examples, OfWeights
 from batchscope.errors import UserError
-from batchscope.measures import FinishedRun, Measured
+from batchscope.measures import Measured
 from batchscope.measures.maximiser import NotFinite
+
+if TYPE_CHECKING:
+    from batchscope.measures.finished_run import FinishedRun
+
+
+class HessianSettings(OfWeights):
+    """Settings of `hessian`."""
+
+    examples: Examples = 2000
+    """Training examples behind the loss; 0 or `all` for all of them."""
+    probes: Annotated[Integer, Field(ge=2), Setting("pr")] = 20
+    """Random vectors behind the trace."""
+    iterations: Annotated[Integer, Field(ge=5), Setting("it")] = 100
+    """Most products of the Lanczos search."""
+
+
+ENTRY = Measure(
+    version="hessian-v1",
+    settings=HessianSettings,
+    columns={
+        "hessian_top_eigenvalue": Column(
+            "Largest eigenvalue of the training loss's Hessian.",
+            label="Largest eigenvalue of the Hessian",
+        ),
+        "hessian_top_eigenvalue_error": Column(
+            "Euclidean norm of H v - lambda v: an eigenvalue lies no further away than that."
+        ),
+        "hessian_trace": Column(
+            "Trace of the Hessian: the mean over random probes (Hutchinson).",
+            label="Trace of the Hessian",
+        ),
+        "hessian_trace_error": Column("Standard error of that mean."),
+    },
+    figures=(
+        Figure(
+            "hessian",
+            "Curvature",
+            "Sharpness",
+            "Largest eigenvalue (Lanczos) and trace (Hutchinson) of the Hessian of the "
+            "training loss. With one seed, bars are numerical errors.",
+            panels=(
+                Panel(
+                    "hessian_top_eigenvalue",
+                    "Largest eigenvalue",
+                    "largest eigenvalue λ",
+                    error="hessian_top_eigenvalue_error",
+                ),
+                Panel("hessian_trace", "Trace", "trace", error="hessian_trace_error"),
+            ),
+        ),
+    ),
+    minutes=240,
+    order=6,
+)
 
 # Fixed and the same for every run: one start, one set of probes.
 START_SEED = 0
@@ -32,14 +92,14 @@ PROBE_SEED = 0
 # error is then of the order of its square.
 TOLERANCE = 1e-3
 BASIS = 10  # vectors of a Lanczos cycle: 80 bytes per weight
-_ANY = 1e300  # tolerance by which ARPACK hands back what one cycle has found
+_ANY = 1e300  # with this tolerance ARPACK returns the result of one cycle
 
 Times = Callable[[np.ndarray], np.ndarray]  # v -> H v, both float64 of shape (size,)
 
 
 @dataclass
 class Eigenvalue:
-    """What the search for an eigenvalue found."""
+    """Result of the search for an eigenvalue."""
 
     value: float | None  # lambda = v . H v of the best vector v, of length 1
     error: float | None  # ||H v - lambda v||, from lambda to an eigenvalue at most
@@ -49,7 +109,7 @@ class Eigenvalue:
 
 
 class _Counted:
-    """Products with H: counted, and refused where they are not finite."""
+    """Products with H: counted, and refused unless they are finite."""
 
     def __init__(self, times: Times) -> None:
         self._times = times
@@ -66,12 +126,14 @@ class _Counted:
 
 
 def top_eigenvalue(times: Times, size: int, iterations: int) -> Eigenvalue:
-    """Returns the largest (most positive) eigenvalue of a symmetric matrix.
+    """Return the largest (most positive) eigenvalue of a symmetric matrix.
 
     Lanczos cycles of up to `BASIS` vectors, each from the best vector of the one before, so
     that there is an estimate with a known error whenever the products run out: `iterations`, at
-    least 4. One more may be needed where a start lies in a subspace that H leaves to itself.
+    least 4. A start in an invariant subspace of H may need one more.
     """
+    from scipy.sparse import linalg
+
     counted = _Counted(times)
     vector = np.random.default_rng(START_SEED).standard_normal(size)
     vector /= np.linalg.norm(vector)
@@ -95,7 +157,9 @@ def top_eigenvalue(times: Times, size: int, iterations: int) -> Eigenvalue:
 
 
 def _cycle(times: Times, start: np.ndarray, basis: int) -> np.ndarray:
-    """Returns a Lanczos cycle's best vector, of length 1."""
+    """Return a Lanczos cycle's best vector, of length 1."""
+    from scipy.sparse import linalg
+
     size = len(start)
     if size == 1:  # less than ARPACK takes
         return start
@@ -107,9 +171,9 @@ def _cycle(times: Times, start: np.ndarray, basis: int) -> np.ndarray:
 
 
 def trace(times: Times, size: int, probes: int) -> tuple[float, float]:
-    """Returns Hutchinson's estimate of a symmetric matrix's trace, and its standard error.
+    """Return Hutchinson's estimate of a symmetric matrix's trace, and its standard error.
 
-    Exact for a diagonal matrix. A larger number of probes, at least 2, adds to those of a smaller.
+    Exact for a diagonal matrix. At least 2 probes; more of them include those of a smaller number.
     """
     random = np.random.default_rng(PROBE_SEED)
     found = np.empty(probes)
@@ -120,7 +184,7 @@ def trace(times: Times, size: int, probes: int) -> tuple[float, float]:
 
 
 def measure(times: Times, size: int, settings: dict[str, Any]) -> Measured:
-    """Measures eigenvalue and trace; None where a product with H is not finite."""
+    """Measure eigenvalue and trace; None if a product with H is not finite."""
     top = top_eigenvalue(times, size, settings["iterations"])
     counted = _Counted(times)
     found: tuple[float | None, float | None] = None, None
@@ -136,12 +200,12 @@ def measure(times: Times, size: int, settings: dict[str, Any]) -> Measured:
         "probe_seed": PROBE_SEED,
         "probe_distribution": "Rademacher",
     }
-    columns = MEASURES["hessian"].columns
+    columns = ENTRY.columns
     return Measured(dict(zip(columns, (top.value, top.error, *found), strict=True)), details)
 
 
 def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
-    """Measures a run's curvature; raises `UserError` of a model without second derivatives."""
+    """Measure a run's curvature; raise `UserError` for a model without second derivatives."""
     loss, described = run.training_loss(settings)
     try:
         found = measure(loss.hessian_times, loss.size, settings)

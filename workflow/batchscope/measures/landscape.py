@@ -1,38 +1,146 @@
-"""The training loss on planes and lines through a minimiser, along filter-normalised directions.
+"""Surfaces and profiles of the training loss along filter-normalised random directions (Li et al.
+2018, arXiv 1712.09913).
 
 A random direction d is N(0, 1), each filter of it scaled to the norm of the weights' own::
 
     d_j <- d_j * ||w_j|| / (||d_j|| + 1e-10)        surface(a, b) = f(w + a * d_1 + b * d_2)
 
-with f the mean training loss without dropout. Scaled so, networks whose weights differ in size
-can be compared. Batch normalisation keeps its moving statistics.
+with f the mean training loss without dropout. This makes networks with weights of different
+size comparable. Batch normalisation keeps its moving statistics.
 
 Source: H. Li et al., "Visualizing the Loss Landscape of Neural Nets", arXiv 1712.09913,
 section 4.
 """
 
+from __future__ import annotations
+
 import contextlib
+import itertools
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self
 
 import numpy as np
-import tensorflow as tf
+from pydantic import Field, model_validator
 
 from batchscope import disk
-from batchscope.catalogue import names
-from batchscope.catalogue.versions import VERSIONS
+from batchscope.catalogue.entries import (
+    Column,
+    Figure,
+    IntegerColumn,
+    Measure,
+    Panel,
+    Table,
+    TextColumn,
+)
+from batchscope.catalogue.model import Integer, Positive
+from batchscope.catalogue.setting import Setting
+from batchscope.catalogue.shared import Examples, OfWeights
 from batchscope.errors import UserError
-from batchscope.measures import FinishedRun, Measured, batch_norm
-from batchscope.store.weights import Arrays
-from batchscope.training import models
-from batchscope.training.losses import Objective
+from batchscope.measures import Measured
+
+if TYPE_CHECKING:
+    from batchscope.measures.finished_run import FinishedRun
+    from batchscope.store.weights import Arrays
+    from batchscope.training.losses import Objective
+
+
+class LandscapeSettings(OfWeights):
+    """Settings of `landscape`."""
+
+    examples: Examples = 2000
+    """Training examples behind the loss; 0 or `all` for all of them."""
+    points: Annotated[Integer, Field(ge=3), Setting("pt")] = 51
+    """Points along each axis; odd."""
+    span: Annotated[Positive, Setting("sp")] = 1.0
+    """Largest distance along a direction."""
+    pairs: Annotated[Integer, Field(ge=0), Setting("pa")] = 1
+    """Surfaces, each over its own pair of directions."""
+    lines: Annotated[Integer, Field(ge=0), Setting("ln")] = 5
+    """One-dimensional profiles."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.points % 2 == 0:
+            raise ValueError("points should be odd: 0 is one of them")
+        if self.pairs == self.lines == 0:
+            raise ValueError("pairs or lines should be at least 1")
+        return self
+
+
+_LANDSCAPES = {
+    "kind": TextColumn("surface or line."),
+    "index": IntegerColumn("Which of them, from 0."),
+    "a": Column("Position along the first direction."),
+    "b": Column("Position along the second; 0 on a line."),
+    "loss": Column("Training loss there.", "nats"),
+}
+
+
+def _rows(record: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the points of surfaces and lines; rows of a surface follow the second direction."""
+    if record.get("status") != "finished":
+        return
+    members = disk.read_arrays(path.with_suffix(".npz"), "axis")
+    axis = members.pop("axis").tolist()
+    for member, losses in members.items():
+        kind, _, index = member.partition(":")
+        if kind in ("surface", "line"):
+            points = itertools.product(axis if kind == "surface" else [0.0], axis)
+            for (b, a), loss in zip(points, losses.ravel().tolist(), strict=True):
+                yield {"kind": kind, "index": int(index), "a": a, "b": b, "loss": loss}
+
+
+ENTRY = Measure(
+    version="landscape-v1",
+    settings=LandscapeSettings,
+    columns={
+        "landscape_rise": Column(
+            "Mean over random lines of (f(-r) + f(r)) / 2 - f(0), f the training loss and r half "
+            "of the span of the landscape, in filter-normalised units (Li et al. 2018).",
+            label="Rise of the loss along random directions",
+        )
+    },
+    also_writes=(".npz",),
+    figures=(
+        Figure(
+            "landscape",
+            "Loss surface",
+            "Landscape",
+            caption=(
+                "Training loss over a plane through the trained weights (cross), along two random "
+                "directions whose filters have the norms of the model's own (Li et al. 2018, arXiv "
+                "1712.09913). Closer lines are steeper slopes."
+            ),
+            kind="landscape",
+            table="landscapes",
+            panels=(Panel("loss", "Loss surface", "training loss{nats}"),),
+        ),
+        Figure(
+            "landscape_lines",
+            "Loss along random directions",
+            "Landscape",
+            caption=(
+                "Rise of the training loss over that at the trained weights along random "
+                "directions (Li et al. 2018, arXiv 1712.09913): thin lines are means over the "
+                "directions of a run, thick ones over seeds with a 95 % interval."
+            ),
+            kind="landscape",
+            table="landscapes",
+            panels=(Panel("rise", "Rise of the loss", "f(a) − f(0){nats}"),),
+            over=("a",),
+        ),
+    ),
+    tables={"landscapes": Table(_LANDSCAPES, _rows, keys=("kind", "index", "a", "b"))},
+    minutes=480,
+    order=8,
+)
 
 Loss = Callable[[float, float], float]
 # Two directions -> the loss at (a, b) of the plane that they span.
-Plane = Callable[[Arrays, Arrays], Loss]
+Plane = Callable[["Arrays", "Arrays"], Loss]
 
 # Fixed and the same for every run: runs are compared along directions of the same draws.
 DIRECTION_SEED = 0
@@ -40,7 +148,7 @@ SAVE_SECONDS = 1.0  # at least, between two savings of the finished rows
 
 
 def direction(weights: Arrays, seed: int | Sequence[int]) -> Arrays:
-    """Returns a filter-normalised random direction, float32, which seed and shapes fix.
+    """Return a filter-normalised random direction, float32, which seed and shapes fix.
 
     A filter is all that makes one feature map or one neuron's input: the last axis counts the
     filters. Tensors of one dimension or less (biases, scales and shifts of normalisations) get 0.
@@ -58,7 +166,7 @@ def direction(weights: Arrays, seed: int | Sequence[int]) -> Arrays:
 
 
 def cosine(one: Arrays, two: Arrays) -> float:
-    """Returns the cosine of the angle between two directions; NaN where one is 0."""
+    """Return the cosine of the angle between two directions; NaN if one is 0."""
 
     def product(left: Arrays, right: Arrays) -> float:
         pairs = ((left[key].ravel().astype(np.float64), right[key].ravel()) for key in left)
@@ -69,7 +177,7 @@ def cosine(one: Arrays, two: Arrays) -> float:
 
 
 def axis(points: int, span: float) -> np.ndarray:
-    """Returns the positions along a direction, float64 of shape (points,), 0 in the middle."""
+    """Return the positions along a direction, float64 of shape (points,), 0 in the middle."""
     half = points // 2
     return span * (np.arange(-half, half + 1) / half)
 
@@ -93,10 +201,10 @@ class Row(NamedTuple):
 
 
 def rows(settings: dict[str, Any]) -> list[Row]:
-    """Returns every row that is to be computed.
+    """Return all rows to compute.
 
-    Pair k is directions 2k and 2k + 1; line i is direction i. A line whose direction is one of
-    a pair's lies in that pair's surface.
+    Pair k is directions 2k and 2k + 1; line i is direction i. A line with a
+    direction of a pair is part of that pair's surface.
     """
     grid, pairs = axis(settings["points"], settings["span"]).tolist(), settings["pairs"]
     of_surfaces = [Row(2 * pair, 2 * pair + 1, b) for pair in range(pairs) for b in grid]
@@ -104,10 +212,10 @@ def rows(settings: dict[str, Any]) -> list[Row]:
 
 
 def members(losses: np.ndarray, settings: dict[str, Any]) -> Arrays:
-    """Returns the arrays of the npz, `axis`, `surface:0` ..., `line:0` ..., by the rows' losses."""
+    """Return the arrays of the npz, `axis`, `surface:0` ..., `line:0` ..., by the rows' losses."""
     points, pairs = settings["points"], settings["pairs"]
     surfaces = losses[: pairs * points].reshape(pairs, points, points)
-    others = losses[pairs * points :]  # the lines that lie in no surface
+    others = losses[pairs * points :]  # the lines outside all surfaces
     within = [line for each in surfaces for line in (each[points // 2], each[:, points // 2])]
     lines = [*within, *others][: settings["lines"]]
     return {
@@ -118,9 +226,9 @@ def members(losses: np.ndarray, settings: dict[str, Any]) -> Arrays:
 
 
 class Kept:
-    """Finished rows on disk, from which a killed job goes on, where there is a `path`.
+    """Finished rows on disk, if there is a `path`: a killed job goes on from them.
 
-    Rows of anything else than `key` are not used.
+    Rows with another `key` are not used.
     """
 
     def __init__(self, path: Path | None, key: str) -> None:
@@ -128,7 +236,7 @@ class Kept:
         self._saved = time.monotonic()
 
     def load(self, shape: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
-        """Returns losses, shape (rows, points), and which rows are done, shape (rows,)."""
+        """Return losses, shape (rows, points), and which rows are done, shape (rows,)."""
         with contextlib.suppress(UserError):
             arrays = disk.read_arrays(self.path, "key", "losses", "done") if self.path else {}
             losses, done = arrays.get("losses"), arrays.get("done")
@@ -138,7 +246,7 @@ class Kept:
         return np.full(shape, np.nan), np.zeros(shape[0], bool)
 
     def save(self, losses: np.ndarray, done: np.ndarray) -> None:
-        """Writes the rows atomically, unless that was done a moment ago."""
+        """Write the rows atomically, unless that was done a moment ago."""
         if self.path is not None and time.monotonic() - self._saved >= SAVE_SECONDS:
             key = np.array(self.key)
             disk.write_arrays(self.path, {"key": key, "losses": losses, "done": done})
@@ -148,10 +256,10 @@ class Kept:
 def measure(
     plane: Plane, weights: Arrays, settings: dict[str, Any], kept: Kept | None = None
 ) -> Measured:
-    """Computes every surface and line of the settings around the minimiser `weights`.
+    """Compute every surface and line of the settings around the minimiser `weights`.
 
-    Finished rows are `kept`, and those that already are not computed again. The rise is None where
-    there is no line or its loss is not finite.
+    Finished rows are `kept`, and kept rows are not computed again. The rise is None without lines,
+    or if a loss on them is not finite.
     """
     kept = kept or Kept(None, "")
     planned, grid = rows(settings), axis(settings["points"], settings["span"])
@@ -188,10 +296,12 @@ def measure(
 
 
 def plane_of(objective: Objective) -> Plane:
-    """Returns the planes through an objective's current weights.
+    """Return the planes through an objective's current weights.
 
-    The weights are moved inside the graph, in float32; at (0, 0) they are what they were.
+    The weights are moved inside the graph, in float32; at (0, 0) they are unchanged.
     """
+    import tensorflow as tf
+
     # Directions are 0 elsewhere.
     moved = [variable for variable in objective.variables if len(variable.shape) > 1]
     origins = [tf.constant(variable.numpy()) for variable in moved]
@@ -219,9 +329,13 @@ def plane_of(objective: Objective) -> Plane:
 
 
 def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
-    """Measures the landscape around a run's weights; a killed job goes on from its rows."""
+    """Measure the landscape around a run's weights; a killed job goes on from its rows."""
+    from batchscope.catalogue import names
+    from batchscope.measures import batch_norm
+    from batchscope.training import models
+
     objective, described = run.training_loss(settings)
-    key = [VERSIONS["landscape"], run.name, names.settings_name("landscape", settings)]
+    key = [ENTRY.version, run.name, names.settings_name("landscape", settings)]
     weights_file = run.weights_file(settings["weights"])
     key += [disk.file_sha256(weights_file), described["subset"]["sha256"]]
     loss = objective.evaluate()[0]

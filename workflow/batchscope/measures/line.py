@@ -1,26 +1,113 @@
-"""Losses and metrics on the straight line through two minimisers.
+"""Loss and first metric along the straight line between two runs that start from the same weights
+(Keskar et al. 2017, section 2.2.1).
 
 f((1 - alpha) * x_small + alpha * x_large), as in figure 3 of Keskar et al. 2017 (arXiv
 1609.04836, section 2.2.1) and figure 18 of Chang and Pathak: alpha 0 is the run of the small
-batch, alpha 1 that of the large one. Both start from the same weights. The moving statistics of
-batch normalisation belong to no point in between: they are estimated anew at every point.
+batch, alpha 1 the run of the large one. Both start from the same weights. The moving statistics of
+batch normalisation belong to no point in between: they are estimated at every point.
 """
 
-from typing import Any
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import numpy as np
+from pydantic import Field, model_validator
 
+from batchscope import wording
 from batchscope.catalogue import tasks
+from batchscope.catalogue.entries import Column, Figure, Measure, Panel, Table, TextColumn
+from batchscope.catalogue.model import Integer, Number
+from batchscope.catalogue.setting import Setting
+from batchscope.catalogue.shared import Between, Examples, OfWeights
 from batchscope.errors import UserError
-from batchscope.measures import FinishedRun, Measured, batch_norm
-from batchscope.measures.finished_run import describe_subset, subset
-from batchscope.store import paths
-from batchscope.store.weights import Arrays
-from batchscope.training import losses, models, trajectory
+from batchscope.measures import Measured
+
+if TYPE_CHECKING:
+    from batchscope.measures.finished_run import FinishedRun
+    from batchscope.store.weights import Arrays
+
+
+class LineSettings(OfWeights):
+    """Settings of `line`."""
+
+    examples: Examples = 0
+    """Examples of each split; 0 or `all` for all."""
+    points: Annotated[Integer, Field(ge=2), Setting("pt")] = 25
+    """Points on the line."""
+    start: Annotated[Number, Setting("from")] = -1.0
+    """First position; the small run is at 0."""
+    stop: Annotated[Number, Setting("to")] = 2.0
+    """Last position; the large run is at 1."""
+    between: Between
+    """Factor -> its value in the small and in the large run of each pair."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.start >= self.stop:
+            raise ValueError("stop should be greater than start")
+        return self
+
+
+_LINES = {
+    "other": TextColumn("The large run, at 1; the run itself is the small one, at 0."),
+    "factor": TextColumn("Factor in which the two differ."),
+    "small": TextColumn("Its value in the small run."),
+    "large": TextColumn("Its value in the large run."),
+    "alpha": Column("Position on the line between them."),
+    "split": TextColumn("train, validation or test."),
+    "loss": Column("Loss there.", "nats"),
+    **{
+        each.name: Column(f"{wording.capital(each.words)} there.", least=each.least, most=each.most)
+        for each in tasks.FIRST
+    },
+}
+
+
+def _rows(record: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
+    """Yield loss and metric of every split along the line."""
+    for split in tasks.SPLITS if record.get("alphas") else ():
+        names = ["loss", *(each.name for each in tasks.FIRST if f"{split}_{each.name}" in record)]
+        found = (record["alphas"], *(record[f"{split}_{name}"] for name in names))
+        for values in zip(*found, strict=True):
+            yield {"split": split, **dict(zip(("alpha", *names), values, strict=True))}
+
+
+ENTRY = Measure(
+    version="line-v1",
+    settings=LineSettings,
+    figures=(
+        Figure(
+            "line",
+            "Line between two minimisers",
+            "Landscape",
+            caption=(
+                "Loss and {first} along the straight line between two trained models that "
+                "started from the same weights (Keskar et al. 2017, section 2.2.1): means over "
+                "seeds, and every seed thin."
+            ),
+            kind="landscape",
+            table="lines",
+            panels=(
+                Panel("loss", "Loss", "loss{nats}"),
+                Panel("{first}", "{first}", "{first}{percent}"),
+            ),
+            columns=("factor", "small", "large"),
+            lines="split",
+            over=("alpha",),
+        ),
+    ),
+    tables={"lines": Table(_LINES, _rows, keys=("split", "alpha"))},
+    memory_mb=2000,
+    minutes=120,
+    order=9,
+)
 
 
 def positions(start: float, stop: float, points: int) -> np.ndarray:
-    """Returns the alphas, float64 of shape (points,): evenly spaced, 0 and 1 exact if on it."""
+    """Return the alphas, float64 of shape (points,): evenly spaced, 0 and 1 exact if on it."""
     alphas = np.linspace(start, stop, points)
     step = (stop - start) / (points - 1)
     for run in (0.0, 1.0):
@@ -29,7 +116,7 @@ def positions(start: float, stop: float, points: int) -> np.ndarray:
 
 
 def between(small: Arrays, large: Arrays, alpha: float) -> Arrays:
-    """Returns (1 - alpha) * small + alpha * large, in float64, rounded to the arrays' type.
+    """Return (1 - alpha) * small + alpha * large, in float64, rounded to the arrays' type.
 
     At 0 and 1 the arrays are the runs' own, bit by bit.
     """
@@ -43,7 +130,11 @@ def between(small: Arrays, large: Arrays, alpha: float) -> Arrays:
 
 
 def measure_run(run: FinishedRun, other: FinishedRun, settings: dict[str, Any]) -> Measured:
-    """Evaluates the line from `run`, at position 0, to `other`, at position 1."""
+    """Evaluate the line from `run`, at position 0, to `other`, at position 1."""
+    from batchscope.measures import batch_norm
+    from batchscope.measures.finished_run import describe_subset, subset
+    from batchscope.training import losses, models, trajectory
+
     if run.record["weights"]["initial"] != other.record["weights"]["initial"]:
         raise UserError(
             f"line: received {run.name} and {other.name}, whose initial weights differ; two runs "
@@ -53,7 +144,7 @@ def measure_run(run: FinishedRun, other: FinishedRun, settings: dict[str, Any]) 
     model = run.model(settings["weights"])
     small, large = (each.weights(settings["weights"]) for each in (run, other))
     rows, subsets = {}, {}
-    for split in paths.SPLITS:
+    for split in tasks.SPLITS:
         rows[split] = run.data.examples(split)
         indices = np.arange(len(rows[split].labels))
         if 0 < settings["examples"] < len(indices):  # else all, in their own order, as evaluated
@@ -72,7 +163,7 @@ def measure_run(run: FinishedRun, other: FinishedRun, settings: dict[str, Any]) 
     }
     shown = ("loss", tasks.TASKS[run.data.task][0])
     for alpha in alphas.tolist():
-        # Frozen layers are alike in both; what else is no parameter goes along with the weights.
+        # Frozen layers are equal in both runs. Other state is interpolated like the weights.
         trainable, state = (between(small[i], large[i], alpha) for i in (0, 1))
         models.set_weights(model, trainable, state)
         if normalised:

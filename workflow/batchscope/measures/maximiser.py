@@ -1,10 +1,15 @@
 """The largest value of a function in a box, by L-BFGS-B from several starts."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import optimize
+
+if TYPE_CHECKING:
+    pass
 
 # L-BFGS-B's first trial step is the gradient itself. In a flat region that is far shorter than
 # the box, and of a convex function (a minimiser's surroundings) no curvature can be learned
@@ -44,13 +49,13 @@ def maximise(
     starts: int = 4,
     seed: int = 0,
 ) -> list[Search]:
-    """Searches the largest value in the box `-width <= y <= width`, from each of the starts.
+    """Search the largest value in the box `-width <= y <= width`, from each of the starts.
 
     Starts, in this order: y = 0; the corner that the gradient at 0 points to; then, by turns,
     random corners and random interior points. Where the gradient at 0 is zero throughout, a
     random corner takes the place of the second. A search that meets a value that is not finite
-    ends there, and what it found before counts. Start k is the same whatever `starts` and `width`
-    are, but for the scale of the box.
+    ends there, and its earlier values count. Start k is the same whatever `starts` and `width`
+    are, except for the scale of the box.
 
     Args:
         at_zero: Value and gradient at y = 0, which are not computed again.
@@ -63,7 +68,7 @@ def maximise(
 
 
 def _start(index: int, gradient: np.ndarray, seed: int) -> tuple[str, np.ndarray]:
-    """Returns a start's kind and its point in a box of half edges 1."""
+    """Return a start's kind and its point in a box of half edges 1."""
     if index == 0:
         return "zero", np.zeros_like(gradient)
     if index == 1 and gradient.any():
@@ -82,6 +87,8 @@ def _search(
     direction: np.ndarray,
     iterations: int,
 ) -> Search:
+    from scipy import optimize
+
     start = direction * width
     known = first = at_zero if kind == "zero" else function(start)
     scale = 1.0 if kind == "zero" else _scale(width, first[1])

@@ -1,4 +1,5 @@
-"""Gradient noise scale: how many examples a mean gradient needs to be as large as its noise.
+"""Gradient noise scale of McCandlish et al. 2018 (arXiv 1812.06162) at the start, after the epochs
+of `at_epochs` and at the end of the training.
 
 With g_i the gradients of n examples at fixed weights, S their sum, G the expected gradient and
 Sigma the covariance of single ones::
@@ -7,13 +8,13 @@ Sigma the covariance of single ones::
     |G|^2 = o                 tr Sigma = d - o                 B_simple = d / o - 1
 
 Both are unbiased; o is the mean of g_i . g_j over all pairs and may fall below zero, where |G|^2
-is not resolved. The standard error is that of the jackknife: leaving out an example needs |g_i|^2
-and g_i . S alone, so that all gradients are computed twice and none is kept. Where a gradient is
+is not resolved. The standard error is by the jackknife: leaving out an example needs |g_i|^2
+and g_i . S alone, so that all gradients are computed twice and none is kept. If a gradient is
 the mean over a micro-batch of m examples, its covariance is Sigma / m.
 
 Without dropout; batch normalisation uses its moving statistics.
 
-The gradients of normalisation layers alone, a fraction of all weights, foretell that of all of them
+The noise scale of normalisation layers alone, a fraction of the weights, predicts the overall one
 (G. Gray et al. 2024, "Normalization Layer Per-Example Gradients are Sufficient to Predict Gradient
 Noise Scale in Transformers", arXiv 2411.00999).
 
@@ -21,49 +22,164 @@ Source: S. McCandlish et al. 2018, "An Empirical Model of Large-Batch Training",
 section 2.2 and appendix A.1 (their estimator from two batch sizes, here 1 and n).
 """
 
-import math
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from __future__ import annotations
 
-import keras
+import math
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self
+
 import numpy as np
+from pydantic import Field, model_validator
 
 from batchscope import private_interfaces
-from batchscope.catalogue import kept_epochs
-from batchscope.catalogue.measures.noise_scale import FEWEST_UNITS
-from batchscope.errors import UserError
-from batchscope.measures import FinishedRun, Measured, finite
-from batchscope.training import models
-from batchscope.training.losses import Objective
+from batchscope.catalogue.entries import Column, Figure, Measure, Panel, Scale, Values
+from batchscope.catalogue.model import Integer, Model
+from batchscope.catalogue.setting import Setting
+from batchscope.catalogue.shared import Epoch, Examples
+from batchscope.measures import Measured, finite
 
-_NORMALISATION = (
-    keras.layers.BatchNormalization,
-    keras.layers.GroupNormalization,
-    keras.layers.LayerNormalization,
-    keras.layers.RMSNormalization,
+if TYPE_CHECKING:
+    from batchscope.measures.finished_run import FinishedRun
+    from batchscope.training.losses import Objective
+
+FEWEST_UNITS = 3  # gradients: the jackknife leaves one out, and two have one pair
+
+
+class NoiseScaleSettings(Model):
+    """Settings of `noise_scale`."""
+
+    examples: Examples = 512
+    """Training examples whose gradients are taken; 0 or `all` for all of them."""
+    micro_batch: Annotated[Integer, Field(ge=1), Setting("mb", "examples")] = 1
+    """Examples behind each gradient; more where those of single examples cost too much or cannot be
+    had.
+    """
+    epoch: Epoch = 0
+    """Epoch after which to measure, given by `at_epochs`; 0 for start and end of the training."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        least = FEWEST_UNITS * self.micro_batch
+        if 0 < self.examples < least:
+            units = f"{FEWEST_UNITS} gradients of {self.micro_batch} (micro_batch)"
+            raise ValueError(f"examples should be at least {least}, {units}")
+        return self
+
+
+def _problems(
+    factors: Values, settings: Values, training_examples: int | None
+) -> Iterator[tuple[str, str]]:
+    micro_batch = settings["micro_batch"]
+    if training_examples is not None and training_examples < FEWEST_UNITS * micro_batch:
+        text = f"received {micro_batch}; at most {training_examples // FEWEST_UNITS} is expected: "
+        text += f"{FEWEST_UNITS} gradients from {training_examples} training examples."
+        yield "micro_batch", text
+
+
+_UNITS = {
+    "gradient_noise_scale": "examples",
+    "gradient_noise_scale_error": "examples",
+    "gradient_norm_squared": "nats^2",
+    "gradient_variance": "nats^2",
+    "normalisation_noise_scale": "examples",
+    "normalisation_noise_ratio": "",
+}
+
+ENTRY = Measure(
+    version="noise_scale-v2",
+    settings=NoiseScaleSettings,
+    columns={
+        **{
+            f"{name}_start": Column(f"{name} at the initial weights.", unit, at_epochs=False)
+            for name, unit in _UNITS.items()
+        },
+        "gradient_noise_scale": Column(
+            "gradient_variance / gradient_norm_squared at the last weights: the batch size at "
+            "which noise and signal of a gradient are equally large (McCandlish et al. 2018); "
+            "empty where gradient_norm_squared is not above zero, which is not resolved.",
+            "examples",
+        ),
+        "gradient_noise_scale_error": Column(
+            "Standard error of gradient_noise_scale by the jackknife over examples.", "examples"
+        ),
+        "gradient_norm_squared": Column(
+            "Squared norm of the expected gradient at the last weights, unbiased: what noise "
+            "makes of it may lie below zero.",
+            "nats^2",
+        ),
+        "gradient_variance": Column(
+            "Trace of the covariance of single examples' gradients at the last weights, unbiased.",
+            "nats^2",
+        ),
+        "normalisation_noise_scale": Column(
+            "The noise scale of the weights of normalisation layers alone, at the last weights "
+            "(Gray et al. 2024, arXiv 2411.00999); empty of a model without any, and where it is "
+            "not resolved.",
+            "examples",
+        ),
+        "normalisation_noise_ratio": Column(
+            "normalisation_noise_scale over gradient_noise_scale.",
+            label="Noise scale of normalisation layers over that of all weights",
+        ),
+    },
+    problems=_problems,
+    weights=("initial", "final"),
+    at_epochs=True,
+    figures=(
+        Figure(
+            "noise_scale",
+            "Gradient noise scale",
+            "Gradients",
+            "The number of examples at which noise and signal of a mean gradient are equally "
+            "large (McCandlish et al. 2018), with Fieller's 95 % interval. Below it a larger "
+            "batch saves updates nearly in proportion; far above it, few. Dotted: the batch "
+            "size that was used.",
+            kind="noise_scale",
+            panels=(Panel("gradient_noise_scale", "", "noise scale (examples)", Scale.LOG),),
+        ),
+        Figure(
+            "normalisation_noise_scale",
+            "Noise scale of normalisation layers alone",
+            "Gradients",
+            "The gradient noise scale of the weights of normalisation layers alone over that of "
+            "all weights: where it is about the same at every batch size, the former foretells the "
+            "latter (Gray et al. 2024).",
+            panels=(
+                Panel(
+                    "normalisation_noise_ratio",
+                    "",
+                    "normalisation layers / all weights",
+                    Scale.LOG,
+                ),
+            ),
+        ),
+    ),
+    minutes=120,
+    order=5,
 )
+
 Gradient = Callable[[int], np.ndarray]
 
 
 class NoiseScale(NamedTuple):
-    """An estimate; NaN where gradients are not finite."""
+    """An estimate; NaN if gradients are not finite."""
 
     norm_squared: float  # |G|^2, unbiased, of any sign
     variance: float  # tr Sigma of single examples, at least 0
-    scale: float  # their ratio in examples; NaN where |G|^2 is not above zero
-    error: float  # its standard error; NaN where it or one that leaves out an example is
+    scale: float  # their ratio in examples; NaN unless |G|^2 is above zero
+    error: float  # its standard error; NaN if an estimate without an example is NaN
 
 
 def products(
     gradient: Gradient, count: int, size: int, part: np.ndarray | None = None
 ) -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
-    """Returns |g_i|^2 and g_i . S, float64 of shape (count,), of gradients of shape (size,).
+    """Return |g_i|^2 and g_i . S, float64 of shape (count,), of gradients of shape (size,).
 
     First of all their components, then of some. Each gradient is computed twice, the same both
     times, and not kept.
 
     Args:
-        part: The indices of these components; none where it is None.
+        part: The indices of these components; none by default.
     """
     part = np.empty(0, np.intp) if part is None else part
     total, squared, along = np.zeros(size), np.empty((2, count)), np.empty((2, count))
@@ -78,7 +194,7 @@ def products(
 
 
 def estimate(squared: np.ndarray, along: np.ndarray, micro_batch: int = 1) -> NoiseScale:
-    """Returns the noise scale of single examples, by what `products` returned of three or more.
+    """Return the noise scale of single examples, by what `products` returned of three or more.
 
     Each g_i is the mean gradient of `micro_batch` examples.
     """
@@ -96,7 +212,7 @@ def _moments(squares: Any, total: Any, count: int) -> tuple[Any, Any]:
 
 
 def _jackknife_error(squared: np.ndarray, along: np.ndarray) -> float:
-    """Returns the jackknife's standard error of (d - o) / o."""
+    """Return the jackknife's standard error of (d - o) / o."""
     count = len(squared)
     # |S - g_i|^2 = |S|^2 - 2 g_i . S + |g_i|^2, and |S|^2 is the sum of all g_i . S.
     totals = along.sum() - 2 * along + squared
@@ -108,7 +224,7 @@ def _jackknife_error(squared: np.ndarray, along: np.ndarray) -> float:
 
 
 def of_objective(loss: Objective, micro_batch: int = 1) -> tuple[NoiseScale, NoiseScale]:
-    """Returns the noise scale at present weights, and that of normalisation layers alone.
+    """Return the noise scale at present weights, of all layers and of normalisation layers.
 
     The second is NaN of a model without any. A last, smaller micro-batch is left out.
 
@@ -123,11 +239,19 @@ def of_objective(loss: Objective, micro_batch: int = 1) -> tuple[NoiseScale, Noi
 
 
 def normalisation(loss: Objective) -> np.ndarray:
-    """Returns where a flat gradient has the components of normalisation layers."""
+    """Return the indices of normalisation layers in a flat gradient."""
+    import keras
+
+    kinds = (
+        keras.layers.BatchNormalization,
+        keras.layers.GroupNormalization,
+        keras.layers.LayerNormalization,
+        keras.layers.RMSNormalization,
+    )
     own = {
         id(variable)
         for layer in private_interfaces.all_layers(loss.model)
-        if isinstance(layer, _NORMALISATION)
+        if isinstance(layer, kinds)
         for variable in layer.trainable_variables
     }
     mine = [id(variable) in own for variable in loss.variables]
@@ -135,16 +259,20 @@ def normalisation(loss: Objective) -> np.ndarray:
 
 
 def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
-    """Measures a run at start and end, or after one epoch; raises `UserError` of few examples."""
+    """Measure a run at start and end, or after one epoch.
+
+    Raises:
+        UserError: If the training set has too few examples.
+    """
+    from batchscope.catalogue import kept_epochs
+    from batchscope.catalogue.registry import MEASURES
+    from batchscope.training import models
+
+    examples = len(run.data.examples("train").labels)
+    MEASURES["noise_scale"].check(run.factors, settings, examples)
     epoch, micro_batch = settings["epoch"], settings["micro_batch"]
     loss, described = run.training_loss(settings, chunk=micro_batch)
     count = loss.examples // micro_batch
-    if count < FEWEST_UNITS:
-        raise UserError(
-            f"noise_scale.examples: received {loss.examples} of {described['subset']['available']} "
-            f"training examples; at least {FEWEST_UNITS * micro_batch} are expected, "
-            f"{FEWEST_UNITS} gradients of {micro_batch} (micro_batch)."
-        )
     places = {"_start": "initial", "": "final"}
     if epoch:
         places = {"": kept_epochs.weights_name(epoch, run.record["epochs_run"])}

@@ -1,23 +1,64 @@
-"""Sharpness along the gradient: how much the training loss rises in one step of fixed length.
+"""Rise of the loss after one step of length rho along the gradient (Foret et al. 2021, arXiv
+2010.01412).
 
 With f the mean training loss without dropout, w the trainable weights and g its gradient::
 
     sam_sharpness = f(w + rho * g / ||g||) - f(w)
 
-The step is the first-order solution of max f(w + e) over ||e|| <= rho, so the value stands for
+The step is the first-order solution of max f(w + e) over ||e|| <= rho, so the value approximates
 the sharpness that sharpness-aware minimisation penalises.
 
 Source: Foret et al. 2021 (arXiv 2010.01412), equation 2, with p = 2.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 
-from batchscope.catalogue import parameters
-from batchscope.measures import FinishedRun, Measured, finite
+from batchscope.catalogue.entries import Column, Figure, Measure, Panel
+from batchscope.catalogue.model import Positive, Unique
+from batchscope.catalogue.setting import Setting, number_text
+from batchscope.catalogue.shared import Examples, OfWeights
+from batchscope.measures import Measured, finite
 from batchscope.measures.maximiser import LossAndGradient
+
+if TYPE_CHECKING:
+    from batchscope.measures.finished_run import FinishedRun
+
+
+class SamSharpnessSettings(OfWeights):
+    """Settings of `sam_sharpness`."""
+
+    rhos: Annotated[Unique[Positive], Setting("rho")] = (0.05,)
+    """Lengths of the step."""
+    examples: Examples = 2000
+    """Training examples behind the loss; 0 or `all` for all of them."""
+
+
+ENTRY = Measure(
+    version="sam_sharpness-v1",
+    settings=SamSharpnessSettings,
+    columns={
+        "sam_sharpness_{rhos}": Column(
+            "Rise of the loss at one step of length rho along its gradient (Foret et al. 2021).",
+            label="SAM's sharpness, rho {rhos}",
+        )
+    },
+    figures=(
+        Figure(
+            "sam_sharpness",
+            "Sharpness along the gradient",
+            "Sharpness",
+            "Rise of the training loss after one step of length ρ along its gradient (Foret et "
+            "al. 2021).",
+            panels=(Panel("sam_sharpness_{rhos}", "ρ = {rhos}", "f(w + ρ g/‖g‖) − f(w){nats}"),),
+        ),
+    ),
+    order=7,
+)
 
 
 def measure(
@@ -26,16 +67,16 @@ def measure(
     x: np.ndarray,
     rhos: Sequence[float],
 ) -> Measured:
-    """Measures the rise of the loss at weights x, float64 of shape (n,), for lengths of the step.
+    """Measure the rise of the loss at weights x, float64 of shape (n,), for lengths of the step.
 
-    A rise is 0 where the gradient is 0, None where a loss is not finite.
+    A rise is 0 if the gradient is 0, None if a loss is not finite.
     """
     _, gradient = loss_and_gradient(x)
     # Not the gradient's own loss: two graphs may round differently, and small rises count.
     at_x = loss(x)
     norm = float(np.linalg.norm(gradient))
     rises = {
-        f"sam_sharpness_{parameters.number_text(float(rho))}": (
+        f"sam_sharpness_{number_text(float(rho))}": (
             loss(x + (rho / norm) * gradient) - at_x if norm else 0.0
         )
         for rho in rhos

@@ -1,46 +1,111 @@
-"""Sharpness of a minimiser: how much the training loss can rise in a small box around it.
+"""Sharpness, metric 2.1 of Keskar et al. 2017 (arXiv 1609.04836): a lower bound by L-BFGS-B from
+several starts.
 
-Metric 2.1 of Keskar et al. 2017 (arXiv 1609.04836), with f the mean training loss without
-dropout, x the trainable weights and A+ the pseudo-inverse of A::
+With f the mean training loss without dropout, x the trainable weights and A+ the pseudo-inverse of
+A::
 
     C = { z in R^p : |z_i| <= epsilon * (|(A+ x)_i| + 1) }
     sharpness = 100 * ( max over y in C of f(x + A y)  -  f(x) ) / ( 1 + f(x) )
 
 Full space: A is the identity. Subspace: A is n x p with columns of N(0, 1), not normalised.
 The maximum is searched by L-BFGS-B, stopped after a few iterations, from several starts: the
-value is a lower bound of what is defined.
+value is a lower bound of the definition.
 """
 
+from __future__ import annotations
+
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
+from pydantic import Field
 
-from batchscope.catalogue import parameters
-from batchscope.catalogue.measures import MEASURES
-from batchscope.measures import FinishedRun, Measured
+from batchscope.catalogue.entries import Figure, Measure, Panel, PositiveColumn
+from batchscope.catalogue.model import Integer, Positive, Unique
+from batchscope.catalogue.setting import Setting, number_text
+from batchscope.catalogue.shared import Examples, OfWeights
+from batchscope.measures import Measured
 from batchscope.measures.maximiser import LossAndGradient, NotFinite, Search, maximise
 from batchscope.measures.subspace import Subspace
 
-# The same for every run, so that runs are compared in the same subspace (where they have the same
-# number of weights), from the same starts.
+if TYPE_CHECKING:
+    from batchscope.measures.finished_run import FinishedRun
+
+
+class SharpnessSettings(OfWeights):
+    """Settings of `sharpness`."""
+
+    epsilons: Annotated[Unique[Positive], Setting("eps")] = (0.001, 0.0005)
+    """Box sizes."""
+    spaces: Annotated[Unique[Literal["full", "subspace"]], Setting("sp")] = ("full", "subspace")
+    """Spaces to search."""
+    examples: Examples = 2000
+    """Training examples behind the loss; 0 or `all` for all of them."""
+    iterations: Annotated[Integer, Field(ge=1), Setting("it")] = 10
+    """L-BFGS-B iterations per start."""
+    starts: Annotated[Integer, Field(ge=1), Setting("st")] = 4
+    """Starting points of the maximiser."""
+    dimensions: Annotated[Integer, Field(ge=1), Setting("dim")] = 100
+    """Columns of the subspace."""
+    batch_norm: Annotated[Literal["moving", "batch"], Setting("bn")] = "moving"
+    """Statistics that batch normalisation uses."""
+    memory_mb: Annotated[Integer, Field(ge=1), Setting("mem", "MB")] = 2048
+    """Limit on the subspace."""
+
+
+ENTRY = Measure(
+    version="sharpness-v1",
+    settings=SharpnessSettings,
+    columns={
+        "sharpness_{spaces}_{epsilons}": PositiveColumn(
+            "100 * (highest loss found in the box - loss) / (1 + loss), in the `full` space or a "
+            "random `subspace`, for a box of size epsilon (Keskar et al. 2017, metric 2.1).",
+            unit="% of 1 + loss",
+            label="Sharpness ({spaces}, epsilon {epsilons})",
+            direction="rises",
+            source="Keskar et al. 2017, arXiv 1609.04836",
+            words={"full": "full space", "subspace": "random subspace"},
+        )
+    },
+    figures=(
+        Figure(
+            "sharpness",
+            "Sharpness",
+            "Sharpness",
+            "Highest loss found in a box of size ε around the weights, relative to 1 + loss "
+            "(Keskar et al. 2017, metric 2.1). The search is stopped early: a lower bound.",
+            panels=(
+                Panel(
+                    "sharpness_{spaces}_{epsilons}",
+                    "{spaces}, ε = {epsilons}",
+                    "sharpness (% of 1 + loss)",
+                ),
+            ),
+        ),
+    ),
+    minutes=240,
+    order=2,
+)
+
+# The same for every run: runs with the same number of weights are compared in the same subspace,
+# from the same starts.
 SUBSPACE_SEED = 0
 START_SEED = 0
 
 
 def sharpness(maximum: float, loss: float) -> float:
-    """Returns 100 * (maximum - f(x)) / (1 + f(x)), without unit (like a percentage)."""
+    """Return 100 * (maximum - f(x)) / (1 + f(x)), without unit (like a percentage)."""
     return 100.0 * (maximum - loss) / (1.0 + loss)
 
 
 def column(space: str, epsilon: float) -> str:
-    return f"sharpness_{space}_{parameters.number_text(float(epsilon))}"
+    return f"sharpness_{space}_{number_text(float(epsilon))}"
 
 
 def measure(
     loss_and_gradient: LossAndGradient, x: np.ndarray, settings: dict[str, Any]
 ) -> Measured:
-    """Measures sharpness in every space and box of the settings.
+    """Measure sharpness in every space and box of the settings.
 
     The details say how far each value can be trusted; a value is None where the loss at x is not
     finite. The minimiser x, float64 of shape (n,), must be exactly representable by the model.
@@ -52,7 +117,7 @@ def measure(
         "lower_bound": True,
         "start_seed": START_SEED,
     }
-    values: dict[str, float | None] = dict.fromkeys(MEASURES["sharpness"].columns_for(settings))
+    values: dict[str, float | None] = dict.fromkeys(ENTRY.columns_for(settings))
     searches = details["searches"] = {}
     for space in settings["spaces"]:
         matrix, coordinates, slope = None, x, gradient
@@ -84,7 +149,7 @@ def measure(
 
 
 def _within(function: LossAndGradient, x: np.ndarray, matrix: Subspace | None) -> LossAndGradient:
-    """Returns the loss over y, where x + A y are the weights; A is the identity where None."""
+    """Return the loss over y, where x + A y are the weights; A is the identity by default."""
 
     def loss_and_gradient(y: np.ndarray) -> tuple[float, np.ndarray]:
         if matrix is None:
@@ -96,7 +161,7 @@ def _within(function: LossAndGradient, x: np.ndarray, matrix: Subspace | None) -
 
 
 def _describe(searches: list[Search], loss: float) -> dict[str, Any]:
-    """Returns the sharpness, and what says how far it can be trusted, for the record."""
+    """Return the sharpness and its evidence, for the record."""
     starts = [
         {**asdict(search), "sharpness": sharpness(search.maximum, loss)} for search in searches
     ]
@@ -113,6 +178,6 @@ def _describe(searches: list[Search], loss: float) -> dict[str, Any]:
 
 
 def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
-    """Measures the sharpness of a run; raises `UserError` if the subspace does not fit."""
+    """Measure the sharpness of a run; raise `UserError` if the subspace does not fit."""
     loss, described = run.training_loss(settings)
     return measure(loss.loss_and_gradient, loss.weights(), settings).also(described)

@@ -1,4 +1,4 @@
-"""The random subspace in which sharpness is searched: x + A y, A normal, n x p."""
+"""The random subspace of a search for sharpness: x + A y, A normal, n x p."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ TILE = 1 << 14  # weights per step of the products in float64: they stay in the 
 
 
 def normal_column(size: int, seed: int, index: int) -> np.ndarray:
-    """Returns column `index` of A: float32 of N(0, 1), shape (size,), by itself reproducible.
+    """Return column `index` of A: float32 of N(0, 1), shape (size,), by itself reproducible.
 
     Unit variance and no normalisation: the only scale that fits the ratios of tables 3 and 4
     of Keskar et al. 2017 (arXiv 1609.04836), which does not state it.
@@ -26,7 +26,7 @@ class Subspace:
 
     The columns are the same whatever the limit, `memory_mb` MB (10^6 bytes); products then differ
     by rounding alone (they are summed in float32, as precise as the weights that they are added
-    to; what the box is made of is summed in float64). `size` is n, the number of weights.
+    to; the edges of the box are summed in float64). `size` is n, the number of weights.
     """
 
     def __init__(self, size: int, dimensions: int, seed: int = 0, memory_mb: float = 2048) -> None:
@@ -60,20 +60,20 @@ class Subspace:
             yield columns, self._make(columns) if self._kept is None else self._kept
 
     def times(self, y: np.ndarray) -> np.ndarray:
-        """Returns A y, float32 of shape (n,)."""
+        """Return A y, float32 of shape (n,)."""
         result = np.zeros(self.size, np.float32)
         for columns, block in self.blocks():
             result += y[columns].astype(np.float32) @ block
         return result
 
     def transposed_times(self, vector: np.ndarray) -> np.ndarray:
-        """Returns the transpose of A times a vector of shape (n,): float64 of shape (p,)."""
+        """Return the transpose of A times a vector of shape (n,): float64 of shape (p,)."""
         vector = vector.astype(np.float32)
         parts = [block @ vector for _, block in self.blocks()]
         return np.concatenate(parts).astype(np.float64)
 
     def coordinates(self, x: np.ndarray) -> tuple[np.ndarray, float]:
-        """Returns A's pseudo-inverse, (A^T A)^-1 A^T, times x, and the condition of A^T A."""
+        """Return A's pseudo-inverse, (A^T A)^-1 A^T, times x, and the condition of A^T A."""
         gram, projection = self._gram(x)
         condition = float(np.linalg.cond(gram))
         if not condition <= LARGEST_CONDITION:
@@ -84,7 +84,7 @@ class Subspace:
         return np.linalg.solve(gram, projection), condition
 
     def _gram(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Returns A^T A and A^T x, summed in float64."""
+        """Return A^T A and A^T x, summed in float64."""
         gram = np.zeros((self.dimensions, self.dimensions))
         projection = np.zeros(self.dimensions)
         tiles = [slice(start, start + TILE) for start in range(0, self.size, TILE)]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from batchscope import disk, errors
 from batchscope.catalogue.decision_columns import CLAIMS
-from batchscope.catalogue.timings import TIMINGS
+from batchscope.catalogue.registry import TIMINGS
 from batchscope.datasets import samples
 from batchscope.errors import UserError
 from batchscope.figures import LISTING, Tables

@@ -25,6 +25,7 @@ from batchscope.catalogue.budget_kinds import (
 from batchscope.catalogue.figures import FIGURES
 from batchscope.catalogue.names import format_sizes
 from batchscope.catalogue.outcomes import LEAST_WITH_INTERVAL, RISES, Reason, Verdict
+from batchscope.catalogue.registry import OF_OUTCOMES, OF_TRAININGS
 from batchscope.catalogue.tables import clipped
 from batchscope.catalogue.versions import ENTRIES
 from batchscope.host import absence
@@ -49,7 +50,7 @@ RATE = "learning_rate"
 INCREASES, DECREASES, UNCLEAR = "increases", "decreases", "unclear"
 FEW_SEEDS = "few_seeds"
 NOTHING_STATED: Mapping[str, str] = {}
-_OF_EVERY_TRAINING = ("evaluate", "time_epoch")
+_OF_EVERY_TRAINING = {*OF_OUTCOMES, *OF_TRAININGS}
 _MOST_AT_FIRST = 6  # rows of an answer if the experiment names no primary column
 # What is paid with -> the rows that are compared at it: budget, and of a target what is taken.
 _PAID = {

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from batchscope import project_files
 from batchscope.catalogue import own_columns
-from batchscope.catalogue.timings import OF_SWEEPS
+from batchscope.catalogue.registry import OF_SWEEPS
 from batchscope.host import absence
 from batchscope.report.content import Inputs
 from batchscope.report.runs_table import distinct

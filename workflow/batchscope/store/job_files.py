@@ -10,9 +10,8 @@ from typing import Any
 from batchscope import disk
 from batchscope.catalogue import batch_phases, kept_epochs, names
 from batchscope.catalogue.entries import REPEATS
-from batchscope.catalogue.measures import MEASURES
+from batchscope.catalogue.registry import MEASURES, OF_SWEEPS, TIMINGS
 from batchscope.catalogue.run_factors import TIMING_ONLY_FACTORS
-from batchscope.catalogue.timings import OF_SWEEPS, TIMINGS
 from batchscope.store import estimates, paths, records
 from batchscope.study import plan
 

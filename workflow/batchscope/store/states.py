@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from batchscope import disk
-from batchscope.catalogue.measures import MEASURES
+from batchscope.catalogue.registry import MEASURES
 from batchscope.catalogue.versions import ENTRIES
 from batchscope.errors import UserError
 from batchscope.host import absence

@@ -10,8 +10,7 @@ from pathlib import Path
 
 from batchscope import wording
 from batchscope.catalogue import dataset_definitions, run_factors
-from batchscope.catalogue.measures import MEASURES
-from batchscope.catalogue.timings import TIMINGS
+from batchscope.catalogue.registry import MEASURES, TIMINGS
 from batchscope.catalogue.versions import VERSIONS
 from batchscope.host import absence
 from batchscope.host.absence import Absence

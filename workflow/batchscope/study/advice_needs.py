@@ -8,17 +8,22 @@ from typing import Any, NamedTuple
 
 from batchscope.catalogue import tasks
 from batchscope.catalogue.outcomes import LEAST_SEEDS
+from batchscope.catalogue.registry import OF_OUTCOMES, OF_SECONDS, OF_SWEEPS, OF_TRAININGS
 from batchscope.study.plan import PlannedExperiment
 
 LEAST_SIZES = 3
 RERUN = "--forcerun"  # key of a check whose value is a rule to run again, no key of a study
 RATE_STEP = 3.0  # from one learning rate to the next, for a study with a single one
 SEEDS, RATE = "seeds", "learning_rate"
-# Keys of an experiment, with their values, that give runs seconds and outcomes on test data. `log`
-# and `column` are no keys: only the user can add to a log.
-HERE = {"time_epoch": ("measure.time_epoch", ""), "evaluate": ("measure.evaluate", "")}
-COMMAND = {"time_epoch": ("alone", "true"), "evaluate": ("log", "{}")}
-EXTERNAL = {"time_epoch": ("column", "seconds"), "evaluate": ("column", "{}")}
+# The timings that give runs their seconds, and the measure that gives outcomes on test data.
+TIMED = next(name for name in OF_SECONDS if name in OF_TRAININGS)
+SWEEP = next(name for name in OF_SECONDS if name in OF_SWEEPS)
+TESTED = next(iter(OF_OUTCOMES))
+# Keys of an experiment, with their values, that give runs the same. `log` and `column` are no keys:
+# only the user can add to a log.
+HERE = {TIMED: (f"measure.{TIMED}", ""), TESTED: (f"measure.{TESTED}", "")}
+COMMAND = {TIMED: ("alone", "true"), TESTED: ("log", "{}")}
+EXTERNAL = {TIMED: ("column", "seconds"), TESTED: ("column", "{}")}
 
 
 class Need(NamedTuple):
@@ -74,10 +79,10 @@ def missing(
         larger = [2 * trained.sizes[-1], 4 * trained.sizes[-1]]
         yield Need("sizes", "batch_size", [*trained.sizes, *larger][:LEAST_SIZES])
     if not trained.timed:
-        yield Need("time_epoch", *trained.given_by["time_epoch"])
+        yield Need(TIMED, *trained.given_by[TIMED])
     if not trained.tested:
-        key, value = trained.given_by["evaluate"]
-        yield Need("evaluate", key, value.format(f"test_{tasks.TASKS[trained.task][0]}"))
+        key, value = trained.given_by[TESTED]
+        yield Need(TESTED, key, value.format(f"test_{tasks.TASKS[trained.task][0]}"))
     if trained.seeds < LEAST_SEEDS:
         minutes = (LEAST_SEEDS - trained.seeds) * of_seed
         yield Need(SEEDS, SEEDS, LEAST_SEEDS, minutes, LEAST_SEEDS)
@@ -111,7 +116,7 @@ def planned(experiment: PlannedExperiment) -> list[Need]:
         every.pop() if len(every) == 1 else None,
         experiment.timed,
         # What a log will hold is not known yet.
-        "evaluate" in experiment.measures or all(run.get("evaluate_every", True) for run in runs),
+        TESTED in experiment.measures or all(run.get("evaluate_every", True) for run in runs),
         given_by(experiment),
     )
     return [*missing(trained)]

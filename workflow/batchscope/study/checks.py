@@ -15,10 +15,9 @@ from batchscope.catalogue import (
     tasks,
     versions,
 )
-from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.names import MAX_NAME_LENGTH
 from batchscope.catalogue.outcomes import LEAST_SEEDS
-from batchscope.catalogue.timings import OF_SECONDS, OF_SWEEPS
+from batchscope.catalogue.registry import MEASURES, OF_SECONDS, OF_SWEEPS
 from batchscope.logs import names as log_names
 from batchscope.problems import Place, Problem, received, show, unknown
 from batchscope.study import horizons, plan
@@ -46,15 +45,13 @@ _LONGEST_PAIR = 210  # characters of both names: with settings, below a file nam
 
 
 def settings(place: Place, measures: Iterable[Asked]) -> Iterator[Problem]:
-    """Yield the settings that are incompatible, or too long for a path."""
+    """Yield the measures and timings with settings that are too long for a path."""
     for measure in measures:
-        for name, text in versions.ENTRIES[measure.name].problems(measure.settings):
-            yield Problem((*place, *measure.at, name), text)
         try:
             names.settings_name(measure.name, measure.settings)
         except ValueError:
             text = f"The settings need a name of more than {MAX_NAME_LENGTH} characters."
-            yield Problem((*place, *measure.at), text)
+            yield Problem((*place, measure.name), text)
 
 
 def factors_of_measures(
@@ -67,6 +64,22 @@ def factors_of_measures(
             if any(run[factor] != value for run in runs):
                 text = f"Needs {factor}: {show(value)} in set or defaults (received runs without)."
                 yield Problem((*place, measure.name), text)
+
+
+def unfit_settings(
+    place: Place, measures: Iterable[Asked], runs: Runs, training_sizes: Mapping[str, int | None]
+) -> Iterator[Problem]:
+    """Yield the settings that do not fit the factors of a run or its training set.
+
+    Args:
+        training_sizes: Data set -> training examples, None if unknown.
+    """
+    for measure in measures:
+        problems = versions.ENTRIES[measure.name].problems
+        for factors in runs:
+            size = training_sizes[factors["dataset"]]
+            for setting, text in problems(factors, measure.settings, size):
+                yield Problem((*place, measure.name, setting), text)
 
 
 def pairs(measure: Asked, runs: Mapping[str, dict[str, Any]]) -> tuple[plan.Pair, ...]:
@@ -85,8 +98,7 @@ def pairs(measure: Asked, runs: Mapping[str, dict[str, Any]]) -> tuple[plan.Pair
 
 def pair_problems(place: Place, measure: Asked, found: tuple[plan.Pair, ...]) -> Iterator[Problem]:
     """Yield that no runs are pairs, or that the names of two are too long."""
-    home = () if measure.at[-1] == measure.name else (measure.name,)
-    at = (*place, *measure.at, *home, "between")
+    at = (*place, measure.name, "between")
     if not found:
         [(factor, (small, large))] = measure.between.items()
         text = "Expected two runs of this experiment that differ in nothing else "

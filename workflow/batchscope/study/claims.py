@@ -27,6 +27,7 @@ from batchscope.catalogue.figures import FIGURES
 from batchscope.catalogue.model import Model, Name, Number, Positive, Scalar, Text
 from batchscope.catalogue.names import split_token
 from batchscope.catalogue.outcomes import FALLS, LEAST_SEEDS
+from batchscope.catalogue.registry import OF_OUTCOMES
 from batchscope.catalogue.run_factors import EVERY_FACTOR
 from batchscope.catalogue.tables import CLAIMED as TABLES
 from batchscope.problems import Place, Problem, received, unknown
@@ -436,7 +437,7 @@ def _wrong_column(place: Place, test: Test, experiment: PlannedExperiment) -> It
     measures = {**experiment.measures, **experiment.timings}
     filling = {*TABLES[table].measures} & {*measures}
     if experiment.commands:
-        measures = {"evaluate": {}}
+        measures = dict.fromkeys(OF_OUTCOMES, {})
     trained = (experiment.runs or experiment.commands) and not TABLES[table].measures
     known = tables.claimed(table, measures, experiment.tasks) if filling or trained else []
     if experiment.commands and table in ("runs", "trajectories"):

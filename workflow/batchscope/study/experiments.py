@@ -14,7 +14,6 @@ from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag
 from pydantic_core import PydanticCustomError
 
 from batchscope.catalogue import budget_kinds, command_factors, stages
-from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.model import (
     Count,
     Flag,
@@ -29,11 +28,11 @@ from batchscope.catalogue.model import (
     mapping,
 )
 from batchscope.catalogue.outcomes import LEAST_SEEDS
+from batchscope.catalogue.registry import MEASURES, OF_SWEEPS, OF_TRAININGS
 from batchscope.catalogue.run_factors import MOST_EPOCHS
-from batchscope.catalogue.timings import OF_SWEEPS, OF_TRAININGS
 from batchscope.logs import AUTO, FORMATS, Source
 from batchscope.logs.files import escaped
-from batchscope.study.asked import Asked, AskedOf
+from batchscope.study.asked import entries_type
 from batchscope.study.factor_models import (
     CommandFactors,
     CommandLists,
@@ -173,7 +172,7 @@ class TrainingExperiment(Comparison):
     """Factors that change together; every case is run with every combination."""
     seeds: Seeds
     """Number of seeds (6 means 0 to 5), a list of seeds, or {until: decided, at_most: 28}."""
-    measure: Annotated[tuple[Asked, ...], AskedOf({**MEASURES, **OF_TRAININGS}, "measure")] = ()
+    measure: entries_type({**MEASURES, **OF_TRAININGS}, "measure") = ()
     """Measures of every run: a list, or a map from measures to their settings."""
     at_epochs: Unique[Annotated[Integer, Field(ge=1, le=MOST_EPOCHS)]] = ()
     """Numbers of epochs at which every training is evaluated and timed. Snapshots of the weights
@@ -194,7 +193,7 @@ class TimingExperiment(Experiment):
     """Factor -> its values; every combination is timed."""
     cases: Annotated[list[TimingFactors], Field(min_length=1)] = [{}]
     """Factors that change together; every case is timed with every combination."""
-    timing: Annotated[tuple[Asked, ...], AskedOf(OF_SWEEPS, "timing")]
+    timing: entries_type(OF_SWEEPS, "timing")
     """Timings of the machine: a list, or a map from timings to their settings."""
     at_epochs: Unique[Annotated[Integer, Field(ge=1, le=MOST_EPOCHS)]] = ()
     """Numbers of epochs whose training time is shown."""

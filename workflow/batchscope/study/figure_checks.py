@@ -8,7 +8,7 @@ from batchscope import wording
 from batchscope.catalogue import figure_names
 from batchscope.catalogue.entries import Figure, Need
 from batchscope.catalogue.figures import FIGURES
-from batchscope.catalogue.timings import OF_SECONDS, OF_SWEEPS
+from batchscope.catalogue.registry import OF_SECONDS, OF_SWEEPS
 from batchscope.problems import Place, Problem, received
 from batchscope.study.experiments import Experiment
 

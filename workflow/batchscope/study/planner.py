@@ -17,10 +17,10 @@ from batchscope.catalogue.dataset_definitions import BUILT_IN, DatasetInfo
 from batchscope.catalogue.figures import FIGURES
 from batchscope.catalogue.names import MAX_NAME_LENGTH
 from batchscope.catalogue.networks import NETWORKS
+from batchscope.catalogue.registry import OF_TRAININGS
 from batchscope.catalogue.run_factors import FACTORS, SWEEP_FACTORS
 from batchscope.catalogue.setting import Parameter
 from batchscope.catalogue.stages import Stage
-from batchscope.catalogue.timings import OF_TRAININGS
 from batchscope.errors import ConfigError
 from batchscope.problems import Place, Problem, merged, received, unknown
 from batchscope.study import (
@@ -283,6 +283,7 @@ class _Planner:
         self.problems += [
             *checks.outcomes_of_others(place, keys, learned),
             *checks.factors_of_measures(at, keys.measure, factors),
+            *checks.unfit_settings(at, keys.measure, factors, self.sizes),
             *checks.epochs_not_kept(place, keys.at_epochs, epochs),
             *checks.budgets_beyond(place, keys.budgets, factors, self.sizes, learned),
             *horizons.problems(place, keys, factors),
@@ -319,6 +320,9 @@ class _Planner:
         numbers = self._numbers(place, keys)
         if len(self.problems) > before or not self._usable(grid):
             return None
+        combinations = [factors for _, factors, _ in grid.combinations()]
+        at = (*place, "timing")
+        self.problems += checks.unfit_settings(at, keys.timing, combinations, self.sizes)
         sweeps = self._sweeps(grid, timings)
         return PlannedExperiment(name, keys, grid.vary, numbers, sweeps=sweeps)
 

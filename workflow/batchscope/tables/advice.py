@@ -11,7 +11,7 @@ from batchscope.analysis import advice
 from batchscope.analysis.advice_series import Asked, Tables
 from batchscope.catalogue.example_kinds import TOKENS
 from batchscope.catalogue.names import settings_name, split_token, timing_name
-from batchscope.catalogue.timings import TIMINGS
+from batchscope.catalogue.registry import OF_OUTCOMES, TIMINGS
 from batchscope.store import estimates, records
 from batchscope.study import advice_needs
 
@@ -89,7 +89,8 @@ def rows(
 ) -> pandas.DataFrame:
     """Returns which batch sizes to use, with what limits them and what is missing."""
     names = ("comparisons", "runs", "limits", "critical_batch_size", "trajectories")
-    evaluated = experiment.measures.get("evaluate", {})
+    measures = experiment.measures
+    best_weights = any(measures.get(name, {}).get("weights") == "best" for name in OF_OUTCOMES)
     asked = Asked(
         experiment.keys.margins,
         experiment.keys.seeds_planned,
@@ -99,6 +100,6 @@ def rows(
         advice_needs.given_by(experiment),
         experiment.timed,
         by_position(results, experiment),
-        evaluated.get("weights") == "best",
+        best_weights,
     )
     return advice.table(Tables(*(tables[name] for name in names)), asked)

@@ -13,6 +13,7 @@ import pandas
 from batchscope.analysis import run_series
 from batchscope.catalogue import columns, own_columns, run_factors, tasks
 from batchscope.catalogue.entries import Column
+from batchscope.catalogue.registry import OF_OUTCOMES
 from batchscope.study.external_runs import ExternalRuns
 
 FIRST = ("run", *run_factors.FACTORS, "status")
@@ -41,7 +42,7 @@ def runs(external: ExternalRuns, study: str, experiment: str) -> pandas.DataFram
     found["generalisation_gap"] = found["test_loss"] - found["train_loss"]
     for gap, metric in tasks.GAPS.items():
         found[gap] = found[f"train_{metric.name}"] - found[f"test_{metric.name}"]
-    named = columns.of_measures({"evaluate": {}}, external.tasks)
+    named = columns.of_measures(dict.fromkeys(OF_OUTCOMES, {}), external.tasks)
     named += filter(external.rows.__contains__, own_columns.of_metrics(tasks.OWN))
     return _table(found, named, {name: columns.describe(name) or Column("") for name in named})
 

@@ -27,8 +27,7 @@ from batchscope.catalogue import (
     versions,
 )
 from batchscope.catalogue.entries import Measure, Table
-from batchscope.catalogue.measures import MEASURES
-from batchscope.catalogue.timings import OF_SECONDS
+from batchscope.catalogue.registry import MEASURES, OF_SECONDS
 from batchscope.store import job_files, paths, records
 from batchscope.store.job_files import Place
 

@@ -16,7 +16,7 @@ import pandas
 
 from batchscope.catalogue import batch_phases, columns, names
 from batchscope.catalogue.entries import Column
-from batchscope.catalogue.measures import MEASURES
+from batchscope.catalogue.registry import MEASURES
 from batchscope.store import job_files, paths, records, states
 from batchscope.tables import long_tables, timing_tables
 

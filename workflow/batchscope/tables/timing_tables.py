@@ -17,10 +17,11 @@ import pandas
 from batchscope.analysis import run_series, step_cost, timing_repeats
 from batchscope.catalogue import names, run_factors
 from batchscope.catalogue.shared import REPEAT
-from batchscope.catalogue.tables import FIRST, OF_TIMINGS, QUARTILES
+from batchscope.catalogue.tables import FIRST, OF_TIMINGS
 from batchscope.host import absence
 from batchscope.store import job_files, records
 from batchscope.tables import long_tables
+from batchscope.timing import throughput
 
 if TYPE_CHECKING:
     from batchscope.study.plan import Study
@@ -35,7 +36,6 @@ _LARGEST = {
 }
 _DRIVEN = {"sweep", *run_factors.TIMING_ONLY_FACTORS}  # what drives the steps
 _SUBJECT = [name for name in (*FIRST, REPEAT) if name not in _DRIVEN]
-_OF_GPU = ("gpu_percent", "gpu_zero_share", "gpu_bandwidth_percent")
 
 
 class Timing(NamedTuple):
@@ -44,6 +44,7 @@ class Timing(NamedTuple):
     first: Row
     sweep: names.Sweep
     record: Row
+    path: Path
 
 
 def find(results: Path | str, study: Study, experiment: str, measure: str) -> Iterator[Timing]:
@@ -67,24 +68,7 @@ def find(results: Path | str, study: Study, experiment: str, measure: str) -> It
                 first = {"machine": place.machine, "sweep": job.sweep.name, REPEAT: job.repeat}
                 first |= long_tables.named(job.sweep.factors)
                 first = {name: first[name] for name in (*FIRST, REPEAT)}
-                yield Timing(first, job.sweep, record)
-
-
-def throughput(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
-    """Returns one row per timing job and batch size: medians and quartiles of its blocks."""
-    rows = []
-    for timing in find(results, study, experiment, "throughput"):
-        for size in timing.record["sizes"]:
-            row = {name: size.get(name) for name in ("batch_size", "status", "steps")}
-            row["train_examples"] = timing.record.get("train_examples")
-            if blocks := size.get("blocks"):
-                times = np.percentile([each["seconds_per_step"] for each in blocks], (50, 25, 75))
-                for end, seconds in zip(QUARTILES, times, strict=True):
-                    row[f"seconds_per_step{end}"] = seconds
-            if blocks is not None:  # of what is not here there are none
-                row |= _counts(blocks)
-            rows.append(timing.first | row)
-    return _frame("throughput", rows)
+                yield Timing(first, job.sweep, record, job.path)
 
 
 def disturbance(blocks: list[Row]) -> Row:
@@ -97,29 +81,11 @@ def disturbance(blocks: list[Row]) -> Row:
     }
 
 
-def _counts(blocks: list[Row]) -> Row:
-    disturbed = sum(block["disturbed"] for block in blocks)
-    return {"blocks": len(blocks), "disturbed_blocks": disturbed}
-
-
-def _with_samples(entry: Row) -> Row:
-    """Returns a part of a record with the summary of its samples, where it has nothing else.
-
-    GPU columns are empty where the readings still include the work before.
-    """
-    sampled = entry.get("utilisation") or {}
-    settled = sampled.get("gpu_settled") is not False
-    sampled = {
-        name: each for name, each in sampled.items() if settled or not name.startswith(_OF_GPU)
-    }
-    return sampled | {name: each for name, each in entry.items() if each is not None}
-
-
 def summaries(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
     """Returns one row per timing job: what all its batch sizes say together."""
-    timings = find(results, study, experiment, "throughput")
-    rows = [timing.first | _step_time(timing) for timing in timings]
-    for timing in find(results, study, experiment, "max_batch_size"):
+    steps, search = OF_TIMINGS["sweeps"].measures
+    rows = [t.first | _step_time(t) for t in find(results, study, experiment, steps)]
+    for timing in find(results, study, experiment, search):
         # Memory does not depend on what drives the steps: it stands with every loop's times.
         same = [row for row in rows if all(row[name] == timing.first[name] for name in _SUBJECT)]
         if not same:
@@ -142,7 +108,7 @@ def _step_time(timing: Timing) -> Row:
     timed = [size for size in record["sizes"] if size["blocks"]]
     row: Row = {
         "status": record["status"],
-        **_counts([block for size in timed for block in size["blocks"]]),
+        **throughput.block_counts([block for size in timed for block in size["blocks"]]),
     }
     if len(timed) < 2:
         return row
@@ -151,18 +117,28 @@ def _step_time(timing: Timing) -> Row:
 
 
 def made(results: Path | str, study: Study, experiment: str) -> dict[str, pandas.DataFrame]:
-    """Returns the tables of timings of an experiment by name, with a row per timing job."""
-    at = (results, study, experiment)
-    speeds = throughput(*at)
-    return {
-        "throughput": speeds,
-        "sweeps": summaries(*at),
-        "utilisation": utilisation(*at),
-        "profiles": profiles(*at),
-        "samples": samples(*at),
-        "largest": largest(*at),
-        "training_times": training_times(*at, throughput=speeds),
+    """Return the tables of timings of an experiment by name, with a row per timing job."""
+    tables = {
+        name: of_records(results, study, experiment, name)
+        for name, table in OF_TIMINGS.items()
+        if table.rows
     }
+    epochs = study.experiments[experiment].at_epochs
+    times = timing_repeats.training_times(tables["throughput"], epochs)
+    tables["training_times"] = _frame("training_times", times)
+    return {**tables, "sweeps": summaries(results, study, experiment)}
+
+
+def of_records(results: Path | str, study: Study, experiment: str, name: str) -> pandas.DataFrame:
+    """Return a table with the rows of all records of the timing that fills it."""
+    table = OF_TIMINGS[name]
+    rows = []
+    for measure in table.measures:
+        for timing in find(results, study, experiment, measure):
+            if REPEAT in table.columns or timing.first[REPEAT] == 1:
+                record = {**timing.record, "batch_sizes": timing.sweep.batch_sizes}
+                rows += [row | timing.first for row in table.rows(record, timing.path)]
+    return _frame(name, rows)
 
 
 def limits(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
@@ -171,62 +147,11 @@ def limits(results: Path | str, study: Study, experiment: str) -> pandas.DataFra
     for name in study.experiments[experiment].keys.beside:
         made = {
             "sweeps": summaries(results, study, name),
-            "throughput": throughput(results, study, name),
+            "throughput": of_records(results, study, name, "throughput"),
         }
         found.append(timing_repeats.over_jobs("sweeps", made.__getitem__))
     rows = pandas.concat(found or [_frame("sweeps", []).drop(columns=REPEAT)], ignore_index=True)
     return run_series.typed(rows, OF_TIMINGS["sweeps"].columns)
-
-
-def utilisation(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
-    """Returns one row per timing job and batch size: how busy CPU and GPU were."""
-    rows = []
-    for timing in find(results, study, experiment, "utilisation"):
-        for size in timing.record["sizes"]:
-            rows.append(_with_samples(size) | timing.first)
-    return _frame("utilisation", rows)
-
-
-def samples(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
-    """Returns one row per sweep and sample through the consecutive trainings of its first job."""
-    frames = [_frame("samples", [])]
-    for timing in find(results, study, experiment, "utilisation"):
-        if timing.first[REPEAT] == 1:
-            frame = pandas.DataFrame(
-                timing.record["samples"], columns=OF_TIMINGS["samples"].columns
-            )
-            phase = frame["phase"].astype(object).mask(frame["batch_size"].notna(), "training")
-            frames.append(frame.assign(phase=phase, **timing.first))
-    return _frame("samples", pandas.concat(frames, ignore_index=True))
-
-
-def largest(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
-    """Returns one row per machine, configuration and batch size that was tried, in order."""
-    rows = [
-        entry | timing.first
-        for timing in find(results, study, experiment, "max_batch_size")
-        if timing.first[REPEAT] == 1
-        for entry in timing.record["tries"]
-    ]
-    return _frame("largest", rows)
-
-
-def profiles(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
-    """Returns one row per timing job of a profiled configuration: the shares of its time."""
-    shares = {f"{name}_share": name for name in ("compute", "input", "host")}
-    rows = []
-    for timing in find(results, study, experiment, "profile"):
-        row = {shares.get(name, name): each for name, each in timing.record.items()}
-        (row["batch_size"],) = timing.sweep.batch_sizes
-        rows.append(_with_samples(row) | timing.first)
-    return _frame("profiles", rows)
-
-
-def training_times(
-    results: Path | str, study: Study, experiment: str, throughput: pandas.DataFrame
-) -> pandas.DataFrame:
-    epochs = study.experiments[experiment].at_epochs
-    return _frame("training_times", timing_repeats.training_times(throughput, epochs))
 
 
 def _frame(table: str, rows: list[Row] | pandas.DataFrame) -> pandas.DataFrame:

@@ -23,10 +23,11 @@ import psutil
 
 from batchscope.host import control_groups, guard, tensorflow_start
 from batchscope.store import records
-from batchscope.timing import TimingJob, fates
+from batchscope.timing import fates
 from batchscope.timing.instruments import processes, samples
 from batchscope.timing.instruments.processes import MEGABYTE, Family
 from batchscope.timing.instruments.sampler import Sampler
+from batchscope.timing.timing_job import TimingJob
 
 POLL_SECONDS = 0.05
 TIMEOUT_SECONDS = 1800.0

@@ -1,26 +1,91 @@
-"""The largest batch size that fits into memory: each size is tried by a process of its own."""
+"""The largest batch that fits into memory: each size is tried in a process of its own."""
+
+from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+from pydantic import Field
 
 from batchscope import project_files
+from batchscope.catalogue.entries import (
+    Column,
+    Figure,
+    IntegerColumn,
+    Table,
+    TextColumn,
+    Timing,
+    TimingSettings,
+)
+from batchscope.catalogue.model import Integer, Number
+from batchscope.catalogue.setting import Setting
 from batchscope.errors import UserError
-from batchscope.host import tensorflow_start
-from batchscope.store import records
-from batchscope.timing import Timed, TimingJob, attempts
-from batchscope.timing.attempts import FAILED, FITS, Try
+from batchscope.timing import Timed
 
-# Why a search ended; or FAILED.
+if TYPE_CHECKING:
+    from batchscope.timing.attempts import Try
+    from batchscope.timing.timing_job import TimingJob
+
+# Reasons for the end of a search, besides a failed try.
 RESOLVED = "resolved"
 MOST_FITS = "most_fits"  # the largest that may be tried
 NOTHING_FITS = "nothing_fits"
 
 
+class MaxBatchSizeSettings(TimingSettings):
+    """Settings of `max_batch_size`."""
+
+    limit_mb: Annotated[Integer, Field(ge=0), Setting("lim", "MB")] = 0
+    """Memory that may be taken; 0 for 90 % of what is free when the search starts."""
+    most: Annotated[Integer, Field(ge=1, le=100_000_000), Setting("most")] = 65536
+    """Largest batch size to try."""
+    resolution: Annotated[Number, Field(ge=0), Setting("res")] = 0.03125
+    """Share of the answer within which the search may end."""
+
+
+_LARGEST = {
+    "batch_size": IntegerColumn("Batch size that was tried."),
+    "outcome": TextColumn("fits, out_of_memory, over_limit or killed."),
+    "peak_mb": Column("Most memory taken, MB; of what did not fit a lower bound."),
+    "seconds": Column("Time of the try, s."),
+    "message": TextColumn("Why it did not fit."),
+}
+
+
+def _rows(record: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the tries of batch sizes, in order."""
+    yield from record["tries"]
+
+
+ENTRY = Timing(
+    version="max_batch_size-v1",
+    settings=MaxBatchSizeSettings,
+    batch_sizes="searched",
+    tables={"largest": Table(_LARGEST, _rows)},
+    figures=(
+        Figure(
+            "max_batch_size",
+            "Largest batch size",
+            "Machine",
+            "Every batch size that was tried, in a process of its own, against the most "
+            "memory that it took; one of unknown memory stands at the upper edge. The fit is "
+            "fixed memory plus memory per example.",
+            kind="tries",
+            table="largest",
+            columns=("seconds", "message"),
+        ),
+    ),
+    minutes=240,
+    order=4,
+)
+
+
 class Result(NamedTuple):
-    """What a search found; where it failed, the message of the last try says why."""
+    """Result of a search; if it failed, the message of the last try says why."""
 
     largest: int  # that was seen to fit; 0 if none was
     refused: int | None  # the smallest that was seen not to fit; None if none was
@@ -31,13 +96,15 @@ class Result(NamedTuple):
 def search(
     fits: Callable[[int], Try], most: int, step: int = 1, resolution: float = 1 / 32
 ) -> Result:
-    """Finds the largest batch size that fits: doubling until one does not, then bisection.
+    """Find the largest batch size that fits: doubling until one does not, then bisection.
 
     Sizes are multiples of `step`; at least one may be tried. The bisection ends where the
     smallest size that does not fit is no further from the largest that does than the share
-    `resolution` of it, or than one step. Where answers are not monotone, the result is a size that
-    fits beside one that does not, and perhaps not the only such pair.
+    `resolution` of it, or than one step. If answers are not monotone, the result is one of several
+    sizes that fit below one that does not.
     """
+    from batchscope.timing.attempts import FAILED, FITS
+
     tries: list[Try] = []
     low, high, size = 0, None, step
     while True:
@@ -61,7 +128,11 @@ def search(
 
 
 def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
-    """Searches for the largest batch size; raises `UserError` where a try fails otherwise."""
+    """Search for the largest batch size; raise `UserError` if a try fails for another reason."""
+    from batchscope.host import tensorflow_start
+    from batchscope.store import records
+    from batchscope.timing import attempts
+
     factors = job.factors
     limits = attempts.limits_now(factors["device"], settings["limit_mb"])
     cores = tensorflow_start.threads_of(factors["threads"])
@@ -77,7 +148,7 @@ def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
         return attempts.attempt([*command, "--batch-size", str(size)], size, limits, cores)
 
     found = search(fits, settings["most"], factors["replicas"], settings["resolution"])
-    if found.bound == FAILED:
+    if found.bound == attempts.FAILED:
         last = found.tries[-1]
         raise UserError(f"max_batch_size: batch size {last.batch_size}: {last.message}")
     details = {

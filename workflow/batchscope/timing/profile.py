@@ -1,4 +1,4 @@
-"""Profile of training steps by TensorFlow's profiler, kept for TensorBoard.
+"""What the time of a step goes to, by TensorFlow's profiler; keeps a trace for TensorBoard.
 
 The wall time of the profiled steps has three parts:
 
@@ -20,18 +20,91 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
+from pydantic import Field
 
+from batchscope.catalogue import shared
+from batchscope.catalogue.entries import (
+    Column,
+    Figure,
+    IntegerColumn,
+    PercentColumn,
+    Table,
+    Timing,
+    TimingSettings,
+)
+from batchscope.catalogue.model import Integer
+from batchscope.catalogue.setting import Setting
 from batchscope.errors import UserError
-from batchscope.store import records
-from batchscope.timing import Timed, TimingJob, fates
-from batchscope.timing.blocks import LEAD_IN_STEPS, RunSteps, whole
-from batchscope.timing.instruments.sampler import Sampler
+from batchscope.timing import Timed
+from batchscope.timing.instruments import samples
 
 if TYPE_CHECKING:
     from tensorflow.tsl.profiler.protobuf.xplane_pb2 import XLine, XPlane
+
+    from batchscope.timing.blocks import RunSteps
+    from batchscope.timing.instruments.sampler import Sampler
+    from batchscope.timing.timing_job import TimingJob
+
+
+class ProfileSettings(TimingSettings):
+    """Settings of `profile`."""
+
+    steps: Annotated[Integer, Field(ge=1), Setting("st", "steps")] = 20
+    """Profiled steps."""
+
+
+_PROFILES = {
+    shared.REPEAT: shared.WHICH,
+    "batch_size": IntegerColumn("Examples per step."),
+    "status": shared.STATUS,
+    "compute": Column("Share of the time in which an operation computes."),
+    "input": Column("Share in which training waits for data and nothing computes."),
+    "host": Column("Share of neither: Python, dispatch, copies, idle."),
+    "steps": IntegerColumn("Profiled steps."),
+    "steps_per_second": Column("Steps per second without the profiler."),
+    "process_percent": PercentColumn(
+        "CPU utilisation of the process during the steps without the profiler, % of "
+        "its cores: median."
+    ),
+    "gpu_percent": PercentColumn(
+        "GPU utilisation meanwhile, % of the time in which a kernel ran: median; empty where the "
+        "steps take less than the 1 s that NVML averages over."
+    ),
+}
+
+
+def _rows(record: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the shares of the time of a profiled configuration."""
+    shares = {f"{name}_share": name for name in ("compute", "input", "host")}
+    row = {shares.get(name, name): value for name, value in record.items()}
+    (batch_size,) = record["batch_sizes"]
+    yield samples.filled({**row, "batch_size": batch_size})
+
+
+ENTRY = Timing(
+    version="profile-v1",
+    settings=ProfileSettings,
+    batch_sizes="each",
+    also_writes=("",),
+    tables={"profiles": Table(_PROFILES, _rows, keys=())},
+    figures=(
+        Figure(
+            "profile",
+            "Where a step's time goes",
+            "Machine",
+            "Shares of the wall time of training steps, by TensorFlow's profiler; where steps "
+            "are short, compute is a lower bound. At the right: what was measured without the "
+            "profiler.",
+            kind="profile",
+            table="profiles",
+        ),
+    ),
+    minutes=30,
+    order=5,
+)
 
 PLAIN = "plain"  # phase of the sampler: steps without the profiler
 WINDOW = "batchscope_steps"  # trace event around the profiled steps
@@ -140,7 +213,7 @@ def _parts(thread: str, events: list[Event], runs: set[int]) -> Iterator[tuple[E
 
 
 def covered(events: list[Event], window: Event) -> int:
-    """Return the time of a window in which at least one event runs."""
+    """Return the time of a window during which at least one event runs."""
     # Picoseconds since 1970 overflow 64 bits, so spans are relative to the window.
     spans = sorted((event.start - window.start, event.stop - window.start) for event in events)
     starts, stops = np.array(spans, np.int64).reshape(-1, 2).clip(0, window.stop - window.start).T
@@ -180,6 +253,12 @@ def record(
 
 
 def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
+    """Profile a configuration, and keep the trace for TensorBoard next to the record."""
+    from batchscope.store import records
+    from batchscope.timing import fates
+    from batchscope.timing.blocks import LEAD_IN_STEPS, whole
+    from batchscope.timing.instruments.sampler import Sampler
+
     folder = Path(job.output).with_suffix("")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)

@@ -1,23 +1,245 @@
-"""Steps and examples per second over batch sizes, timed in turns."""
+"""Steps and examples per second of every batch size, in short blocks that are timed in turns."""
+
+from __future__ import annotations
 
 import functools
-from typing import Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
-from batchscope.catalogue.entries import REPEATS
-from batchscope.catalogue.names import Sweep
-from batchscope.store import records
-from batchscope.timing import Timed, TimingJob, fates
-from batchscope.timing.blocks import Block, RunSteps, Turn, calibrate, time_blocks, whole
-from batchscope.timing.instruments.sampler import Sampler
+import numpy as np
+from pydantic import Field
+
+from batchscope.catalogue import shared
+from batchscope.catalogue.entries import (
+    REPEATS,
+    Column,
+    Figure,
+    IntegerColumn,
+    Panel,
+    PositiveColumn,
+    Scale,
+    Table,
+    TextColumn,
+    Timing,
+    TimingSettings,
+    interval,
+)
+from batchscope.catalogue.model import Integer
+from batchscope.catalogue.setting import Setting
+from batchscope.catalogue.shared import Seconds
+from batchscope.timing import Timed
+
+if TYPE_CHECKING:
+    from batchscope.catalogue.names import Sweep
+    from batchscope.timing.blocks import Block, RunSteps, Turn
+    from batchscope.timing.timing_job import TimingJob
+
+
+class ThroughputSettings(TimingSettings):
+    """Settings of `throughput`."""
+
+    blocks: Annotated[Integer, Field(ge=4), Setting("bl")] = 7
+    """Timed blocks of every batch size."""
+    block_seconds: Annotated[Seconds, Field(gt=0), Setting("bsec", "s")] = 0.25
+    """Least seconds in a block."""
+    iterations: Annotated[Integer, Field(ge=0), Setting("it", "steps")] = 0
+    """Steps of every batch size in all its blocks together; 0 for what block_seconds asks for."""
+
+
+def _quartiles(name: str, doc: str) -> dict[str, Column]:
+    return {
+        f"{name}_q1": PositiveColumn(f"{doc}: lower quartile of the blocks."),
+        f"{name}_q3": PositiveColumn(f"{doc}: upper quartile of the blocks."),
+    }
+
+
+_THROUGHPUT = {
+    shared.REPEAT: shared.WHICH,
+    "batch_size": IntegerColumn("Examples per step."),
+    "status": shared.STATUS,
+    "steps": IntegerColumn("Steps of a block."),
+    "blocks": IntegerColumn("Timed blocks.", adds_up=True),
+    "disturbed_blocks": shared.DISTURBED_BLOCKS,
+    "seconds_per_step": PositiveColumn("Time of a step, s: median of the blocks."),
+    **_quartiles("seconds_per_step", "Time of a step, s"),
+    "iterations_per_second": Column(
+        "Steps per second: median of the blocks.", "iterations/s", label="Step rate"
+    ),
+    **_quartiles("iterations_per_second", "Steps per second"),
+    "examples_per_second": Column(
+        "Examples per second: median of the blocks.", "examples/s", label="Throughput"
+    ),
+    **_quartiles("examples_per_second", "Examples per second"),
+    "train_examples": IntegerColumn("Examples of an epoch."),
+    "seconds_per_epoch": PositiveColumn(
+        "train_examples over examples_per_second, whole batches throughout, s."
+    ),
+}
+_SWEEPS = {
+    shared.REPEAT: shared.WHICH,
+    "status": shared.STATUS,
+    "blocks": IntegerColumn("Timed blocks of all of them.", adds_up=True),
+    "disturbed_blocks": shared.DISTURBED_BLOCKS,
+    "fixed_seconds": PositiveColumn(
+        "Fixed cost of a step: a of the fit t = a + b * batch size.",
+        "s",
+        label="Fixed cost of a step",
+    ),
+    **interval("fixed_seconds", high="Upper end of its 95 % interval."),
+    "seconds_per_image": PositiveColumn("Cost per example: b of the fit, s."),
+    **interval("seconds_per_image", high="Upper end of its 95 % interval."),
+    "half_batch": Column("Batch size a / b, at which half of a step is fixed cost."),
+    "line_residual": Column("Relative root-mean-square residual of the fit."),
+    "noise_floor": Column(
+        "Factor by which a batch size differs from itself, over several jobs beside "
+        "what all sizes of a job have in common; above 1.2, half_batch, plateau, knee and "
+        "still_rising are empty: too noisy to tell."
+    ),
+    "highest_examples_per_second": Column("Highest median throughput."),
+    "plateau_examples_per_second": Column(
+        "Throughput that it tends to: 1 / b where the line fits, or else the median of "
+        "the sizes from half the largest on, unless these still rise, or it is below "
+        "90 % of the best by more than the noise floor."
+    ),
+    "knee_fitted": Column(
+        "Batch size 9 a / b, at which the fit reaches 90 % of 1 / b; where the line "
+        "fits and it lies within the sizes."
+    ),
+    **interval(
+        "knee_fitted",
+        "Lower end of its 95 % interval: delta method for its logarithm.",
+        "Upper end of its 95 % interval.",
+    ),
+    "knee_batch_size": Column(
+        "Smallest batch size whose throughput reaches 90 % of the plateau and after "
+        "which the upper quartile of none falls short of it.",
+        label="Knee",
+    ),
+    "still_rising": Column("Whether 90 % of the plateau lies beyond the largest batch size."),
+    "max_batch_size": Column("Largest batch size that was seen to fit into memory."),
+    "max_batch_size_bound": TextColumn(
+        "resolved, most_fits (all that may be tried fits) or nothing_fits."
+    ),
+    "memory_limit_mb": Column("Memory that it was allowed to take, MB."),
+    "memory_fixed_mb": Column("Memory beside the batch: a fit over the sizes that were tried, MB."),
+    "memory_mb_per_image": Column("Memory per example: the same fit, MB."),
+}
+_TRAINING_TIMES = {
+    shared.REPEAT: shared.WHICH,
+    "batch_size": IntegerColumn("Examples per step."),
+    "status": TextColumn("finished, diverged or out_of_memory."),
+    "at_epoch": IntegerColumn("Number of epochs, as the experiment asks for."),
+    "train_seconds": PositiveColumn("at_epoch times the time of an epoch, validation apart, s."),
+    "seconds_per_epoch_q1": PositiveColumn("Lower quartile of the time of an epoch, s."),
+    "seconds_per_epoch_q3": PositiveColumn("Upper quartile of the time of an epoch, s."),
+}
+
+
+def block_counts(blocks: list[Block]) -> dict[str, int]:
+    """Return the numbers of blocks and of disturbed blocks."""
+    disturbed = sum(block["disturbed"] for block in blocks)
+    return {"blocks": len(blocks), "disturbed_blocks": disturbed}
+
+
+def _rows(record: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the median and the quartiles of the blocks of each batch size."""
+    for size in record["sizes"]:
+        row = {name: size.get(name) for name in ("batch_size", "status", "steps")}
+        row["train_examples"] = record.get("train_examples")
+        if blocks := size.get("blocks"):
+            times = np.percentile([block["seconds_per_step"] for block in blocks], (50, 25, 75))
+            for end, seconds in zip(shared.QUARTILES, times, strict=True):
+                row[f"seconds_per_step{end}"] = seconds
+        if blocks is not None:  # None if this machine cannot time it
+            row |= block_counts(blocks)
+        yield row
+
+
+ENTRY = Timing(
+    version="throughput-v4",
+    settings=ThroughputSettings,
+    seconds=True,
+    at_epochs=True,
+    tables={
+        "throughput": Table(_THROUGHPUT, _rows, keys=()),
+        "sweeps": Table(
+            columns=_SWEEPS,
+            keys=(),
+            measures=("throughput", "max_batch_size"),
+            figures=("step_time",),
+        ),
+        "training_times": Table(
+            _TRAINING_TIMES,
+            keys=("at_epoch",),
+            figures=("training_time",),
+        ),
+    },
+    figures=(
+        Figure(
+            "throughput",
+            "Throughput",
+            "Time",
+            "Medians and quartiles of blocks of steps that were timed in turns, alone on the "
+            "machine. The plateau is what throughput tends to, the knee the batch size that "
+            "reaches 90 % of it.",
+            kind="sweep",
+            table="throughput",
+            panels=(
+                Panel("iterations_per_second", "Iterations per second", "iterations/s"),
+                Panel("examples_per_second", "Examples per second", "examples/s"),
+            ),
+            columns=(
+                *(
+                    "steps",
+                    "blocks",
+                    "disturbed_blocks",
+                    "noise_floor",
+                    "plateau_examples_per_second",
+                ),
+                *("knee_fitted", "knee_fitted_low", "knee_fitted_high", "knee_batch_size"),
+                "still_rising",
+            ),
+        ),
+        Figure(
+            "step_time",
+            "Time per step",
+            "Time",
+            "Medians and quartiles of timed blocks with the line a + b × batch size; the fixed "
+            "cost a is its floor at the left. Where there are several series, both costs with "
+            "95 % intervals.",
+            kind="sweep",
+            table="throughput",
+            panels=(
+                Panel("seconds_per_step", "Time per step", "time per step (s)", Scale.LOG),
+                Panel("fixed_seconds", "Fixed cost per step", "a (s)"),
+                Panel("seconds_per_image", "Cost per example", "b (s)"),
+            ),
+            columns=(
+                *("steps", "blocks", "disturbed_blocks", "noise_floor"),
+                *("fixed_seconds", "seconds_per_image", "half_batch", "line_residual"),
+            ),
+        ),
+    ),
+    minutes=240,
+    order=2,
+)
 
 
 def turns(sweep: Sweep) -> list[Turn]:
+    from batchscope.timing.blocks import Turn
+
     without = [False] if sweep.factors["delay_seconds"] else []
     return [Turn(size, delayed) for delayed in (True, *without) for size in sweep.batch_sizes]
 
 
 def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
     """Time the batch sizes of a sweep, without validation, checkpoints and tracing."""
+    from batchscope.store import records
+    from batchscope.timing import fates
+    from batchscope.timing.blocks import Turn, calibrate, time_blocks, whole
+    from batchscope.timing.instruments.sampler import Sampler
+
     counts: dict[Turn, int] = {}  # steps of a block of each turn that can run
     status = dict.fromkeys(turns(job.subject), records.FINISHED)
     with job.runner() as runner, Sampler(cores=runner.threads, gpu=job.gpu) as sampler:

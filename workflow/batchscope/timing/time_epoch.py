@@ -1,33 +1,117 @@
-"""Seconds per epoch of a training configuration, alone on the machine."""
+"""Seconds per epoch of a training's configuration: several blocks after a warm-up, median and
+quartiles; a job for each seed, in turns over all configurations.
+"""
 
 from __future__ import annotations
 
 import functools
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
+from pydantic import Field
 
-from batchscope.catalogue import incompatible_factors
-from batchscope.catalogue.tables import QUARTILES
-from batchscope.store import records
-from batchscope.timing import Timed, TimingJob, fates
-from batchscope.timing.blocks import Block, Turn, calibrate, time_blocks
-from batchscope.timing.instruments import samples
-from batchscope.timing.instruments.sampler import Sampler
+from batchscope.catalogue.entries import (
+    Column,
+    Figure,
+    Panel,
+    PositiveColumn,
+    Scale,
+    Timing,
+    TimingSettings,
+)
+from batchscope.catalogue.model import Integer
+from batchscope.catalogue.setting import Setting
+from batchscope.catalogue.shared import QUARTILES, Seconds
+from batchscope.timing import Timed
 
 if TYPE_CHECKING:
     import keras
 
     from batchscope.datasets import Examples
+    from batchscope.timing.blocks import Block
+    from batchscope.timing.timing_job import TimingJob
 
 RunSteps = Callable[[int, int], float]  # the steps [start, stop) of an epoch -> their seconds
-Piece = tuple[int, int, float]  # such steps, and how often their time counts in that of an epoch
+Piece = tuple[int, int, float]  # such steps, and how often their time counts in an epoch
+
+
+class TimeEpochSettings(TimingSettings):
+    """Settings of `time_epoch`."""
+
+    blocks: Annotated[Integer, Field(ge=3), Setting("bl")] = 7
+    """Timed blocks."""
+    block_seconds: Annotated[Seconds, Field(gt=0), Setting("bsec", "s")] = 0.25
+    """Least seconds in a block."""
+
+
+ENTRY = Timing(
+    version="time_epoch-v2",
+    settings=TimeEpochSettings,
+    columns={
+        "seconds_per_epoch": PositiveColumn(
+            "Time of one epoch, validation apart: median of a timing job that had the "
+            "machine to itself.",
+            unit="s",
+            label="Time per epoch",
+            direction="falls",
+            source="Chang and Pathak 2020",
+        ),
+        "seconds_per_epoch_q1": PositiveColumn(
+            "Lower quartile of the timing job's blocks.", unit="s"
+        ),
+        "seconds_per_epoch_q3": PositiveColumn(
+            "Upper quartile of the timing job's blocks.", unit="s"
+        ),
+        "examples_per_second": Column(
+            "Training examples per second in the timing job; of a command that runs alone, "
+            "between the first and the last evaluation whose seconds its log has.",
+            unit="examples/s",
+        ),
+    },
+    trains=True,
+    seconds=True,
+    forked=True,
+    at_epochs=True,
+    figures=(
+        Figure(
+            "time",
+            "Time",
+            "Time",
+            "Time per epoch in a timing job that had the machine to itself, epochs until the "
+            "training stopped, and their product. Hollow, with an arrow: nothing stopped it, "
+            "a lower bound.",
+            panels=(
+                Panel("seconds_per_epoch", "Time per epoch", "time per epoch (s)", Scale.ZERO),
+                Panel(
+                    "epochs_run",
+                    "Epochs until it stopped",
+                    "epochs",
+                    Scale.ZERO,
+                    unless="epochs",
+                    bounds=True,
+                ),
+                Panel(
+                    "train_seconds",
+                    "Total training time",
+                    "total time (s)",
+                    Scale.ZERO,
+                    unless="seconds_per_epoch",
+                    bounds=True,
+                ),
+            ),
+            columns=("epochs", "patience", "target_train_loss"),
+        ),
+    ),
+    memory_mb=2000,
+    minutes=30,
+    order=1,
+)
 
 
 class Epoch(NamedTuple):
-    """The steps of an epoch, whose last batch may be smaller than the others."""
+    """The steps of an epoch; the last batch may be smaller than the others."""
 
     examples: int  # at least the batch size
     batch_size: int
@@ -37,12 +121,11 @@ class Epoch(NamedTuple):
         return math.ceil(self.examples / self.batch_size)
 
     def pieces(self, count: int) -> list[Piece]:
-        """Divides a block of about `count` steps.
+        """Divide a block of about `count` steps.
 
-        A step has a fixed cost, so that no time per example gives what the last, smaller batch
-        takes. A block is whole epochs where these are short; of a longer epoch it is steps of
-        whole batches, and the last step, timed apart and added up with the numbers that an epoch
-        has.
+        A step has a fixed cost, so that no time per example gives the time of the last, smaller
+        batch. A block has whole epochs if these are short. Of a longer epoch it has steps of whole
+        batches and, timed apart, the last step; an epoch adds them up by their numbers.
         """
         whole = self.examples // self.batch_size
         if count >= whole:
@@ -56,7 +139,8 @@ class Epoch(NamedTuple):
 
 
 def calibrated(run_steps: RunSteps, epoch: Epoch, block_seconds: float) -> list[Piece]:
-    """Warms up; returns the pieces of a block that takes at least `block_seconds`."""
+    """Warm up; return the pieces of a block that takes at least `block_seconds`."""
+    from batchscope.timing.blocks import calibrate
 
     def run(count: int) -> float:
         epochs, rest = divmod(count, epoch.steps)
@@ -64,12 +148,12 @@ def calibrated(run_steps: RunSteps, epoch: Epoch, block_seconds: float) -> list[
         return sum(run_steps(0, stop) for stop in stops)
 
     for _ in range(2):
-        run_steps(epoch.steps - 1, epoch.steps)  # calibration may not come to the last batch
+        run_steps(epoch.steps - 1, epoch.steps)  # calibration may not reach the last batch
     return epoch.pieces(calibrate(run, block_seconds))
 
 
 def block(run_steps: RunSteps, epoch: Epoch, pieces: list[Piece]) -> Block:
-    """Returns the times of a block, and the time of an epoch by it."""
+    """Return the times of a block, and the time of an epoch by it."""
     seconds = [run_steps(start, stop) for start, stop, _ in pieces]
     return {
         "steps": sum(stop - start for start, stop, _ in pieces),
@@ -80,7 +164,7 @@ def block(run_steps: RunSteps, epoch: Epoch, pieces: list[Piece]) -> Block:
 
 
 def values(blocks: list[Block], examples: int) -> dict[str, float]:
-    """Returns the median and the quartiles of the blocks, and examples per second."""
+    """Return the median and the quartiles of the blocks, and examples per second."""
     seconds = np.percentile([block["seconds_per_epoch"] for block in blocks], [50, 25, 75])
     found = {
         f"seconds_per_epoch{end}": float(each) for end, each in zip(QUARTILES, seconds, strict=True)
@@ -89,10 +173,17 @@ def values(blocks: list[Block], examples: int) -> dict[str, float]:
 
 
 def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
-    """Times a configuration's epochs; validation, checkpoints and tracing are no part of it.
+    """Time epochs of a configuration, without validation, checkpoints and tracing.
 
-    Raises `UserError` if the data are missing, or are fewer than a batch.
+    Raises:
+        UserError: If the data are missing, or are fewer than a batch.
     """
+    from batchscope.catalogue import incompatible_factors
+    from batchscope.store import records
+    from batchscope.timing import fates
+    from batchscope.timing.blocks import Turn, time_blocks
+    from batchscope.timing.instruments import samples
+    from batchscope.timing.instruments.sampler import Sampler
     from batchscope.training import augmentations, replicas
 
     factors, model = job.factors, job.network()
@@ -121,8 +212,8 @@ def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
 
 
 def _runner(factors: dict[str, Any], model: keras.Model, data: Examples, epoch: Epoch) -> RunSteps:
-    """Returns what runs steps of an epoch as a training does: in the graph, on all replicas."""
-    from batchscope.timing import loops
+    """Return what runs steps of an epoch as a training does: in the graph, on all replicas."""
+    from batchscope.timing import fates, loops
     from batchscope.training import step_loop
 
     loop = loops.make_loop(factors, model, data, epoch.batch_size)

@@ -1,32 +1,200 @@
-"""How busy CPU and GPU are through consecutive trainings, one per batch size."""
+"""Utilisation of CPU and GPU, and memory, sampled while one batch size after another trains."""
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
-from batchscope.catalogue.tables import DISTURBED_CORES
-from batchscope.store import records
-from batchscope.timing import Timed, TimingJob, fates
-from batchscope.timing.blocks import MOST_REPEATS, calibrate
-from batchscope.timing.instruments import processes
-from batchscope.timing.instruments.sampler import Sampler
+from pydantic import Field
+
+from batchscope.catalogue import shared
+from batchscope.catalogue.entries import (
+    Column,
+    Figure,
+    IntegerColumn,
+    Panel,
+    PercentColumn,
+    Scale,
+    Table,
+    TextColumn,
+    Timing,
+    TimingSettings,
+    interval,
+)
+from batchscope.catalogue.setting import Setting
+from batchscope.catalogue.shared import Seconds
+from batchscope.timing import Timed
+from batchscope.timing.instruments import samples
 
 if TYPE_CHECKING:
+    from batchscope.timing.instruments.sampler import Sampler
     from batchscope.timing.loops import Runner
+    from batchscope.timing.timing_job import TimingJob
 
-# What the samples of a training that counts are called, and those of what surrounds it.
+
+class UtilisationSettings(TimingSettings):
+    """Settings of `utilisation`."""
+
+    seconds: Annotated[Seconds, Field(gt=0), Setting("sec", "s")] = 5.0
+    """Training at every batch size."""
+    pause_seconds: Annotated[Seconds, Field(ge=0), Setting("pau", "s")] = 1.0
+    """Rest before each."""
+    interval: Annotated[Seconds, Field(gt=0), Setting("int", "s")] = 0.1
+    """Between two samples."""
+
+
+_UTILISATION = {
+    shared.REPEAT: shared.WHICH,
+    "batch_size": IntegerColumn("Examples per step."),
+    "status": shared.STATUS,
+    "steps": IntegerColumn("Steps of the training."),
+    "seconds": Column("Its time, s."),
+    "process_percent": PercentColumn(
+        "CPU utilisation of the process, % of its cores: median over time.",
+        "%",
+        label="CPU utilisation",
+    ),
+    "process_percent_q1": PercentColumn("Lower quartile over time."),
+    "process_percent_q3": PercentColumn("Upper quartile over time."),
+    "process_zero_share": Column(
+        "Share of the time without work of the process on the CPU.",
+        "share",
+        label="Share of the time without work on the CPU",
+    ),
+    "disturbed": Column(
+        "Whether other processes took more than 0.2 cores on average, after up to two repeats."
+    ),
+    "memory_peak_mb": Column("Peak resident memory of the process.", "MB", label="Peak memory"),
+    "tensorflow_peak_mb": Column(
+        "Peak of what TensorFlow's allocator gave out on the device, MB; on a CPU without tensors "
+        "below 256 KiB, and empty where all are."
+    ),
+    "gpu_percent": PercentColumn(
+        "GPU utilisation, % of the time in which a kernel ran: median over time.",
+        "%",
+        label="GPU utilisation",
+    ),
+    "gpu_percent_q1": PercentColumn("Lower quartile over time."),
+    "gpu_percent_q3": PercentColumn("Upper quartile over time."),
+    "gpu_zero_share": Column("Share of the time at 0 %."),
+    "gpu_bandwidth_percent": PercentColumn(
+        "% of the time in which GPU memory was read or written: median.",
+        "%",
+        label="Share of the time in which GPU memory is read or written",
+    ),
+    "gpu_memory_peak_mb": Column(
+        "Peak memory in use on the GPU, by all processes, MB; TensorFlow gives nothing "
+        "back, so that it does not fall with the batch size."
+    ),
+    "joules_per_epoch": Column("Energy of the GPU for the examples of an epoch, J."),
+    "memory_mb_per_image": Column(
+        "Memory per example: slope of a line through the peaks of all batch sizes that exceed the "
+        "lowest by 4 MB, where it is resolved; the same on every row.",
+        "MB",
+        label="Memory per example",
+    ),
+    **interval("memory_mb_per_image", "Lower end of its 95 % interval, over batch sizes."),
+    "memory_of": TextColumn(
+        "Column of these peaks, the first of tensorflow_peak_mb, gpu_memory_peak_mb and "
+        "memory_peak_mb that resolves it."
+    ),
+}
+_SAMPLES = {
+    "batch_size": IntegerColumn("Batch size of the training at that time; empty between two."),
+    "phase": TextColumn(
+        "training; lead_in, the first steps after a change of batch size; repeated, a training "
+        "that other processes disturbed and that was run again; empty while resting."
+    ),
+    "seconds": Column("Time since the start, s."),
+    "process_percent": PercentColumn(
+        "CPU utilisation of the process since the sample before, % of its cores."
+    ),
+    "machine_percent": PercentColumn("CPU utilisation of the whole machine since then, %."),
+    "memory_mb": Column("Resident memory of the process, MB."),
+    "gpu_percent": PercentColumn("GPU utilisation, %."),
+    "gpu_memory_mb": Column("Memory in use on the GPU, MB."),
+}
+
+
+def _rows(record: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the utilisation at each batch size."""
+    yield from map(samples.filled, record["sizes"])
+
+
+def _sample_rows(record: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the samples through the consecutive trainings of a job."""
+    columns = {name: record["samples"][name] for name in _SAMPLES if name in record["samples"]}
+    for values in zip(*columns.values(), strict=True):
+        row = dict(zip(columns, values, strict=True))
+        yield row if row["batch_size"] is None else {**row, "phase": "training"}
+
+
+ENTRY = Timing(
+    version="utilisation-v2",
+    settings=UtilisationSettings,
+    tables={
+        "utilisation": Table(_UTILISATION, _rows, keys=()),
+        "samples": Table(_SAMPLES, _sample_rows),
+    },
+    figures=(
+        Figure(
+            "utilisation",
+            "Utilisation and memory",
+            "Machine",
+            "How busy the machine was while it trained at every batch size, and the most "
+            "memory held: medians and quartiles of samples within one training. 100 % of the "
+            "CPU are the cores that the process was given.",
+            kind="sweep",
+            table="utilisation",
+            panels=(
+                *shared.UTILISATION,
+                Panel(
+                    "gpu_bandwidth_percent",
+                    "GPU memory traffic",
+                    "time with traffic (%)",
+                    Scale.ZERO,
+                ),
+                *shared.MEMORY,
+                Panel("tensorflow_peak_mb", "Memory of tensors", "peak (MB)"),
+                Panel("process_zero_share", "CPU at zero", "share of time (%)", Scale.PERCENT),
+                Panel("gpu_zero_share", "GPU at zero", "share of time (%)", Scale.PERCENT),
+                Panel("joules_per_epoch", "Energy per epoch", "GPU energy (J)"),
+            ),
+            columns=(
+                *("disturbed", "memory_mb_per_image", "memory_mb_per_image_low"),
+                *("memory_mb_per_image_high", "memory_of"),
+            ),
+        ),
+        Figure(
+            "utilisation_over_time",
+            "Utilisation over time",
+            "Machine",
+            "Samples through consecutive trainings of one job, which rests before each; shaded "
+            "spans are the trainings. Every sample stands for the time since the one before it.",
+            kind="utilisation_over_time",
+            table="samples",
+        ),
+    ),
+    order=3,
+)
+
+# Phases of samples: a training that counts, the steps before it, and a repeated training.
 TRAINING, LEAD_IN, REPEATED = "batch_size", "lead_in", "repeated"
-# One call trains for about so long, so that what is between two calls is a small share.
+# Duration of a call: the time between two calls is a small share.
 CALL_SECONDS = 0.5
 
 
 def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
-    """Trains at every batch size in ascending order, with a rest before each.
+    """Train at every batch size in ascending order, with a rest before each.
 
     A training is repeated if other processes took a part of the machine meanwhile, and flagged if
     that does not help.
     """
+    from batchscope.store import records
+    from batchscope.timing.instruments.sampler import Sampler
+
     with job.runner() as runner:
         sizes = [_prepared(runner, size) for size in sorted(job.subject.batch_sizes)]
         trained = [size for size in sizes if size["status"] == records.FINISHED]
@@ -49,11 +217,16 @@ def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
 
 
 def _prepared(runner: Runner, size: int) -> dict[str, Any]:
-    """Warms a batch size up; returns status, steps of a call and peaks.
+    """Warm up with a batch size; return status, steps of a call and peaks.
 
-    Allocators keep what they once had, so that the peak of a batch size is its own only while no
-    larger one has run.
+    Allocators keep their memory. So the batch sizes run in ascending order: the peak after a larger
+    one would be that of the larger one.
     """
+    from batchscope.store import records
+    from batchscope.timing import fates
+    from batchscope.timing.blocks import calibrate
+    from batchscope.timing.instruments import processes
+
     found = {"batch_size": size, "utilisation": None, "status": records.FINISHED}
     resident, counted = processes.reset_peak_memory(), runner.reset_peak()
     try:
@@ -70,7 +243,9 @@ def _prepared(runner: Runner, size: int) -> dict[str, Any]:
 def train(
     runner: Runner, sampler: Sampler, batch_size: int, steps: int, settings: dict[str, Any]
 ) -> dict[str, Any]:
-    """Rests, then trains for some seconds, again where others disturbed; returns what was done."""
+    """Rest, then train for some seconds, again if others disturbed; return steps and seconds."""
+    from batchscope.timing.blocks import MOST_REPEATS
+
     with sampler.phase(LEAD_IN, batch_size):  # the change of batch size, neither training nor rest
         runner.run(batch_size, runner.unit)
     for repeats in range(MOST_REPEATS + 1):
@@ -81,7 +256,7 @@ def train(
                 spent += runner.run(batch_size, steps)
                 done += steps
         others = sampler.summary(TRAINING, batch_size)["foreign_cores"]
-        disturbed = others is not None and others > DISTURBED_CORES
+        disturbed = others is not None and others > shared.DISTURBED_CORES
         if not disturbed:
             break
         if repeats < MOST_REPEATS:

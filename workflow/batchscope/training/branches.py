@@ -22,7 +22,6 @@ import tensorflow as tf
 
 from batchscope.catalogue import batch_phases
 from batchscope.datasets import Examples
-from batchscope.errors import UserError
 from batchscope.training import optimizers
 from batchscope.training.step_loop import Batches, StepLoop, Totals
 from batchscope.training.update_methods import assign
@@ -44,16 +43,10 @@ class Window(NamedTuple):
     def of(cls, settings: dict[str, Any], batch_size: int, examples: int) -> Window:
         """Returns the window that a measure's settings ask for, of a training set of so many.
 
-        It is the next longer one with whole batches. Raises `UserError` where the largest batch is
-        larger than the training set.
+        It is the next longer one with whole batches.
         """
         factors = tuple(sorted({1, *settings["factors"]}))
         largest = factors[-1] * batch_size
-        if largest > examples:
-            raise UserError(
-                f"branches.factors: received {factors[-1]}, a batch size of {largest}; at most "
-                f"{examples // batch_size} is expected, by the {examples} training examples."
-            )
         parts = settings["evaluations"]
         wanted = settings["window"] or examples
         return cls(factors, batch_size, math.ceil(wanted / parts / largest) * largest, parts)

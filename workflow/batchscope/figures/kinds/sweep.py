@@ -19,7 +19,8 @@ from batchscope.analysis import run_series, step_cost
 from batchscope.analysis.intervals import ENDS
 from batchscope.catalogue import entries
 from batchscope.catalogue.entries import Panel, Scale
-from batchscope.catalogue.tables import QUARTILES, TABLES, clipped
+from batchscope.catalogue.shared import QUARTILES
+from batchscope.catalogue.tables import TABLES, clipped
 from batchscope.figures import Tables
 from batchscope.figures.drawing import canvas, timings
 from batchscope.store import records

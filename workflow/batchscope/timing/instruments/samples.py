@@ -31,6 +31,18 @@ SETTLE_SECONDS = 1.0
 Series = Mapping[str, np.ndarray]  # column -> values of shape (samples,), NaN where unknown
 
 
+def filled(part: dict[str, Any]) -> dict[str, Any]:
+    """Return a part of a record, with the summary of its samples for keys that it lacks.
+
+    GPU columns are left out if the samples still include the work before.
+    """
+    summary = part.get("utilisation") or {}
+    if summary.get("gpu_settled") is False:
+        unsettled = ("gpu_percent", "gpu_zero_share", "gpu_bandwidth_percent")
+        summary = {name: value for name, value in summary.items() if not name.startswith(unsettled)}
+    return summary | {name: value for name, value in part.items() if value is not None}
+
+
 def intervals(series: Series) -> np.ndarray:
     """Returns the seconds that each sample stands for, shape (samples,); the first for none."""
     seconds = series["seconds"]

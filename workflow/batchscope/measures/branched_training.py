@@ -1,0 +1,97 @@
+"""A run that is trained again and left at several points. Branches go on from there."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from batchscope import disk
+from batchscope.catalogue import names
+from batchscope.catalogue.batch_phases import rate_factor
+from batchscope.catalogue.versions import VERSIONS
+from batchscope.measures import finite, noise_scale
+from batchscope.measures.finished_run import FinishedRun
+from batchscope.training import models
+from batchscope.training.branches import Branches, Stem, Window
+from batchscope.training.fit import Training
+from batchscope.training.losses import Objective
+from batchscope.training.step_loop import epoch_order
+
+
+class BranchedTraining(Training):
+    """A run's training, which is left for branches at its points."""
+
+    def __init__(self, run: FinishedRun, settings: dict[str, Any], noise: Objective) -> None:
+        plain = names.run_name({**run.factors, "evaluate_every": 0})
+        super().__init__(replace(run, name=plain), folder=run.scratch)
+        self.window = Window.of(settings, self.factors["batch_size"], self.examples)
+        self._noise, self._branches = noise, None
+        used = run.record["epochs_run"] * self.examples
+        self._shares = {self._update(share * used): share for share in settings["points"]}
+        self.visits = tuple(self._shares)
+        self._file = self.folder / "points.json"
+        self._of = f"{VERSIONS['branches']} {self._key} {run.record['weights'].get('final')}"
+        kept = disk.read_json(self._file) if self._file.exists() else {}
+        # Those of another training in the same folder are not its own.
+        self.points: dict[str, Any] = kept["points"] if kept.get("of") == self._of else {}
+
+    def _update(self, examples: float) -> int:
+        epoch, rest = divmod(max(examples - 1e-6, 0.0), self.examples)
+        size = self.factors["batch_size"]
+        return self.course.updates(int(epoch)) + int(rest // size) + 1
+
+    @property
+    def epochs(self) -> int:
+        return math.ceil(max(self.visits) / self.course.steps(0))
+
+    def visit(self) -> None:
+        """Measure at a point, unless a killed job did so."""
+        key = str(self.updates)
+        if key not in self.points:
+            self.points[key] = self._point()
+            disk.write_json(self._file, {"of": self._of, "points": self.points})
+
+    def _point(self) -> dict[str, Any]:
+        if self._branches is None:
+            given = self.factors, self.model, self.optimizer, self.training_set, self.batches
+            self._branches = Branches(Stem(*given, self._validation_loss), self.window)
+        rate = self.optimizer.learning_rate
+        if self.schedule:  # after the last update there is no next one
+            last = self.course.updates(self.factors["epochs"]) - 1
+            rate = self.schedule(min(self.updates, last))
+        rate = float(np.asarray(rate))
+        losses = self._branches.losses(self._following(), rate)
+        times = (rate_factor(self.factors["optimizer"], each) for each in self.window.factors)
+        return {
+            "share": self._shares[self.updates],
+            "examples_used": self.progress.epoch * self.examples + self.used,
+            "losses": [loss if math.isfinite(loss) else None for loss in losses],
+            "learning_rates": [rate * each for each in times],
+            "noise": self._noise_scale(),
+        }
+
+    def _validation_loss(self) -> float:
+        return self.validation.evaluate()[0]
+
+    def _following(self) -> np.ndarray:
+        """Return the examples of a window, which the training uses next."""
+        seed, epoch = self.factors["seed"], self.progress.epoch
+        found = epoch_order(seed, epoch, self.examples)[self.used :]
+        while len(found) < self.window.examples:
+            epoch += 1
+            found = np.concatenate([found, epoch_order(seed, epoch, self.examples)])
+        return found[: self.window.examples]
+
+    def _noise_scale(self) -> dict[str, float | None]:
+        models.set_weights(self._noise.model, *models.weights(self.model))
+        found, _ = noise_scale.of_objective(self._noise)
+        return finite(
+            {
+                "gradient_noise_scale": found.scale,
+                "gradient_norm_squared": found.norm_squared,
+                "gradient_variance": found.variance,
+            }
+        )

@@ -1,0 +1,48 @@
+"""The job of a measure: it measures a run, or two, and writes the record."""
+
+from __future__ import annotations
+
+import importlib
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from batchscope import disk
+from batchscope.catalogue import names, tasks
+from batchscope.catalogue.registry import MEASURES
+from batchscope.measures import Measured
+from batchscope.measures.finished_run import FinishedRun
+from batchscope.store import records
+
+
+def write(measure: str, runs: Sequence[FinishedRun], settings: str, output: Path | str) -> None:
+    """Measure a run, or two, and write the record, with the npz of a measure that has one.
+
+    If a run did not finish, the record has the status of the first such run, and no values. A
+    killed measure goes on from the files in a folder next to the record. The folder is deleted once
+    the record is written.
+    """
+    entry = MEASURES[measure]
+    parsed = names.parse_settings(measure, settings)
+    scratch = Path(output).with_suffix(".kept")
+    run, *others = (replace(run, scratch=scratch) for run in runs)
+    statuses = [run.record["status"] for run in (run, *others)]
+    status = next((status for status in statuses if status != records.FINISHED), records.FINISHED)
+    epochs_run = run.record["epochs_run"]
+    if status != records.FINISHED:
+        measured = Measured()
+    elif parsed.get("epoch", 0) > epochs_run:
+        measured = Measured(details={"message": f"The training stopped after epoch {epochs_run}."})
+    else:
+        module = importlib.import_module(f"batchscope.measures.{measure}")
+        measured = module.measure_run(run, *others, parsed)
+    task = records.task(run.results, run.factors["dataset"]) or tasks.CLASSIFICATION
+    columns = tasks.kept(entry.columns_for(parsed), [task])
+    values = {**dict.fromkeys(columns), **measured.values}
+    details = {**({"other": others[0].name} if entry.pairs else {}), **measured.details}
+    record = records.measure_record(measure, run.name, parsed, status, values, **details)
+    if ".npz" in entry.also_writes:
+        disk.write_arrays(Path(output).with_suffix(".npz"), measured.arrays)
+    disk.write_json(output, record)
+    shutil.rmtree(scratch, ignore_errors=True)

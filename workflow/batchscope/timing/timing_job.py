@@ -1,0 +1,82 @@
+"""The job of a timing: its subject, and the record that it writes."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from batchscope import disk
+from batchscope.catalogue import incompatible_factors, names
+from batchscope.catalogue.names import Configuration, Sweep
+from batchscope.catalogue.registry import TIMINGS
+from batchscope.host import description, tensorflow_start
+from batchscope.store import records
+from batchscope.training.runs import Setup
+
+if TYPE_CHECKING:
+    from batchscope.timing import Timed
+    from batchscope.timing.loops import Runner
+
+
+@dataclass(frozen=True)
+class TimingJob(Setup):
+    """A job that times a sweep, or a training's configuration."""
+
+    results: Path | str
+    subject: Sweep | Configuration
+    model_file: Path | str | None = None
+    output: Path | str | None = None  # the record's file; one try of a batch size writes none
+
+    @property
+    def factors(self) -> dict[str, Any]:
+        return self.subject.factors
+
+    @property
+    def gpu(self) -> int | None:
+        """Index of the GPU to sample; None without GPU."""
+        return 0 if self.factors["device"] == "gpu" else None
+
+    @contextlib.contextmanager
+    def runner(self) -> Iterator[Runner]:
+        """Open the loop that runs a sweep's steps; TensorFlow must have been started.
+
+        Raises:
+            UserError: If the data are missing or fewer than the largest batch.
+        """
+        from batchscope.timing import loops
+        from batchscope.training import augmentations
+
+        factors = self.factors
+        train = augmentations.extended(factors["augmentation"], self.data.examples("train"))
+        largest = max(self.subject.batch_sizes)
+        incompatible_factors.check_batch_size(factors, largest, len(train.labels))
+        with tempfile.TemporaryDirectory(prefix="batchscope-") as folder:
+            runner = loops.of_factors(factors, self.network(), train, Path(folder) / "jpeg")
+            runner.threads = tensorflow_start.threads_of(factors["threads"])
+            yield runner
+
+
+def write(timing: str, job: TimingJob, machine_name: str, settings: str) -> None:
+    """Time a job and write the record; raise `UserError` if that cannot be done here."""
+    parsed = names.parse_settings(timing, settings)
+    before, described = description.load(), description.describe()
+    timed: Timed = importlib.import_module(f"batchscope.timing.{timing}").measure(job, parsed)
+    record = records.measure_record(
+        timing,
+        job.subject.name,
+        parsed,
+        timed.status,
+        {**dict.fromkeys(TIMINGS[timing].columns), **timed.values},
+        factors=job.factors,
+        device=job.factors["device"],
+        **timed.details,
+        load={"before": before, "after": description.load()},
+        versions=description.versions(),
+        machine={"name": machine_name, **described},
+    )
+    disk.write_json(job.output, record)
