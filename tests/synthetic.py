@@ -13,7 +13,7 @@ import pandas
 from numpy.random import Generator
 
 from batchscope import disk
-from batchscope.catalogue import dataset_definitions, names, parameters, tasks
+from batchscope.catalogue import dataset_definitions, names, setting, tasks
 from batchscope.catalogue.registry import MEASURES as catalogue_measures
 from batchscope.catalogue.registry import OF_TRAININGS
 from batchscope.store import job_files, paths, records
@@ -350,7 +350,7 @@ def _measured(
         values, of = {}, {"full": 12.0, "subspace": 0.4}
         for space, epsilon in itertools.product(settings["spaces"], settings["epsilons"]):
             value = of[space] * (epsilon / 1e-3) ** 1.6 * 2.1**doublings * _alone(generator, 0.3)
-            values[f"sharpness_{space}_{parameters.number_text(epsilon)}"] = value
+            values[f"sharpness_{space}_{setting.number_text(epsilon)}"] = value
         return values, {}
     if measure == "hessian":
         top = 20 * 1.4**doublings * _alone(generator, 0.1)
@@ -362,7 +362,7 @@ def _measured(
         return start | _noise_at(40, size, generator), {"micro_batch": 1}
     if measure == "sam_sharpness":
         scale, texts = 0.02 * 1.3**doublings * _alone(generator, 0.1), settings["rhos"]
-        return {f"sam_sharpness_{parameters.number_text(rho)}": scale * rho for rho in texts}, {}
+        return {f"sam_sharpness_{setting.number_text(rho)}": scale * rho for rho in texts}, {}
     if measure == "landscape":
         surfaces = [{"directions": [0, 1], "cosine": 0.01}, {"directions": [2, 3], "cosine": 0.0}]
         rise = 0.3 * (size / 16) ** 0.2 * _alone(generator, 0.1)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from batchscope.catalogue import names, parameters, run_factors, setting
+from batchscope.catalogue import names, run_factors, setting
 from batchscope.catalogue.versions import ENTRIES
 
 CORE = {
@@ -174,13 +174,13 @@ def test_only_canonical_names_are_read(name):
     [(1, "1"), (1.0, "1"), (0.1, "0.1"), (1e-3, "0.001"), (1e-7, "1e-7"), (1e16, "1e16")],
 )
 def test_numbers_have_one_text(value, text):
-    assert parameters.number_text(value) == text
+    assert setting.number_text(value) == text
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), True, "1"])
 def test_what_is_no_finite_number_is_refused(value):
     with pytest.raises(ValueError):
-        parameters.number_text(value)
+        setting.number_text(value)
 
 
 def test_names_have_an_end():

@@ -9,9 +9,9 @@ from batchscope.catalogue import columns, explanations, tables
 from batchscope.catalogue.decision_columns import CLAIMS, LOOKS
 from batchscope.catalogue.entries import Column, Entry
 from batchscope.catalogue.figures import FIGURES
-from batchscope.catalogue.parameters import Parameter, readers
 from batchscope.catalogue.registry import MEASURES, OF_SWEEPS, OF_TRAININGS
 from batchscope.catalogue.run_factors import FACTORS, TIMING_ONLY_FACTORS
+from batchscope.catalogue.setting import Parameter
 from batchscope.catalogue.versions import ENTRIES
 from batchscope.errors import UserError
 from batchscope.problems import nearest
@@ -29,9 +29,9 @@ def whole() -> str:
         "Printed by `python workflow/run.py explain`; `explain NAME` prints one entry.",
         "## Factors",
         "What a training is made of. A dash means that the factor must be given.",
-        _parameters("factor", readers(FACTORS).values()),
+        _parameters("factor", FACTORS.values()),
         "## Factors of times alone",
-        _parameters("factor", readers(TIMING_ONLY_FACTORS).values()),
+        _parameters("factor", TIMING_ONLY_FACTORS.values()),
         "## Measures",
         *(_entry(entry) for entry in {**MEASURES, **OF_TRAININGS}.values()),
         "## Timings",
@@ -81,7 +81,7 @@ def _entries() -> Iterable[tuple[str, str]]:
     """Yield name and text of each entry that `explain` prints."""
     for word, text in explanations.EXPLANATIONS.items():
         yield word, f"{wording.capital(word.replace('_', ' '))}: {text}"
-    for factor in readers({**FACTORS, **TIMING_ONLY_FACTORS}).values():
+    for factor in {**FACTORS, **TIMING_ONLY_FACTORS}.values():
         yield factor.name, _parameters("factor", [factor])
     for entry in ENTRIES.values():
         yield entry.name, _entry(entry)
@@ -120,8 +120,7 @@ def _parameters(noun: str, parameters: Iterable[Parameter]) -> str:
     rows = []
     for item in parameters:
         left_out = "-" if item.default is None else f"`{item.spelled(item.default)}`"
-        expected = item.expected if isinstance(item, Parameter) else item.allowed
-        expected = expected.replace("|", "\\|")
+        expected = item.allowed.replace("|", "\\|")
         rows.append((f"`{item.name}`", f"`{item.alias}`", left_out, item.doc, expected))
     return _table((noun, "alias", "if left out", "what it is", "expected"), rows)
 

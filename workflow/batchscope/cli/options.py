@@ -9,8 +9,11 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from batchscope import logs, project_files
-from batchscope.catalogue import kept_epochs, optimizer_constants, parameters, tasks
+from batchscope.catalogue import kept_epochs, optimizer_constants, tasks
+from batchscope.catalogue.model import Positive
 from batchscope.catalogue.names import (
     configuration,
     is_command,
@@ -23,7 +26,7 @@ from batchscope.errors import unexpected
 from batchscope.problems import show
 from batchscope.store import looks
 
-_PAUSE = parameters.Parameter.seconds("seconds", "s", 5.0, "Between two looks.", above=0)
+_POSITIVE = TypeAdapter(Positive)
 
 
 def converted(option: str, parse: Callable[[str], Any], expected: str, word: str) -> Any:
@@ -108,7 +111,12 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "--once": {**_FLAG, "help": "print it once, as for a pipe"},
     "--seeds": {**_FLAG, "help": "and what more seeds would resolve"},
     "--partial": {**_FLAG, "help": "from whatever exists"},
-    "--seconds": _word("--seconds", _PAUSE.read, _PAUSE.expected, default=_PAUSE.default),
+    "--seconds": _word(
+        "--seconds",
+        lambda word: _POSITIVE.validate_python(float(word)),
+        "a positive number of seconds",
+        default=5.0,
+    ),
     "--target": {
         **{"action": "append", "default": [], "metavar": "COLUMN=VALUE"},
         "help": "such as validation_loss=0.2; may be given again; three of each series if left out",
