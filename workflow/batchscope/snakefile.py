@@ -112,7 +112,8 @@ class Jobs:
             files = list(map(str, configfiles)) or [project_files.DEFAULT_CONFIG]
             path = command_line.one_file(files)
             options = configuration.options(given)
-            study = _planned(path, options.scale)
+            here = not (cluster or remote or options.partial)
+            study = _planned(path, options.scale, here)
             look = looks.last(RESULTS, study.folder_name)
             runs_per_job = 1 if remote else options.runs_per_job
             made = cls(study, path, options.scale, options.partial, look, runs_per_job, cluster)
@@ -393,10 +394,10 @@ class Jobs:
         return lambda wildcards: value_of(rule_parts.named(wildcards))
 
 
-def _planned(path: str, scale: str) -> plan.Study:
+def _planned(path: str, scale: str, here: bool = False) -> plan.Study:
     recorded = functools.partial(records.training_images, RESULTS)
     looked = functools.partial(looks.stages, RESULTS)
-    return configuration.study(path, scale, recorded, looked)
+    return configuration.study(path, scale, recorded, looked, here)
 
 
 def missing(wanted: Iterable[str]) -> list[str]:

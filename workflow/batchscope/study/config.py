@@ -28,14 +28,18 @@ def study(
     scale: str = "full",
     recorded: planner.Recorded = planner.unrecorded,
     looked: planner.Looked = planner.unlooked,
+    here: bool = False,
 ) -> plan.Study:
     """Return the planned study of a file.
+
+    Args:
+        here: Whether commands run on this machine: a missing program is an error then.
 
     Raises:
         ConfigError: With every structural error; if there is none, with every error of meaning.
         UserError: If the file cannot be read.
     """
-    return planner.make(yaml_file.read(path), scale, recorded, Path(path).parent, looked)
+    return planner.make(yaml_file.read(path), scale, recorded, Path(path).parent, looked, here)
 
 
 def options(given: Mapping[str, Any]) -> Options:
