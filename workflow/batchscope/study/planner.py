@@ -272,6 +272,7 @@ class _Planner:
             *checks.primary(place, keys),
             *checks.planned_twice(place, keys, keys.seeds),
             *checks.target(place, keys),
+            *checks.margins(place, keys),
         ]
         numbers = self._numbers(place, keys)
         if len(self.problems) > before or not self._usable(grid):
@@ -288,7 +289,7 @@ class _Planner:
             *checks.epochs_not_kept(place, keys.at_epochs, epochs),
             *checks.budgets_beyond(place, keys.budgets, factors, self.sizes, learned),
             *horizons.problems(place, keys, factors),
-            *checks.margins(place, keys, measures, factors),
+            *checks.outcomes_of_margins(place, keys, measures, factors),
         ]
         pairs = {one.name: checks.pairs(one, runs) for one in keys.measure if one.between}
         for measure in keys.measure:
@@ -386,7 +387,7 @@ class _Planner:
 
     def _log_problems(self, place: Place, keys: LoggedExperiment) -> Iterator[Problem]:
         yield from checks.primary(place, keys)
-        yield from checks.margins(place, keys, None, ())
+        yield from checks.margins(place, keys)
         yield from checks.target(place, keys)
         yield from figure_checks.problems(place, keys, run_names.ENTRIES, timed=True)
 
