@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError
 
 from batchscope.catalogue.model import Model
+from batchscope.catalogue.setting import Word
 from batchscope.errors import ConfigError
 from batchscope.study import messages, plan, planner, yaml_file
 
@@ -20,7 +21,7 @@ class Options(Model):
 
     scale: Literal["full", "reduced"] = "full"
     partial: bool = False
-    runs_per_job: Literal["auto"] | Annotated[int, Field(ge=1)] = AUTO
+    runs_per_job: Annotated[int, Field(ge=1), Word("auto", AUTO)] = AUTO
 
 
 def study(
