@@ -351,13 +351,11 @@ def test_every_series_has_one_recommendation_and_two_sizes_get_no_advice():
     assert advised(comparisons().iloc[:0]).empty
 
 
-def planned(sizes, rates, seeds, timed=False, measure=("sharpness",)):
+def planned(sizes, rates, seeds, timed=False, measure="sharpness"):
     every = itertools.product(sizes, rates, range(seeds))
     names = ("batch_size", "learning_rate", "seed")
     made = [dict(zip(names, each, strict=True)) | {"evaluate_every": 0} for each in every]
-    keys = TrainingExperiment.model_validate(
-        {"seeds": seeds, **({"measure": measure} if measure else {})}
-    )
+    keys = TrainingExperiment.model_validate({"seeds": seeds, "measure": [measure]})
     runs = dict(enumerate(made))
     found = plan.PlannedExperiment("a", keys, {}, runs=runs, seeds=tuple(range(seeds)), timed=timed)
     return advice_needs.planned(found)

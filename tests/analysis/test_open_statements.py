@@ -32,7 +32,9 @@ def runs(sizes=(8, 16, 32), rates=(0.1, 0.2), seeds=None):
 
 def of_claim(frame, row=None, **test):
     """Returns the seeds that the runs of a claim get, and those with seed 0."""
-    stated = [claim("c", "trend", experiment="a", direction="falls", **test)]
+    kind = {"above": 0} if "sides" in test else {"direction": "falls"}
+    name = "comparison" if "sides" in test else "trend"
+    stated = [claim("c", name, experiment="a", **kind, **test)]
     table = pandas.DataFrame([{"id": "c", **CELLS, **OPEN, **(row or {})}])
     found = [*open_statements.of_claims(stated, table, frame, LOOKS)]
     return [(each["seeds"], json.loads(each["runs"] or "[]")) for each in found]

@@ -376,6 +376,7 @@ for _name, _default in {
     "beside": (),
     "margins": {},
     "budgets": {},
+    "advice": Advice(),
     "primary": (),
 }.items():
     setattr(Experiment, _name, _default)
