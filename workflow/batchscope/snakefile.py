@@ -253,7 +253,7 @@ class Jobs:
         return [self.claims] if self.study.claims else []
 
     def claim_tables(self) -> list[str]:
-        read = {(claim.test.experiment, claim.test.file) for claim in self.study.claims}
+        read = {(claim.test.experiment, claim.test.table) for claim in self.study.claims}
         return [f"{self.folder}/{experiment}/{table}.csv" for experiment, table in sorted(read)]
 
     def looked_at(self) -> list[str]:

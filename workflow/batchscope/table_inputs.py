@@ -46,8 +46,9 @@ class Followed:
         """
         found = self._study.experiments[experiment]
         followed: dict[str, Any] = {"at_epochs": found.at_epochs, "machines": self._study.machines}
-        for name in ("margins", "budgets", "slower", "seeds_planned", "beside", "looks"):
-            followed[name] = getattr(found.trainings, name)
+        for name in ("margins", "budgets", "seeds_planned", "beside"):
+            followed[name] = getattr(found.keys, name)
+        followed |= {"slower": found.keys.advice.slower, "looks": found.looks}
         if found.numbers:
             followed["published"] = {
                 figure: [found.keys.published[figure].figure, *map(asdict, series)]
