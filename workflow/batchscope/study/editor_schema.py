@@ -11,7 +11,7 @@ from batchscope.catalogue.figures import FIGURES
 from batchscope.study.experiments import KINDS
 from batchscope.study.study_file import StudyFile
 
-_WIDTH = 110
+_WIDTH = 150
 _SHORT = 60  # characters of a schema that may stand in several places
 
 Schema = dict[str, Any]
