@@ -44,6 +44,8 @@ def problems(error: ValidationError, model: type[BaseModel]) -> Iterator[Problem
                 continue
         if kind == "too_short":
             message = f"Input should have {wording.count(context['min_length'], 'item')} or more"
+        if kind == "too_long":
+            message = f"Input should have {wording.count(context['max_length'], 'item')} or fewer"
         if kind == "extra_forbidden":
             yield Problem(place, _unknown(place[-1], home)[0])
         elif kind in ("missing", "union_tag_not_found"):
