@@ -54,6 +54,8 @@ def problems(error: ValidationError, model: type[BaseModel]) -> Iterator[Problem
         # pydantic counts the valid items of a list, and reports the invalid ones as well.
         elif kind != "too_short" or len(value) < context["min_length"]:
             choices = re.findall("'([^']*)'", message)
+            if len(choices) > _MOST_LISTED:
+                message = f"Input should be one of {', '.join(choices[:_MOST_LISTED])}, ..."
             hint = _hint(value, choices) if isinstance(value, str) else ""
             if value is None and message == _MAP:
                 hint = " Indent its keys, or remove it."
