@@ -12,7 +12,7 @@ from batchscope.study.experiments import KINDS
 from batchscope.study.study_file import StudyFile
 
 _WIDTH = 150
-_SHORT = 60  # characters of a schema that may stand in several places
+_SHORT = 60  # a schema of at most so many characters is repeated
 
 Schema = dict[str, Any]
 
@@ -46,7 +46,7 @@ def document() -> Schema:
 
 
 def _by_kind() -> Schema:
-    """Return the schema of an experiment, whose keys decide its kind.
+    """Return the schema of an experiment. Its keys decide its kind.
 
     With it, editors report the errors of that kind; with `oneOf`, only that no kind fits.
     """
@@ -59,7 +59,7 @@ def _by_kind() -> Schema:
 
 
 def _by_value(key: str, members: Mapping[str, str]) -> Schema:
-    """Return the schema of a union whose members are distinguished by the value of a key."""
+    """Return the schema of a union: the value of a key distinguishes its members."""
     cases = [
         {"if": {"properties": {key: {"const": value}}}, "then": {"$ref": member}}
         for value, member in members.items()
