@@ -3,14 +3,16 @@
 import os
 import re
 import shlex
+from pathlib import Path
 
 import pytest
 import yaml
 
 import commanded
-from batchscope import figures
+from batchscope import figures, snakefile
 from batchscope.catalogue import command_names, run_names
 from batchscope.errors import ConfigError
+from batchscope.host import absence
 from batchscope.store import status
 from batchscope.study import commands, config, planner
 
@@ -234,3 +236,32 @@ def test_an_edit_behind_a_link_makes_new_runs(tmp_path):
     first = commands.sha256(data)
     (real / "a").write_text("2")
     assert commands.sha256(data) != first
+
+
+def test_a_missing_program_stops_a_study_unless_jobs_run_elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    raw = commanded.study(tmp_path, command=["./no-program", "{batch_size}", "{seed}"])
+    Path("study.yaml").write_text(yaml.safe_dump(raw))
+    place = "experiments.a.command: "
+    with pytest.raises(ConfigError, match=rf"^{place}.*'./no-program'"):
+        status.main("study.yaml", "full", "results")
+    with pytest.raises(SystemExit, match=place):
+        snakefile.Jobs.of(["study.yaml"], {})
+    for elsewhere in ({"cluster": True}, {"remote": True}):
+        warnings = snakefile.Jobs.of(["study.yaml"], {}, **elsewhere).study.warnings
+        assert any(line.startswith(place) for line in warnings)
+    monkeypatch.setenv(absence.VARIABLE, "true")
+    assert f"Warning: {place}" in status.main("study.yaml", "full", "results")
+    Path("no-program").write_text("#!/bin/sh\n")
+    Path("no-program").chmod(0o755)
+    assert not any(line.startswith(place) for line in config.study("study.yaml").warnings)
+
+
+def test_a_program_is_sought_on_the_path_of_its_environment(tmp_path):
+    (tmp_path / "program").write_text("#!/bin/sh\n")
+    (tmp_path / "program").chmod(0o755)
+    keys = {"command": ["program", "{batch_size}", "{seed}"], "inputs": None}
+    raw = commanded.study(tmp_path, **keys, env={"PATH": str(tmp_path)})
+    assert planner.make(raw, folder=tmp_path, here=True)
+    with pytest.raises(ConfigError):
+        planner.make(commanded.study(tmp_path, **keys), folder=tmp_path, here=True)

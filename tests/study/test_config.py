@@ -341,3 +341,10 @@ def test_other_options_are_refused(given, places):
     with pytest.raises(ConfigError) as raised:
         config.options(given)
     assert sorted(map(place_of, raised.value.problems)) == [f"--config {one}" for one in places]
+
+
+def test_a_misspelled_word_for_a_number_is_answered_with_the_word():
+    with pytest.raises(ConfigError) as raised:
+        config.options({"runs_per_job": "atuo"})
+    (line,) = raised.value.problems
+    assert line.startswith("--config runs_per_job: ") and "Did you mean 'auto'?" in line
