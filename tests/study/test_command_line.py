@@ -8,7 +8,7 @@ import yaml
 
 import project
 from batchscope.errors import UserError
-from batchscope.study import command_line, config
+from batchscope.study import command_line, yaml_file
 
 TEXT = yaml.safe_dump(project.TINY)
 BROKEN = {
@@ -31,7 +31,7 @@ def make(path: Path, kind: str) -> str:
     elif kind != "missing":
         path.write_bytes(BROKEN[kind])
     with pytest.raises(UserError) as raised:
-        config.read(path.name)
+        yaml_file.read(path.name)
     return str(raised.value)
 
 

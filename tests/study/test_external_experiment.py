@@ -69,13 +69,12 @@ def test_a_mistake_in_the_file_is_reported_with_its_line_and_its_experiment(tmp_
 def test_every_problem_at_once_with_those_of_other_keys(tmp_path):
     found = refused(
         tmp_path,
-        seeds=2,
         margins={"test_loss": 0.1},
         figures=["landscape", "loss_curves", "generalisation_gap", "learning_rate", "progres"],
     )
     assert [line.partition(":")[0].removeprefix("experiments.a.") for line in found] == [
         *(f"figures[{index}]" for index in range(5)),
-        *("margins.test_loss", "seeds"),
+        "margins.test_loss",
     ]
     assert "it shows what a training here leaves behind" in found[0]
     assert "it shows what a training here leaves behind" in found[1]
@@ -98,16 +97,17 @@ def test_rates_that_were_tried_at_one_batch_size_are_varied(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "budgets, what",
+    ("budgets", "column"),
     [
-        ({"seconds": 5}, "budgets.seconds: received without any seconds; a column seconds of"),
-        ({"epochs": 5}, "budgets.epochs: received without any epoch; a column epoch of"),
-        ({"target": {"test_loss": 0.3}}, "budgets.target: received without any test_loss; a"),
+        ({"seconds": 5}, "seconds"),
+        ({"epochs": 5}, "epoch"),
+        ({"target": {"test_loss": 0.3}}, "test_loss"),
     ],
 )
-def test_a_budget_takes_its_column(tmp_path, budgets, what):
+def test_a_budget_takes_its_column(tmp_path, budgets, column):
     (problem,) = refused(tmp_path, budgets=budgets)
-    assert problem.startswith(f"experiments.a.{what}") and problem.endswith(" is expected.")
+    assert problem.startswith(f"experiments.a.budgets.{next(iter(budgets))}: ")
+    assert f" column {column} " in problem
     timed = own_table.rows(seconds=True).assign(epoch=1.0, test_loss=0.5)
     assert planned(tmp_path, timed, budgets=budgets).experiments["a"].keys.budgets == budgets
 
@@ -115,7 +115,7 @@ def test_a_budget_takes_its_column(tmp_path, budgets, what):
 def test_a_table_of_falling_rates_serves_no_budget(tmp_path):
     frame = own_table.rows(schedule="cosine")
     (problem,) = refused(tmp_path, frame, budgets={"updates": 100})
-    assert problem.startswith("experiments.a.budgets.updates: received with schedule cosine, ")
+    assert problem.startswith("experiments.a.budgets.updates: ") and " cosine" in problem
     experiment = planned(tmp_path, frame).experiments["a"]
     expected = ["primary", "primary_outcome", "best_losses", "accuracy"]
     assert figures.drawn(experiment) == expected
@@ -128,7 +128,7 @@ def test_seeds_that_not_every_batch_size_has_are_no_pairs(tmp_path):
     apart = (frame["batch_size"] == 8) & (frame["seed"] > 3)
     frame.loc[apart, "seed"] += 10
     (warning,) = planned(tmp_path, frame).warnings
-    assert "received 4 seeds; at least 6 are expected" in warning
+    assert "at least 6 seeds (received 4)" in warning
 
 
 def test_a_mixed_study_and_what_plan_says_of_it(tmp_path, monkeypatch):

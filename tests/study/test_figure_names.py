@@ -39,9 +39,9 @@ def test_figures_follow_from_measures():
 def test_a_figure_by_number_of_epochs_needs_them():
     experiment = {"measure": ["evaluate"], "figures": ["accuracy_by_epochs"]}
     (line,) = problems(config(experiment=experiment))
-    assert line.startswith("experiments.a.figures[0]: received 'accuracy_by_epochs' ")
+    assert line.startswith("experiments.a.figures[0]: ") and "'accuracy_by_epochs'" in line
     made = planner.make(config(experiment={**experiment, "at_epochs": [1]}))
-    assert made.experiments["a"].figures == ("accuracy_by_epochs",)
+    assert made.experiments["a"].keys.figures == ("accuracy_by_epochs",)
 
 
 def test_figures_and_what_was_published_are_kept_in_order():
@@ -51,5 +51,5 @@ def test_figures_and_what_was_published_are_kept_in_order():
         "published": {"time": {"figure": "Figure 7", "found": "It falls."}},
     }
     found = planner.make(config(experiment=experiment)).experiments["a"]
-    assert found.figures == ("time", "accuracy")
-    assert found.published["time"]["figure"] == "Figure 7"
+    assert found.keys.figures == ("time", "accuracy")
+    assert found.keys.published["time"].figure == "Figure 7"

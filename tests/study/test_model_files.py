@@ -54,10 +54,8 @@ def test_one_model_under_two_names_is_one_run_twice():
         models={"alias": "small_cnn"},
         experiment={"vary": {"batch_size": [8], "model": ["small_cnn", "alias"]}},
     )
-    assert problems(raw) == [
-        "experiments.a.vary.model[1]: received 'alias' again (as in [0]); every value once is "
-        "expected."
-    ]
+    (line,) = problems(raw)
+    assert line.startswith("experiments.a.vary.model[1]: ") and "(received 'alias')" in line
 
 
 def test_built_in_models_are_those_of_the_networks_module():
@@ -72,7 +70,7 @@ def test_a_file_that_nobody_may_read(method, tmp_path, monkeypatch):
     forbid(monkeypatch, method)
     monkeypatch.chdir(tmp_path)
     found = model_files.problem(("models", "net"), "net.py")
-    assert found.text.startswith("received 'net.py' (Permission denied); ")
+    assert "(received 'net.py' (Permission denied))" in found.text
 
 
 @pytest.mark.parametrize("text", ["-" * 100000 + "1", "a" + ".b" * 100000])
@@ -81,7 +79,7 @@ def test_a_file_that_python_gives_up_on(text, tmp_path):
     path = tmp_path / "net.py"
     path.write_text(text)
     found = model_files.problem(("models", "net"), str(path))
-    assert "; a file of valid Python" in found.text
+    assert "a file of valid Python" in found.text
 
 
 def test_local_modules(tmp_path):
@@ -135,24 +133,12 @@ def test_the_digest_covers_local_modules_and_no_others(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
+    ("text", "part"),
     [
-        (
-            "from beside import build",
-            "received 'net.py', which imports beside.py; a file of valid Python (line 2: invalid "
-            "syntax) is expected.",
-        ),
-        (
-            "x = 1\nfrom .beside import build",
-            "received 'net.py' with an import from '.beside' (line 2); an import without dots: "
-            "modules are found in the file's folder, is expected.",
-        ),
+        ("from beside import build", "which imports beside.py"),
+        ("x = 1\nfrom .beside import build", "'.beside' (line 2)"),
         *(
-            (
-                text,
-                "received 'net.py'; a file that defines build(input_shape, classes) or `model`, a "
-                "Keras model, is expected.",
-            )
+            (text, "build(input_shape, classes) or `model`")
             for text in (
                 *("builder = make()", "def main():\n    return build", "x.build = 3"),
                 *("def build(): ...", "def build(input_shape): ..."),
@@ -160,19 +146,15 @@ def test_the_digest_covers_local_modules_and_no_others(tmp_path):
                 *("def make():\n    model = 1", "def model(a, b): ..."),
             )
         ),
-        (
-            "model = make()\nmodel.compile()\nhistory = model.fit(x, y)",
-            "received 'net.py' with a training when it is imported (line 3); a file that only "
-            "builds the model, with the training in a function or below "
-            "`if __name__ == '__main__':` is expected.",
-        ),
+        ("model = make()\nmodel.compile()\nhistory = model.fit(x, y)", "(line 3)"),
     ],
 )
-def test_what_is_wrong_with_a_file_before_it_is_run(text, expected, tmp_path, monkeypatch):
+def test_an_invalid_file_is_refused_before_it_runs(text, part, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("beside.py").write_text("\n1 +* 2\n" if "from beside" in text else "build = 1\n")
     Path("net.py").write_text(text)
-    assert model_files.problem(("models", "net"), "net.py").text == expected
+    problem = model_files.problem(("models", "net"), "net.py").text
+    assert "(received 'net.py'" in problem and part in problem
 
 
 @pytest.mark.parametrize(

@@ -32,17 +32,12 @@ def series(**factors):
 
 def test_the_plan_carries_them_and_keeps_the_words_apart():
     experiment = made([series(), series(optimizer="adam", model="small_cnn")]).experiments["gap"]
-    assert experiment.published == {"accuracy": DOCUMENT}
+    stated = {name: figure.stated() for name, figure in experiment.keys.published.items()}
+    assert {name: stated["accuracy"][name] for name in DOCUMENT} == DOCUMENT
     first, second = experiment.numbers["accuracy"]
     assert first == published_numbers.Series({}, SIZES, {"test_accuracy": ACCURACY})
     assert second.factors == {"optimizer": "adam", "model": "small_cnn"}
     assert made().experiments["gap"].numbers == {}
-
-
-def test_numbers_may_be_spelled_as_text():
-    numbers = [{"batch_size": ["1e1"], "test_accuracy": ["5e-1"]}]
-    (found,) = made(numbers).experiments["gap"].numbers["accuracy"]
-    assert found == published_numbers.Series({}, (10,), {"test_accuracy": (0.5,)})
 
 
 def test_an_experiment_of_a_command_takes_its_own_factors_and_columns(tmp_path):
@@ -120,7 +115,6 @@ def test_a_change_of_the_numbers_tabulates_again_and_trains_nothing():
 
 
 def test_the_plan_carries_the_examples_of_a_document():
-    for examples in (1797, "1.797e3"):
-        stated = {"digits": {"examples": examples, "place": "Section 2"}}
-        planned = planner.make(study() | {"published": stated})
-        assert planned.published == {next(iter(planned.datasets)): (1797, "Section 2")}
+    stated = {"digits": {"examples": 1797, "place": "Section 2"}}
+    planned = planner.make(study() | {"published": stated})
+    assert planned.published == {next(iter(planned.datasets)): (1797, "Section 2")}

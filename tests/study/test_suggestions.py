@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from batchscope.catalogue import stages
-from batchscope.study import config, planner, suggestions
+from batchscope.study import planner, suggestions, yaml_file
 from small_study import config as small
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -61,7 +61,7 @@ def readable(path, folder):
 
 @pytest.mark.parametrize("path", STUDIES, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_every_study_accepts_every_suggestion(path, tmp_path):
-    raw = config.read(readable(path, tmp_path))
+    raw = yaml_file.read(readable(path, tmp_path))
     scale = "reduced" if "reduced" in raw else "full"
     study, accepted = planner.make(raw, scale, folder=path.parent), []
     experiments = study.written["experiments"]

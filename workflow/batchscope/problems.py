@@ -55,6 +55,8 @@ def show(value: Any) -> str:
         return "a map" if value else "an empty map"
     if isinstance(value, list | tuple):
         return "a list" if value else "an empty list"
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        return str(int(value))
     return clip(str(value))
 
 

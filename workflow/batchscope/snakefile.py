@@ -104,7 +104,8 @@ class Jobs:
             files = list(map(str, configfiles)) or [project_files.DEFAULT_CONFIG]
             path = command_line.one_file(files)
             options = configuration.options(given)
-            study = _planned(path, options.scale)
+            here = not (cluster or remote or options.partial)
+            study = _planned(path, options.scale, here)
             look = looks.last(RESULTS, study.folder_name)
             runs_per_job = 1 if remote else options.runs_per_job
             made = cls(study, path, options.scale, options.partial, look, runs_per_job, cluster)
@@ -244,7 +245,7 @@ class Jobs:
         return [self.claims] if self.study.claims else []
 
     def claim_tables(self) -> list[str]:
-        read = {(claim.test.experiment, claim.test.file) for claim in self.study.claims}
+        read = {(claim.test.experiment, claim.test.table) for claim in self.study.claims}
         return [f"{self.folder}/{experiment}/{table}.csv" for experiment, table in sorted(read)]
 
     def looked_at(self) -> list[str]:
@@ -385,10 +386,10 @@ class Jobs:
         return lambda wildcards: value_of(rule_parts.named(wildcards))
 
 
-def _planned(path: str, scale: str) -> plan.Study:
+def _planned(path: str, scale: str, here: bool = False) -> plan.Study:
     recorded = functools.partial(records.training_images, RESULTS)
     looked = functools.partial(looks.stages, RESULTS)
-    return configuration.study(path, scale, recorded, looked)
+    return configuration.study(path, scale, recorded, looked, here)
 
 
 def missing(wanted: Iterable[str]) -> list[str]:

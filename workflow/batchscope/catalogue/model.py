@@ -71,7 +71,12 @@ Scalar = Annotated[Any, AfterValidator(_scalar)]
 UNIQUE = AfterValidator(_unique)
 Unique = Annotated[tuple[Item, ...], Field(min_length=1), UNIQUE]
 # A list of distinct texts; a single text stands for a list of one.
-Texts = Annotated[tuple[Text, ...], BeforeValidator(_as_list), Field(min_length=1), UNIQUE]
+Texts = Annotated[
+    tuple[Text, ...],
+    BeforeValidator(_as_list, json_schema_input_type=Text | list[Text]),
+    Field(min_length=1),
+    UNIQUE,
+]
 
 
 def mapping(model: type[Model]) -> Any:

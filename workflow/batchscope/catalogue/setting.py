@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, TypeAdapter
 from pydantic.fields import FieldInfo
-from pydantic_core import core_schema
+from pydantic_core import PydanticCustomError, core_schema
 
 from batchscope import wording
 
@@ -38,13 +38,16 @@ class Setting:
 
 @dataclass(frozen=True)
 class Word:
-    """Metadata of a field: a word of the study file and the value that it stands for."""
+    """Metadata of a number: a word of the study file and the number that it stands for."""
 
     text: str
     value: Any
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
         def read(raw: Any, validate: Any) -> Any:
+            if isinstance(raw, str) and raw != self.text:
+                text = "Input should be '{word}' or a number"
+                raise PydanticCustomError("word", text, {"word": self.text})
             return self.value if raw == self.text else validate(raw)
 
         return core_schema.no_info_wrap_validator_function(read, handler(source))

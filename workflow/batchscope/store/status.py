@@ -366,7 +366,8 @@ def main(config_path: str, scale: str, results: Path | str) -> str:
 
     recorded = functools.partial(records.training_images, results)
     looked = functools.partial(looks.stages, results)
-    study = config.study(config_path, scale, recorded, looked)
+    here = os.environ.get(absence.VARIABLE) != "true"
+    study = config.study(config_path, scale, recorded, looked, here)
     owners.check(paths.study_folder(results, study.folder_name), study.name, config_path)
     warnings = [*study.warnings]
     for dataset in study.datasets:

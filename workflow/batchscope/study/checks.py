@@ -148,22 +148,20 @@ def epochs_not_kept(place: Place, epochs: tuple[int, ...], horizons: set[int]) -
             yield received(at, epoch, f"{nearest}, after which there are snapshots")
 
 
-def margins(
-    place: Place, keys: Comparison, measures: Collection[str] | None, runs: Runs
-) -> Iterator[Problem]:
-    """Yield margins of unknown outcomes, shares above 1, and outcomes that no run has.
-
-    Args:
-        measures: Measures of the experiment; None if logs hold the outcomes.
-    """
+def margins(place: Place, keys: Comparison) -> Iterator[Problem]:
+    """Yield margins of unknown outcomes, and shares above 1."""
     for name, margin in keys.margins.items():
         at = (*place, "margins", name)
         if name not in MARGIN_OUTCOMES and not tasks.own(name):
             yield unknown(at, "outcome", MARGIN_OUTCOMES)
         elif tasks.is_share(name) and margin >= 1:
             yield received(at, margin, "a share below 1 (0.01 is one point)")
-    if measures is None:
-        return
+
+
+def outcomes_of_margins(
+    place: Place, keys: TrainingExperiment, measures: Collection[str], runs: Runs
+) -> Iterator[Problem]:
+    """Yield margins of outcomes that some run does not evaluate."""
     outcomes_of = [name for name, one in MEASURES.items() if {*one.columns} & {*MARGIN_OUTCOMES}]
     evaluated = {*measures} & {*outcomes_of} or all(run["evaluate_every"] for run in runs)
     if keys.margins and not evaluated:

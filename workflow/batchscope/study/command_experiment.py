@@ -6,7 +6,8 @@ import contextlib
 import functools
 import os
 import re
-from collections.abc import Callable, Iterator
+import shutil
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from batchscope.study.experiments import CommandExperiment
 from batchscope.study.factor_models import RESERVED
 
 _SCRIPTS = (".py", ".sh")
+_PROGRAMS = ("bash", "python", "python3", "sh", "torchrun")
 
 
 def grid(
@@ -151,6 +153,20 @@ def _name(made_by: Command, values: dict[str, Any], seed: int) -> str | None:
     with contextlib.suppress(ValueError):
         return Run(made_by, {**values, "seed": seed}).name
     return None
+
+
+def missing_programs(place: Place, made: Mapping[str, Run]) -> Iterator[Problem]:
+    """Yield the programs of commands that this machine lacks, unless `requires` lacks a file."""
+    programs = set()
+    for run in made.values():
+        words, env = run.resolved(RUN_DIR)
+        if words and all(map(os.path.exists, run.needs["requires"])):
+            programs.add((words[0], env.get("PATH")))
+    for program, path in sorted(programs, key=str):
+        home = next(iter(made.values())).command.folder if os.path.dirname(program) else ""
+        if shutil.which(os.path.join(home, program), path=path) is None:
+            text = "a program on the PATH, or its path relative to the study file"
+            yield received((*place, "command"), program, text, _PROGRAMS)
 
 
 def planned(made: dict[str, Run], keys: CommandExperiment) -> plan.ExternalLogs:

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError
 
 from batchscope.catalogue.model import Model
+from batchscope.catalogue.setting import Word
 from batchscope.errors import ConfigError
 from batchscope.study import messages, plan, planner, yaml_file
 
@@ -20,7 +21,7 @@ class Options(Model):
 
     scale: Literal["full", "reduced"] = "full"
     partial: bool = False
-    runs_per_job: Literal["auto"] | Annotated[int, Field(ge=1)] = AUTO
+    runs_per_job: Annotated[int, Field(ge=1), Word("auto", AUTO)] = AUTO
 
 
 def study(
@@ -28,14 +29,18 @@ def study(
     scale: str = "full",
     recorded: planner.Recorded = planner.unrecorded,
     looked: planner.Looked = planner.unlooked,
+    here: bool = False,
 ) -> plan.Study:
     """Return the planned study of a file.
+
+    Args:
+        here: Whether commands run on this machine: a missing program is an error then.
 
     Raises:
         ConfigError: With every structural error; if there is none, with every error of meaning.
         UserError: If the file cannot be read.
     """
-    return planner.make(yaml_file.read(path), scale, recorded, Path(path).parent, looked)
+    return planner.make(yaml_file.read(path), scale, recorded, Path(path).parent, looked, here)
 
 
 def options(given: Mapping[str, Any]) -> Options:

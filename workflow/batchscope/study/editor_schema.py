@@ -3,29 +3,98 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from batchscope.catalogue.figures import FIGURES
+from batchscope.study.experiments import KINDS
 from batchscope.study.study_file import StudyFile
 
-_WIDTH = 110
+_WIDTH = 150
+_SHORT = 60  # a schema of at most so many characters is repeated
+
+Schema = dict[str, Any]
 
 
 def text() -> str:
     return _lines(document()) + "\n"
 
 
-def document() -> dict[str, Any]:
+def document() -> Schema:
     """Return the schema. It accepts every file that planning accepts."""
+    schema = _without_titles(StudyFile.model_json_schema())
+    for union in [*_schemas(schema)]:
+        if "discriminator" in union:
+            discriminator = union.pop("discriminator")
+            del union["oneOf"]
+            union |= _by_value(discriminator["propertyName"], discriminator["mapping"])
+    experiments = schema["properties"]["experiments"]
+    experiments["patternProperties"] = dict.fromkeys(experiments["patternProperties"], _by_kind())
+    figures = {"enum": list(FIGURES)}
+    for model in KINDS.values():
+        keys = schema["$defs"][model.__name__]["properties"]
+        keys["figures"]["anyOf"] = [figures, {"type": "array", "items": figures}]
+        keys["published"]["propertyNames"] = figures
+    _share(schema)
     head = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$comment": "Printed by `python workflow/run.py schema`.",
         "title": "Batchscope study",
     }
-    return {**head, **_without_titles(StudyFile.model_json_schema())}
+    return head | schema
+
+
+def _by_kind() -> Schema:
+    """Return the schema of an experiment. Its keys decide its kind.
+
+    With it, editors report the errors of that kind; with `oneOf`, only that no kind fits.
+    """
+    *kinds, (_, last) = KINDS.items()
+    schema = {"$ref": f"#/$defs/{last.__name__}"}
+    for key, model in reversed(kinds):
+        kind = {"$ref": f"#/$defs/{model.__name__}"}
+        schema = {"if": {"required": [key]}, "then": kind, "else": schema}
+    return schema
+
+
+def _by_value(key: str, members: Mapping[str, str]) -> Schema:
+    """Return the schema of a union: the value of a key distinguishes its members."""
+    cases = [
+        {"if": {"properties": {key: {"const": value}}}, "then": {"$ref": member}}
+        for value, member in members.items()
+    ]
+    return {"required": [key], "properties": {key: {"enum": [*members]}}, "allOf": cases}
+
+
+def _share(schema: Schema) -> None:
+    """Replace schemas of keys that occur several times by references to one definition."""
+    definitions = schema["$defs"]
+    maps = [node["properties"] for node in _schemas(schema) if "properties" in node]
+    counts = Counter(json.dumps(value) for keys in maps for value in keys.values())
+    names: dict[str, str] = {}
+    for keys in maps:
+        for key, value in keys.items():
+            written = json.dumps(value)
+            if counts[written] > 1 and len(written) > _SHORT:
+                if written not in names:
+                    number = sum(name.partition("-")[0] == key for name in names.values())
+                    names[written] = f"{key}-{number + 1}" if number else key
+                    definitions[names[written]] = value
+                keys[key] = {"$ref": f"#/$defs/{names[written]}"}
+
+
+def _schemas(node: Any) -> Iterator[Schema]:
+    """Yield all maps within a schema."""
+    if isinstance(node, dict):
+        yield node
+    for item in node.values() if isinstance(node, dict) else node:
+        if isinstance(item, dict | list):
+            yield from _schemas(item)
 
 
 def _without_titles(schema: Any, named: bool = False) -> Any:
-    """Return a schema without pydantic's titles of fields, with descriptions on one line.
+    """Return a schema without pydantic's titles and nulls, with descriptions on one line.
 
     Args:
         named: Whether the keys are names of the study file instead of words of JSON schema.
@@ -37,7 +106,7 @@ def _without_titles(schema: Any, named: bool = False) -> Any:
     found = {
         key: _without_titles(value, key in ("properties", "$defs") and not named)
         for key, value in schema.items()
-        if named or key != "title"
+        if named or (key != "title" and (key, value) != ("default", None))
     }
     if not named and isinstance(found.get("description"), str):
         found["description"] = " ".join(found["description"].split())
@@ -45,7 +114,7 @@ def _without_titles(schema: Any, named: bool = False) -> Any:
 
 
 def _lines(value: Any, indent: str = "") -> str:
-    """Return JSON in which a value stands on one line if it is short."""
+    """Return JSON in lines of at most `_WIDTH` characters, each filled with short items."""
     short = json.dumps(value, ensure_ascii=False)
     if len(indent) + len(short) <= _WIDTH or not isinstance(value, dict | list):
         return short
@@ -55,4 +124,12 @@ def _lines(value: Any, indent: str = "") -> str:
     else:
         parts = [_lines(item, inner) for item in value]
     left, right = "{}" if isinstance(value, dict) else "[]"
-    return f"{left}\n{inner}" + f",\n{inner}".join(parts) + f"\n{indent}{right}"
+    lines = [""]
+    for part in parts:
+        line = f"{lines[-1]}, {part}" if lines[-1] else part
+        if "\n" not in line and len(inner) + len(line) < _WIDTH:
+            lines[-1] = line
+        else:
+            lines.append(part)
+    text = f",\n{inner}".join(filter(None, lines))
+    return f"{left}\n{inner}{text}\n{indent}{right}"

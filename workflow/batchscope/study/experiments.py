@@ -32,6 +32,7 @@ from batchscope.catalogue.registry import MEASURES, OF_SWEEPS, OF_TRAININGS
 from batchscope.catalogue.run_factors import MOST_EPOCHS
 from batchscope.logs import AUTO, FORMATS, Source
 from batchscope.logs.files import escaped
+from batchscope.problems import nearest
 from batchscope.study.asked import entries_type
 from batchscope.study.factor_models import (
     CommandFactors,
@@ -346,13 +347,15 @@ KINDS = {
 }
 
 
+_EVERY_KEY = list(dict.fromkeys(key for model in KINDS.values() for key in model.model_fields))
+
+
 def kind(raw: Any) -> str:
-    """Return the kind of an experiment, a key of KINDS, by the keys that it states."""
+    """Return the kind of an experiment, a key of KINDS, by its keys, even if one is misspelled."""
     if not isinstance(raw, dict):
         return "training"
-    if "alone" in raw and "command" not in raw:
-        return "command"  # which then misses its command
-    return next((name for name in KINDS if name in raw), "training")
+    keys = {nearest(key, _EVERY_KEY) for key in raw}
+    return next((name for name in KINDS if name in keys), "training")
 
 
 AnyExperiment = Annotated[

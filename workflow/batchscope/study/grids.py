@@ -100,10 +100,11 @@ class IdReader:
         self._ids = {"dataset": datasets, "model": models}
 
     def values(self, place: Place, factors: Mapping[str, Any]) -> dict[str, Any]:
-        found = {
-            name: self._known(name, (value,), ((*place, name),)) for name, value in factors.items()
+        """Return factors with ids; None in place of an invalid one."""
+        return {
+            name: next(iter(self._known(name, (value,), ((*place, name),))), None)
+            for name, value in factors.items()
         }
-        return {name: values[0] for name, values in found.items() if values}
 
     def lists(
         self, place: Place, factors: Mapping[str, tuple[Any, ...]]

@@ -3,106 +3,84 @@
 from __future__ import annotations
 
 import re
-import types
-import typing
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal
+from typing import Any
 
-from pydantic import BaseModel, Discriminator, Tag, ValidationError
-from pydantic.fields import FieldInfo
+from pydantic import BaseModel, ValidationError
 
-from batchscope.problems import Place, Problem, missing_blank, nearest, show
+from batchscope import wording
+from batchscope.problems import Problem, missing_blank, nearest, show
+from batchscope.study import locations
+from batchscope.study.locations import Map
+
+_MOST_LISTED = 24
+# In place of wording that names Python's types and our classes.
+_MAP = "Input should be a map of keys"
+_PLAIN = dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), _MAP)
+_PLAIN |= dict.fromkeys(("list_type", "tuple_type"), "Input should be a list")
 
 
 def problems(error: ValidationError, model: type[BaseModel]) -> Iterator[Problem]:
     """Yield the problems behind a validation error, with pydantic's own wording."""
-    for item in error.errors(include_url=False):
-        place, parent = _located(item["loc"], model)
-        message = item["msg"].removeprefix("Value error, ")
-        if item["type"] == "extra_forbidden":
-            known = _keys(parent)
-            yield Problem(place, f"Unknown key{_hint(place[-1], known) or _listed(known)}")
-        elif item["type"] == "missing":
-            yield Problem(place, "Missing key.")
-        else:
-            choices = item.get("ctx", {}).get("expected", "")
-            hint = _hint(item["input"], re.findall("'([^']*)'", choices)).lstrip(".")
-            yield Problem(place, f"{message} (received {show(item['input'])}).{hint}")
+    located = [
+        (item, *locations.located(item["loc"], model)) for item in error.errors(include_url=False)
+    ]
+    misspelled = {
+        (*place[:-1], _unknown(place[-1], home)[1])
+        for item, place, home in located
+        if item["type"] == "extra_forbidden"
+    }
+    for item, place, home in located:
+        kind, value, context = item["type"], item["input"], item.get("ctx", {})
+        message = _PLAIN.get(kind, item["msg"].removeprefix("Value error, "))
+        if kind.startswith("union_tag"):
+            place = (*place, context["discriminator"].strip("'"))
+            value = context.get("tag")
+            message = f"Input should be one of {context.get('expected_tags')}"
+        if kind == "union_tag_not_found":
+            key = next((key for key in item["input"] if nearest(key, place[-1:])), None)
+            if key is not None:
+                yield Problem((*place[:-1], key), f"Unknown key. Did you mean '{place[-1]}'?")
+                continue
+        if kind == "too_short":
+            message = f"Input should have {wording.count(context['min_length'], 'item')} or more"
+        if kind == "too_long":
+            message = f"Input should have {wording.count(context['max_length'], 'item')} or fewer"
+        if kind == "extra_forbidden":
+            yield Problem(place, _unknown(place[-1], home)[0])
+        elif kind in ("missing", "union_tag_not_found"):
+            if place not in misspelled:
+                yield Problem(place, "Missing key.")
+        # pydantic counts the valid items of a list, and reports the invalid ones as well.
+        elif kind != "too_short" or len(value) < context["min_length"]:
+            choices = re.findall("'([^']*)'", message)
+            if len(choices) > _MOST_LISTED:
+                message = f"Input should be one of {', '.join(choices[:_MOST_LISTED])}, ..."
+            hint = _hint(value, choices) if isinstance(value, str) else ""
+            if value is None and message == _MAP:
+                hint = " Indent its keys, or remove it."
+            yield Problem(place, f"{message} (received {show(value)}).{hint}")
 
 
-def _hint(text: Any, known: list[str]) -> str:
-    """Return a question for the nearest known name, or an empty text."""
-    if not isinstance(text, str):
-        return ""
+def _hint(text: str, known: list[str]) -> str:
     match = nearest(text, known)
-    return missing_blank(text) or (f". Did you mean '{match}'?" if match else "")
+    return missing_blank(text) or (f" Did you mean '{match}'?" if match else "")
 
 
-def _listed(known: list[str]) -> str:
-    return f". Known keys: {', '.join(known)}." if known else "."
-
-
-def _located(loc: tuple[str | int, ...], model: Any) -> tuple[Place, Any]:
-    """Return the place in the file, and the type of the map that its last key belongs to.
-
-    Locations of pydantic also name the members of unions.
-    """
-    place: list[str | int] = []
-    parent, current = None, model
-    for part in loc:
-        members = _members(current)
-        if part in members:
-            current = members[part]
-        elif part != "[key]":
-            parent, current = _type(current), _child(_type(current), part)
-            place.append(part)
-    return tuple(place), parent
-
-
-def _type(annotation: Any) -> Any:
-    """Return a type without metadata and without None."""
-    if isinstance(annotation, FieldInfo):
-        return _type(annotation.annotation)
-    if typing.get_origin(annotation) is Annotated:
-        return _type(annotation.__origin__)
-    if isinstance(annotation, types.UnionType) or typing.get_origin(annotation) is typing.Union:
-        options = [one for one in typing.get_args(annotation) if one is not type(None)]
-        return _type(options[0]) if len(options) == 1 else annotation
-    return annotation
-
-
-def _child(annotation: Any, part: str | int) -> Any:
-    """Return the type of a value in a map or a list."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        fields = annotation.model_fields
-        return {field.alias or name: field for name, field in fields.items()}.get(part)
-    arguments = typing.get_args(annotation)
-    is_map = typing.get_origin(annotation) is dict
-    return arguments[1 if is_map else 0] if arguments else None
-
-
-def _members(annotation: Any) -> dict[Any, Any]:
-    """Return the members of a union by their tags; nothing for any other type."""
-    discriminator = None
-    if isinstance(annotation, FieldInfo):
-        discriminator = annotation.discriminator
-    if typing.get_origin(annotation) is Annotated:
-        for metadata in annotation.__metadata__:
-            if isinstance(metadata, Discriminator):
-                discriminator = metadata
-            elif isinstance(metadata, FieldInfo) and metadata.discriminator:
-                discriminator = metadata.discriminator
-    found = {}
-    for member in typing.get_args(_type(annotation)) if discriminator else ():
-        if isinstance(discriminator, str):
-            literal = member.model_fields[discriminator].annotation
-            tags = typing.get_args(literal) if typing.get_origin(literal) is Literal else ()
-        else:
-            tags = [one.tag for one in member.__metadata__ if isinstance(one, Tag)]
-        found |= dict.fromkeys(tags, member)
-    return found
-
-
-def _keys(model: Any) -> list[str]:
-    fields = getattr(model, "model_fields", {})
-    return [field.alias or name for name, field in fields.items()]
+def _unknown(key: Any, home: Map) -> tuple[str, str | None]:
+    """Return the problem of an unknown key, and the key that is probably meant."""
+    known = locations.keys(home.type)
+    others = {tag: locations.keys(member) for tag, member in home.others.items()}
+    having = [f"'{tag}'" for tag, keys in others.items() if key in keys]
+    if having:
+        return f"Unknown key of '{home.tag}', only of {wording.listed(having, 'or')}.", None
+    name = str(key).partition(":")[0]
+    aliases = {alias: key for key, field in known.items() for alias in locations.aliases(field)}
+    match = aliases.get(name) or nearest(name, known)
+    match = match or nearest(name, {key for keys in others.values() for key in keys})
+    if match:
+        return f"Unknown key.{missing_blank(str(key)) or f' Did you mean {match!r}?'}", match
+    if match := nearest(name, locations.keys(home.outer)):
+        return f"Unknown key. Did you mean '{match}', one level up?", match
+    more = ", ..." if len(known) > _MOST_LISTED else "."
+    return f"Unknown key. Known keys: {', '.join([*known][:_MOST_LISTED])}{more}", None

@@ -68,6 +68,7 @@ def make(
     recorded: Recorded = unrecorded,
     folder: Path | None = None,
     looked: Looked = unlooked,
+    here: bool = False,
 ) -> Study:
     """Return the planned study of a file.
 
@@ -76,6 +77,7 @@ def make(
         scale: `full`, or `reduced` for the smaller form.
         folder: Folder of the file, which paths of external runs are relative to.
         looked: Results of the interim analyses so far.
+        here: Whether commands run on this machine: a missing program is an error then.
 
     Raises:
         ConfigError: With every structural error; if there is none, with every error of meaning.
@@ -83,7 +85,7 @@ def make(
     file, replaced = study_file.read(raw, scale)
     reduced = scale == study_file.REDUCED
     written = study_file.reduced_form(raw)[0] if reduced else raw
-    planner = _Planner(file, reduced, recorded, folder or Path(), looked)
+    planner = _Planner(file, reduced, recorded, folder or Path(), looked, here)
     study = planner.study(written)
     if planner.problems:
         found = [study_file.in_reduced(problem, replaced) for problem in planner.problems]
@@ -102,8 +104,9 @@ class _Planner:
         recorded: Recorded,
         folder: Path,
         looked: Looked,
+        here: bool,
     ) -> None:
-        self.file, self.reduced, self.folder = file, reduced, folder
+        self.file, self.reduced, self.folder, self.here = file, reduced, folder, here
         self.problems: list[Problem] = []
         self.warnings: list[Problem] = []
         self.possible_runs: set[Any] = set()  # all runs that the study may come to
@@ -270,6 +273,7 @@ class _Planner:
             *checks.primary(place, keys),
             *checks.planned_twice(place, keys, keys.seeds),
             *checks.target(place, keys),
+            *checks.margins(place, keys),
         ]
         numbers = self._numbers(place, keys)
         if len(self.problems) > before or not self._usable(grid):
@@ -287,7 +291,7 @@ class _Planner:
             *checks.epochs_not_kept(place, keys.at_epochs, epochs),
             *checks.budgets_beyond(place, keys.budgets, factors, self.sizes, learned),
             *horizons.problems(place, keys, factors),
-            *checks.margins(place, keys, measures, factors),
+            *checks.outcomes_of_margins(place, keys, measures, factors),
         ]
         pairs = {one.name: checks.pairs(one, runs) for one in keys.measure if one.between}
         for measure in keys.measure:
@@ -364,6 +368,8 @@ class _Planner:
         runs = command_experiment.runs(place, command, grid, self.problems)
         if not runs:
             return None
+        missing = [*command_experiment.missing_programs(place, runs)]
+        (self.problems if self.here else self.warnings).extend(missing)
         logs = command_experiment.planned(runs, keys)
         sizes = tuple(dict.fromkeys(run.factors["batch_size"] for run in runs.values()))
         vary = {**grid.vary, "batch_size": sizes}
@@ -386,7 +392,7 @@ class _Planner:
 
     def _log_problems(self, place: Place, keys: LoggedExperiment) -> Iterator[Problem]:
         yield from checks.primary(place, keys)
-        yield from checks.margins(place, keys, None, ())
+        yield from checks.margins(place, keys)
         yield from checks.target(place, keys)
         yield from figure_checks.problems(place, keys, versions.ENTRIES, timed=True)
 
@@ -415,14 +421,10 @@ class _Planner:
 
     def _usable(self, grid: Grid) -> bool:
         """Return whether all data sets and models of a grid are valid, and its size as well."""
-        ids = all(
-            grid.vary.get(name)
-            or all(case.get(name) for case in grid.cases)
-            or grid.set.get(name)
-            or grid.defaults.get(name)
-            for name in ("dataset", "model")
-        )
-        return ids and all(grid.vary.values()) and not self._too_many(grid)
+        if self._too_many(grid) or not all(grid.vary.values()):
+            return False
+        combinations = (factors for _, factors, _ in grid.combinations())
+        return all(factors["dataset"] and factors["model"] for factors in combinations)
 
     def _too_many(self, grid: Grid) -> bool:
         limit = self.file.max_runs

@@ -132,14 +132,15 @@ def read(raw: dict[str, Any], scale: str) -> tuple[StudyFile, frozenset[Place]]:
         ConfigError: With every structural error of the file and of its reduced form.
     """
     document, problems = _validated(raw)
-    if scale == REDUCED and "reduced" not in raw:
+    if scale == REDUCED and raw.get("reduced") is None:
         problems.append(Problem(("reduced",), "Missing key, which scale=reduced needs."))
     replaced: frozenset[Place] = frozenset()
     if isinstance(raw.get("reduced"), dict) and not _at(problems, "reduced"):
         problems += _unknown_parts(raw)
         small_raw, replaced = reduced_form(raw)
         small, found = _validated(small_raw)
-        problems += [in_reduced(one, replaced) for one in found if _within(one.place, replaced)]
+        of_reduced = [problem for problem in found if problem not in problems]
+        problems += [one._replace(place=("reduced", *one.place)) for one in of_reduced]
         document = small if scale == REDUCED else document
     if problems:
         raise ConfigError([problem.line for problem in merged(problems)])

@@ -18,15 +18,23 @@ class _Loader(yaml.SafeLoader):
     """Scalars of YAML 1.2: 1e-3 is a number, 016 is sixteen, `on` and a date are text."""
 
     yaml_implicit_resolvers: dict[str, Any] = {}
+    yaml_constructors = {
+        tag: construct
+        for tag, construct in yaml.SafeLoader.yaml_constructors.items()
+        if not str(tag).endswith((":set", ":omap", ":pairs", ":binary", ":timestamp"))
+    }
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[str, Any]:
         lines: dict[str, int] = {}
         for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
+            if not isinstance(key, yaml.ScalarNode):
+                continue  # which is refused below
             if key.value in lines:
                 text = f"the key {show(key.value)} occurs twice (first in line {lines[key.value]})"
                 raise yaml.MarkedYAMLError(problem=text, problem_mark=key.start_mark)
-            if isinstance(key, yaml.ScalarNode):
-                lines[key.value] = key.start_mark.line + 1
+            lines[key.value] = key.start_mark.line + 1
+            if not key.tag.endswith(":merge"):
+                key.tag = "tag:yaml.org,2002:str"  # a key is text, such as `1`
         return super().construct_mapping(node, deep)
 
 
@@ -83,7 +91,7 @@ def read(path: Path | str) -> dict[str, Any]:
         raise UserError(f"{place}: the character {error.character:#04x} is not allowed") from None
     except RecursionError:
         raise UserError(f"{path}: lists or maps are nested too deep") from None
-    except (ValueError, OverflowError) as error:
+    except (ValueError, LookupError, OverflowError) as error:  # a tag, as in `!!int abc`
         raise UserError(f"{path}: {error}") from None
     if not isinstance(content, dict):
         received = "an empty file" if content is None else show(content)
