@@ -338,7 +338,7 @@ def test_what_is_missing_lowers_the_grade(given, need, key, value):
 def test_timing_again_is_suggested_before_more_test_data():
     found = advised(made=runs().assign(test_examples=50), limits=DISTURBED)
     keys = found.loc[found["item"] == "suggestion", "key"]
-    assert keys.tolist() == [advice_needs.RERUN, "test_examples"]
+    assert keys.tolist()[0] == advice_needs.RERUN and keys.tolist()[-1] == "test_examples"
 
 
 def test_suggestions_begin_with_the_first_failed_check_and_have_no_seeds_beside_others():

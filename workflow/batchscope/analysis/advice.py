@@ -162,8 +162,8 @@ def _suggestions(checks: Iterable[Row], headline: Headline) -> Iterator[Row]:
 
 
 def _order(check: Row) -> tuple[bool, bool]:
-    """Put failed checks first, and more data last: a command does not wait for them."""
-    return check["key"] == "test_examples", check["passed"] != 0
+    """Put failed checks first, and more data last among them: a command does not wait for data."""
+    return check["passed"] != 0, check["key"] == "test_examples"
 
 
 def _deciding(series: Series, size: int) -> Row:
