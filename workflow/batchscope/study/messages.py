@@ -14,6 +14,7 @@ from batchscope.catalogue.fields import Refused, Section
 from batchscope.catalogue.readers import FieldReader
 from batchscope.problems import Place, Problem, inside, missing, received, show, unknown
 
+_OF_READERS = ("absent", "unknown", "problem", "again", "expected")
 _KEY = "[key]"  # the end of pydantic's place of a key that is not as expected
 
 
@@ -30,7 +31,9 @@ def problems(error: ValidationError, model: type[Section], raw: Any) -> list[Pro
         home = _parts(_located(each["loc"][:-1], model, raw)[1])[0]
         if each["type"] == "extra_forbidden" and hasattr(home, "noun"):
             found.append(unknown(place, home.noun, _known_keys(home)))
-        elif field is None or _parts(field)[0].__module__ == "batchscope.study.asked":
+        elif each["type"] not in _OF_READERS and (
+            field is None or _parts(field)[0].__module__ == "batchscope.study.asked"
+        ):
             found.append(Problem(place, f"{each['msg']} (received {show(each['input'])})."))
         else:
             found.append(_problem(each, place, field))
