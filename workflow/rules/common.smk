@@ -8,8 +8,7 @@ sys.path.insert(0, f"{workflow.basedir}/workflow")
 from batchscope import once_more, project_files, rule_parts as parts, snakefile as jobs
 from batchscope.host import warm_process
 from batchscope.catalogue.names import COMMAND_PATTERN as COMMAND
-from batchscope.catalogue.registry import MEASURES
-from batchscope.catalogue.registry import TIMINGS
+from batchscope.catalogue.registry import MEASURES, TIMINGS
 from batchscope.catalogue.versions import VERSIONS
 
 
