@@ -52,7 +52,7 @@ def problems(error: ValidationError, model: type[BaseModel]) -> Iterator[Problem
             if place not in misspelled:
                 yield Problem(place, "Missing key.")
         # pydantic counts the valid items of a list, and reports the invalid ones as well.
-        elif kind != "too_short" or len(value) < context["min_length"]:
+        elif kind != "too_short" or context["actual_length"] == _length(value):
             choices = re.findall("'([^']*)'", message)
             if len(choices) > _MOST_LISTED:
                 message = f"Input should be one of {', '.join(choices[:_MOST_LISTED])}, ..."
@@ -60,6 +60,10 @@ def problems(error: ValidationError, model: type[BaseModel]) -> Iterator[Problem
             if value is None and message == _MAP:
                 hint = " Indent its keys, or remove it."
             yield Problem(place, f"{message} (received {show(value)}).{hint}")
+
+
+def _length(value: Any) -> int:
+    return len(value) if isinstance(value, list | dict) else 1  # one value in place of a list
 
 
 def _hint(text: str, known: list[str]) -> str:

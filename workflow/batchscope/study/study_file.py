@@ -135,7 +135,9 @@ def read(raw: dict[str, Any], scale: str) -> tuple[StudyFile, frozenset[Place]]:
     if scale == REDUCED and raw.get("reduced") is None:
         problems.append(Problem(("reduced",), "Missing key, which scale=reduced needs."))
     replaced: frozenset[Place] = frozenset()
-    if isinstance(raw.get("reduced"), dict) and not _at(problems, "reduced"):
+    sections = (raw.get(section) for section in ("defaults", "datasets", "experiments"))
+    usable = all(section is None or isinstance(section, dict) for section in sections)
+    if usable and isinstance(raw.get("reduced"), dict) and not _at(problems, "reduced"):
         problems += _unknown_parts(raw)
         small_raw, replaced = reduced_form(raw)
         small, found = _validated(small_raw)
