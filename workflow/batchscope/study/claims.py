@@ -516,11 +516,7 @@ def _lacks(test: Test, grid: Rows) -> str:
         for key, values in cells.items():
             lacking = [one for one in values if not _matching(grid, {**cells, key: (one,)})]
             if lacking:
-<<<<<<< HEAD
                 # If the grid has the value elsewhere, it lacks the combination.
-=======
-                # If the grid has the value elsewhere, it lacks it with the other cells.
->>>>>>> w6
                 somewhere = all(_matching(grid, {key: (value,)}) for value in lacking)
                 others = {k: v for k, v in cells.items() if k != key} if somewhere else {}
                 named = {key: lacking, **others}.items()
