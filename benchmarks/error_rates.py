@@ -24,8 +24,8 @@ from side_by_side import header, row
 from batchscope import wording
 from batchscope.analysis import chosen_rates, contrasts, critical_batch_size
 from batchscope.analysis.comparisons import Look, against_best, over, pairs
-from batchscope.catalogue import stages
-from batchscope.catalogue.outcomes import LEVEL, Verdict
+from batchscope.study import stages
+from batchscope.study.outcomes import LEVEL, Verdict
 
 SEEDS, SIZES = 6, 5
 LOOKS = stages.looks(stages.AT_MOST)

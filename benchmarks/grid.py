@@ -32,8 +32,8 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, "workflow")
-from batchscope.catalogue import names
-from batchscope.catalogue.registry import TIMINGS
+from batchscope.study import names
+from batchscope.study.registry import TIMINGS
 from batchscope.host import tensorflow_start
 from batchscope.store import job_files
 from batchscope.study import config

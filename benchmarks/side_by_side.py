@@ -23,7 +23,7 @@ import numpy as np
 
 from batchscope import datasets
 from batchscope.analysis import intervals
-from batchscope.catalogue import dataset_definitions
+from batchscope.study import dataset_definitions
 
 ROOT = Path(__file__).resolve().parents[1]
 COPIED = ("Snakefile", "config.yaml", "workflow", "profiles", "envs")

@@ -32,9 +32,9 @@ from side_by_side import (
     row,
 )
 
-from batchscope.catalogue import names, run_factors
 from batchscope.datasets import Examples, looks
 from batchscope.host import tensorflow_start
+from batchscope.study import names, run_factors
 
 Pair = tuple[Contender, Contender]  # ours, and the library's
 DIGITS, MNIST, PHOTOGRAPHS = ((8, 8, 1), 10), ((28, 28, 1), 10), ((64, 64, 3), 2)

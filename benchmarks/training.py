@@ -31,9 +31,9 @@ from side_by_side import (
     row,
 )
 
-from batchscope.catalogue import run_factors
 from batchscope.datasets import Examples, looks
 from batchscope.host import tensorflow_start
+from batchscope.study import run_factors
 
 BLOCK_SECONDS = 1.0
 TORCH = importlib.util.find_spec("torch") is not None

@@ -19,7 +19,7 @@ DIGITS = {
 
 
 def run_name(**factors) -> str:
-    from batchscope.catalogue import dataset_definitions, names
+    from batchscope.study import dataset_definitions, names
 
     every = {
         "dataset": dataset_definitions.token("digits", DIGITS),

@@ -6,8 +6,8 @@ import pandas
 
 from batchscope.analysis import advice
 from batchscope.analysis.advice_series import Asked, Tables
-from batchscope.catalogue import tasks
-from batchscope.catalogue.decision_columns import COMPARISONS
+from batchscope.study import tasks
+from batchscope.study.decision_columns import COMPARISONS
 
 SIZES = [16, 32, 64, 128, 256]
 FACTORS = {"dataset": "digits", "model": "small_cnn", "optimizer": "sgd", "machine": "local"}

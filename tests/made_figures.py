@@ -2,7 +2,7 @@
 
 import synthetic
 from batchscope import figures
-from batchscope.catalogue.registry import OF_SWEEPS
+from batchscope.study.registry import OF_SWEEPS
 
 RATES = [{"learning_rate": 0.05}, {"learning_rate": 0.1}]
 # Figures of trainings; those of timings are tested beside their own tables.

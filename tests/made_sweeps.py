@@ -5,8 +5,8 @@ import math
 import pandas
 
 from batchscope import figures
-from batchscope.catalogue import run_factors
-from batchscope.catalogue.tables import FIRST, OF_TIMINGS
+from batchscope.study import run_factors
+from batchscope.study.tables import FIRST, OF_TIMINGS
 from drawing import drawn as drawing_of
 from drawing import reread
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from batchscope import disk
-from batchscope.catalogue import names
 from batchscope.datasets.looks import Look
 from batchscope.store import paths, records
+from batchscope.study import names
 
 DATASET = "tiny-0123abcd"
 RUN = names.run_name(

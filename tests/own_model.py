@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from batchscope.catalogue import names
-from batchscope.study import model_files
+from batchscope.study import model_files, names
 
 HEAD = "import keras\nfrom keras import layers\n"
 BODY = "def build(input_shape, classes):\n    return "

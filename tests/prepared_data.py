@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from batchscope import datasets
-from batchscope.catalogue import dataset_definitions
 from batchscope.datasets import looks
 from batchscope.errors import UserError
 from batchscope.store import paths
+from batchscope.study import dataset_definitions
 
 DATA = os.environ.get("BATCHSCOPE_DATA")
 real = pytest.mark.skipif(

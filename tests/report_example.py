@@ -5,9 +5,8 @@ from pathlib import Path
 
 import synthetic
 from batchscope import figures, report
-from batchscope.catalogue import names
 from batchscope.store import paths, records
-from batchscope.study import config, plan
+from batchscope.study import config, names, plan
 from batchscope.tables import csv_tables, experiment_tables
 
 QUESTION = 'Does <script>alert("question")</script> a larger batch "generalise" worse, & why?'

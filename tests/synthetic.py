@@ -13,13 +13,13 @@ import pandas
 from numpy.random import Generator
 
 from batchscope import disk
-from batchscope.catalogue import dataset_definitions, names, setting, tasks
-from batchscope.catalogue.registry import MEASURES as catalogue_measures
-from batchscope.catalogue.registry import OF_TRAININGS
 from batchscope.store import job_files, paths, records
+from batchscope.study import dataset_definitions, names, setting, tasks
 from batchscope.study.claims import Claim
 from batchscope.study.experiments import TrainingExperiment
 from batchscope.study.plan import PlannedExperiment
+from batchscope.study.registry import MEASURES as catalogue_measures
+from batchscope.study.registry import OF_TRAININGS
 from batchscope.tables import csv_tables, experiment_tables, long_tables, run_table
 
 DATASET = names.token("digits", "1f0a93c2")

@@ -12,8 +12,8 @@ import pytest
 from scipy import stats
 
 from batchscope.analysis import claims, contrasts
-from batchscope.catalogue.decision_columns import CLAIMS
-from batchscope.catalogue.outcomes import LEVEL, Reason, Verdict
+from batchscope.study.decision_columns import CLAIMS
+from batchscope.study.outcomes import LEVEL, Reason, Verdict
 from made_claims import claim
 
 SIZES, OPTIMIZERS = (16, 32, 64, 128), ("sgd", "adam")

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from batchscope.analysis import comparisons
-from batchscope.catalogue.outcomes import Verdict
+from batchscope.study.outcomes import Verdict
 
 NOISE = np.array([-1.0, -0.6, -0.2, 0.2, 0.6, 1.0])
 

@@ -10,7 +10,7 @@ from scipy import stats
 
 from batchscope.analysis import comparisons, readings
 from batchscope.analysis.trainings import Chosen, Trainings
-from batchscope.catalogue import decision_columns
+from batchscope.study import decision_columns
 from costs import draws
 
 NAN, INF = float("nan"), float("inf")

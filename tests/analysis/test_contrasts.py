@@ -10,8 +10,8 @@ from scipy import stats
 
 from batchscope.analysis import contrasts
 from batchscope.analysis.contrasts import Contrast, Statement
-from batchscope.catalogue import stages
-from batchscope.catalogue.outcomes import LEVEL, Reason, Verdict
+from batchscope.study import stages
+from batchscope.study.outcomes import LEVEL, Reason, Verdict
 
 SIX = np.array([1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
 

@@ -9,9 +9,9 @@ import pandas
 import pytest
 
 from batchscope.analysis import ramps
-from batchscope.catalogue import names
 from batchscope.figures import Tables
 from batchscope.report import page, rising
+from batchscope.study import names
 from digit_runs import run_name
 
 RISES = {"batch_schedule": "steps", "largest_batch_size": 64, "batch_rises": 2}

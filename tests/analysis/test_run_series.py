@@ -6,8 +6,8 @@ import pandas
 import pytest
 
 from batchscope.analysis import intervals, run_series
-from batchscope.catalogue import factor_words
-from batchscope.catalogue.optimizer_constants import DEFAULT
+from batchscope.study import factor_words
+from batchscope.study.optimizer_constants import DEFAULT
 
 
 @pytest.mark.parametrize(

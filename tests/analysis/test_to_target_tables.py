@@ -10,7 +10,7 @@ import pytest
 import made_trainings
 from batchscope.analysis import run_series, to_target_tables, trainings
 from batchscope.analysis.targets import Target
-from batchscope.catalogue import decision_columns, own_columns
+from batchscope.study import decision_columns, own_columns
 from made_trainings import EXACT, SIZES
 
 TO = [Target("validation_loss", 0.2)]

@@ -11,8 +11,8 @@ from scipy import stats
 
 from batchscope.analysis import intervals, readings, trends
 from batchscope.analysis.readings import Budget
-from batchscope.catalogue import outcomes
-from batchscope.catalogue.outcomes import LEVEL, Reason, Verdict
+from batchscope.study import outcomes
+from batchscope.study.outcomes import LEVEL, Reason, Verdict
 
 SIZES = (16, 32, 64)
 NONE = np.full((6, 3), math.nan)

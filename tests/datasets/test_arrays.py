@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from batchscope.catalogue import dataset_definitions
 from batchscope.datasets import kinds
 from batchscope.store import paths
+from batchscope.study import dataset_definitions
 from prepared_data import DATA, SPLIT, fault, little_mnist, prepared, real
 
 RANDOM = np.random.default_rng(0)

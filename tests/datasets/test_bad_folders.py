@@ -9,8 +9,8 @@ import pytest
 from PIL import Image
 from test_photographs import png
 
-from batchscope.catalogue import dataset_definitions
 from batchscope.datasets.sources import image_folder
+from batchscope.study import dataset_definitions
 from prepared_data import SPLIT, prepared, problems, refused
 
 FLAT = {"cat": 6, "dog": 6}

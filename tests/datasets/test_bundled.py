@@ -5,10 +5,10 @@ import pytest
 import sklearn.datasets
 
 from batchscope import datasets
-from batchscope.catalogue import dataset_definitions
 from batchscope.datasets import features, looks, preparation
 from batchscope.datasets.sources import patches
 from batchscope.store import paths
+from batchscope.study import dataset_definitions
 from prepared_data import prepared
 
 

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from batchscope.catalogue import dataset_definitions
-from batchscope.catalogue.dataset_definitions import SOURCES, DatasetInfo, read
 from batchscope.datasets import sources
 from batchscope.datasets.raw import Request
 from batchscope.datasets.source import DataSource
 from batchscope.datasets.splits import split_counts
+from batchscope.study import dataset_definitions
+from batchscope.study.dataset_definitions import SOURCES, DatasetInfo, read
 
 SHA256 = "0a" * 32
 HERE = str(Path(__file__).parent)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from batchscope.catalogue import dataset_definitions
 from batchscope.datasets import samples
+from batchscope.study import dataset_definitions
 from prepared_data import prepared
 
 SPLIT = {"train": 0.5, "validation": 0.25, "test": 0.25}

@@ -6,9 +6,9 @@ import pytest
 from test_csv_file import csv
 
 from batchscope import datasets
-from batchscope.catalogue import dataset_definitions
 from batchscope.datasets.features import Features
 from batchscope.datasets.raw import Columns
+from batchscope.study import dataset_definitions
 from prepared_data import faults, prepared
 
 NAN = np.nan

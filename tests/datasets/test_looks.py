@@ -5,9 +5,9 @@ import pytest
 from PIL import Image
 
 from batchscope import datasets
-from batchscope.catalogue import dataset_definitions, example_kinds
 from batchscope.datasets import looks
 from batchscope.store import records
+from batchscope.study import dataset_definitions, example_kinds
 from prepared_data import SPLIT, little_mnist
 
 GREY, COLOUR = np.zeros((30, 6, 5), np.uint8), np.zeros((30, 6, 5, 3), np.float32)

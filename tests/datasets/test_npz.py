@@ -7,8 +7,8 @@ import zipfile
 import numpy as np
 import pytest
 
-from batchscope.catalogue.dataset_definitions import read
 from batchscope.store import npz_header
+from batchscope.study.dataset_definitions import read
 
 LABELS = np.zeros(6, int)
 

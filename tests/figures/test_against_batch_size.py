@@ -9,10 +9,10 @@ import pytest
 import synthetic
 from batchscope import figures
 from batchscope.analysis import intervals, run_series
-from batchscope.catalogue.entries import Figure, Panel
 from batchscope.figures import rows
 from batchscope.figures.drawing import canvas
 from batchscope.figures.kinds import against_batch_size
+from batchscope.study.specifications import Figure, Panel
 from drawing import bars, hollow, legend, note, texts, titles
 from made_figures import drawing_of, frame_of, tables_of
 

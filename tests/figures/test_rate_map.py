@@ -8,9 +8,9 @@ from matplotlib.colors import to_hex, to_rgb
 from matplotlib.patches import Rectangle
 
 from batchscope import figures
-from batchscope.catalogue.decision_columns import ADVICE, COMPARISONS
 from batchscope.figures.drawing import canvas
 from batchscope.figures.kinds import rate_map
+from batchscope.study.decision_columns import ADVICE, COMPARISONS
 from drawing import drawn, legend, texts, titles
 
 # Examples to a validation loss of 0.2, of two seeds; "d" diverged, "-" never got there.

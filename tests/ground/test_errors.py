@@ -8,12 +8,12 @@ import pytest
 
 import synthetic
 from batchscope import datasets, disk, errors
-from batchscope.catalogue import dataset_definitions, names
 from batchscope.errors import UserError
 from batchscope.measures import displacement
 from batchscope.measures.finished_run import FinishedRun
 from batchscope.report import content
 from batchscope.store import paths, records
+from batchscope.study import dataset_definitions, names
 from batchscope.tables import csv_tables, long_tables, run_table
 from synthetic import DATASET
 

@@ -8,11 +8,10 @@ import yaml
 
 import commanded
 from batchscope import disk, snakefile
-from batchscope.catalogue import names
 from batchscope.cli import entry
 from batchscope.host import absence
 from batchscope.store import paths, status
-from batchscope.study import config
+from batchscope.study import config, names
 from batchscope.tables import command_runs, run_table, timing_tables
 
 TRAINED = {

@@ -16,9 +16,9 @@ import psutil
 import pytest
 
 from batchscope import disk
-from batchscope.catalogue import names
 from batchscope.cli import entry
 from batchscope.host import job
+from batchscope.study import names
 from digit_runs import assert_same_bits, run_name, with_digits
 from launcher import Launcher
 from project import ROOT, python

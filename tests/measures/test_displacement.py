@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from batchscope import disk
-from batchscope.catalogue.registry import MEASURES
 from batchscope.errors import UserError
 from batchscope.measures import displacement
 from batchscope.store import paths, records
+from batchscope.study.registry import MEASURES
 from measured_run import RUN, measured, write_record
 
 

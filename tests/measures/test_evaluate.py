@@ -4,11 +4,11 @@ import pytest
 
 import measured_run
 from batchscope import datasets
-from batchscope.catalogue import tasks
-from batchscope.catalogue.registry import MEASURES
 from batchscope.errors import UserError
 from batchscope.measures import evaluate
 from batchscope.store import paths, records
+from batchscope.study import tasks
+from batchscope.study.registry import MEASURES
 from measured_run import COUNTS, DATASET, RUN, write_dataset, write_record, write_run
 
 

@@ -3,8 +3,8 @@
 import pytest
 
 from batchscope import disk
-from batchscope.catalogue import names, tasks
-from batchscope.catalogue.registry import MEASURES
+from batchscope.study import names, tasks
+from batchscope.study.registry import MEASURES
 from costs import first
 from measured_run import measured, write_run
 

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from batchscope.catalogue import names
-from batchscope.catalogue.registry import MEASURES
 from batchscope.errors import UserError
 from batchscope.measures import gradient_alignment
 from batchscope.measures.finished_run import FinishedRun
+from batchscope.study import names
+from batchscope.study.registry import MEASURES
 from measured_run import COUNTS, RUN, measured, write_dataset, write_run, write_run_of_four_epochs
 
 

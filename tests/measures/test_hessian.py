@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from batchscope.catalogue import names
-from batchscope.catalogue.registry import MEASURES
 from batchscope.errors import UserError
 from batchscope.host import tensorflow_start
+from batchscope.study import names
+from batchscope.study.registry import MEASURES
 from measured_run import COUNTS, measured
 
 tensorflow_start.start()

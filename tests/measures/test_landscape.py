@@ -5,9 +5,9 @@ import pytest
 
 import measured_run
 from batchscope import datasets, disk
-from batchscope.catalogue.names import parse_settings
 from batchscope.measures import landscape
 from batchscope.measures.finished_run import FinishedRun
+from batchscope.study.names import parse_settings
 from batchscope.training import losses, models
 from measured_run import COUNTS, DATASET, RUN
 

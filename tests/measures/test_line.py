@@ -5,13 +5,12 @@ import pytest
 import tensorflow as tf
 
 from batchscope import datasets, disk
-from batchscope.catalogue import names
 from batchscope.datasets.looks import Look
 from batchscope.errors import UserError
 from batchscope.measures import batch_norm, line, measure_job
 from batchscope.measures.finished_run import FinishedRun
 from batchscope.store import paths, records
-from batchscope.study import model_files
+from batchscope.study import model_files, names
 from batchscope.training import losses, models
 from measured_run import DATASET, RUN, write_dataset, write_record
 

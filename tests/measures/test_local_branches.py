@@ -8,11 +8,11 @@ import time
 import pytest
 
 from batchscope import disk
-from batchscope.catalogue import names
 from batchscope.errors import UserError
 from batchscope.measures import branches
 from batchscope.measures.branches import ENTRY
 from batchscope.measures.finished_run import FinishedRun
+from batchscope.study import names
 from digit_runs import door, run_name, step, train, with_digits
 
 RUN = run_name(batch_size=8, optimizer="adam", learning_rate=0.002, evaluate_every=8, model="mlp")

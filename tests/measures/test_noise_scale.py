@@ -8,11 +8,11 @@ import pytest
 import tensorflow as tf
 
 from batchscope import disk
-from batchscope.catalogue.registry import MEASURES
 from batchscope.errors import UserError
 from batchscope.measures import finished_run, noise_scale
 from batchscope.measures.finished_run import FinishedRun
 from batchscope.store import paths
+from batchscope.study.registry import MEASURES
 from batchscope.training import losses
 from measured_run import (
     COUNTS,

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from batchscope import datasets, disk
-from batchscope.catalogue import dataset_definitions, kept_epochs, names
-from batchscope.catalogue.registry import MEASURES
 from batchscope.host import tensorflow_start
 from batchscope.measures import measure_job
 from batchscope.measures.finished_run import FinishedRun
 from batchscope.store import records
+from batchscope.study import dataset_definitions, names, snapshot_epochs
+from batchscope.study.registry import MEASURES
 
 tensorflow_start.start()
 
@@ -62,7 +62,7 @@ def trained(request, tmp_path_factory):
     token = dataset_definitions.token(request.param, definition)
     datasets.prepare(token, definition, results)
     runs = [run_name(token, batch_size=size) for size in (16, 32)]
-    disk.write_json(results / "epochs_read.json", {run: [kept_epochs.MIDDLE] for run in runs})
+    disk.write_json(results / "epochs_read.json", {run: [snapshot_epochs.MIDDLE] for run in runs})
     for run in runs:
         assert trainer.train(trainer.Run(results, run)) == records.FINISHED
     return token, results

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from batchscope.catalogue.registry import MEASURES
 from batchscope.measures import sam_sharpness
+from batchscope.study.registry import MEASURES
 from measured_run import COUNTS, measured
 
 

@@ -5,10 +5,10 @@ import itertools
 import numpy as np
 import pytest
 
-from batchscope.catalogue import names
-from batchscope.catalogue.registry import MEASURES
 from batchscope.errors import UserError
 from batchscope.measures import sharpness, subspace
+from batchscope.study import names
+from batchscope.study.registry import MEASURES
 from measured_run import COUNTS, measured
 
 SETTINGS = names.parse_settings("sharpness", "default")

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from batchscope.catalogue import decision_columns
-from batchscope.catalogue.outcomes import Reason, Verdict
 from batchscope.report import claim_rows, page
+from batchscope.study import decision_columns
+from batchscope.study.outcomes import Reason, Verdict
 from html_page import Page
 
 

@@ -10,12 +10,12 @@ import pandas
 import pytest
 
 from batchscope import figures
-from batchscope.catalogue.decision_columns import ADVICE, COMPARISONS, TRENDS
 from batchscope.errors import UserError
 from batchscope.figures.kinds import primary
 from batchscope.report import decision, experiment_view, page
 from batchscope.report.text import bracketed, difference, level, unit
 from batchscope.study import advice_needs
+from batchscope.study.decision_columns import ADVICE, COMPARISONS, TRENDS
 
 RATIOS = {
     8: (2.0, 1.8, 2.2, "beyond"),

@@ -8,8 +8,8 @@ import pandas
 import pytest
 
 import made_advice
-from batchscope.catalogue.decision_columns import TRENDS
 from batchscope.report import experiment_view, study_page, text
+from batchscope.study.decision_columns import TRENDS
 from html_page import Page
 
 

@@ -15,8 +15,8 @@ from PIL import Image
 
 import made_trainings
 import run
-from batchscope.catalogue import decision_columns
 from batchscope.report import external_runs
+from batchscope.study import decision_columns
 
 SIZES = (8, 16, 32, 64, 128, 256)
 

@@ -8,8 +8,8 @@ import numpy as np
 import pandas
 import pytest
 
-from batchscope.catalogue import tables
 from batchscope.report import experiment_view, page
+from batchscope.study import tables
 
 NOTHING = pandas.DataFrame(columns=[*tables.FIRST, *tables.OF_TIMINGS["throughput"].columns])
 TIMED = {

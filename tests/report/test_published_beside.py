@@ -7,8 +7,8 @@ import math
 import pandas
 import pytest
 
-from batchscope.catalogue.outcomes import Reason
 from batchscope.report import page, study_page
+from batchscope.study.outcomes import Reason
 from batchscope.tables import published
 from html_page import Page
 

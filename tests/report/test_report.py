@@ -15,13 +15,12 @@ import pytest
 
 import report_example
 from batchscope import disk, report
-from batchscope.catalogue import names
 from batchscope.datasets.samples import Sample
 from batchscope.errors import UserError
 from batchscope.report import content, gaps, runs_table, study_page
 from batchscope.store import paths, records
 from batchscope.store.weights import Layer
-from batchscope.study import config
+from batchscope.study import config, names
 from html_page import Page
 
 

@@ -5,9 +5,9 @@ import json
 import pytest
 
 from batchscope import disk, errors
-from batchscope.catalogue import decision_columns
-from batchscope.catalogue.outcomes import Reason, Verdict
 from batchscope.report import claim_rows, results_page
+from batchscope.study import decision_columns
+from batchscope.study.outcomes import Reason, Verdict
 
 CLAIM = {
     **dict.fromkeys(decision_columns.CLAIMS, ""),

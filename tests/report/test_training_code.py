@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from batchscope.catalogue import optimizer_constants, run_factors
 from batchscope.report import training_code
+from batchscope.study import optimizer_constants, run_factors
 
 DEFAULTS = {name: factor.default for name, factor in run_factors.FACTORS.items()}
 RUN = {**DEFAULTS, "batch_size": 32, "effective_learning_rate": 0.45, "optimizer": "sgd"}

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 import small_study
-from batchscope.catalogue.registry import TIMINGS
 from batchscope.cli import entry
 from batchscope.errors import UserError
 from batchscope.store import bundles, estimates, job_files, paths, states, status
 from batchscope.study import planner
+from batchscope.study.registry import TIMINGS
 
 MEASURED = {
     "evaluate": None,

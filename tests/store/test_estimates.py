@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from batchscope.catalogue import dataset_definitions, names
 from batchscope.store import estimates, paths
+from batchscope.study import dataset_definitions, names
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ import json
 
 import commanded
 from batchscope import disk
-from batchscope.catalogue.stages import Stage
 from batchscope.store import job_files, looks, paths
 from batchscope.study import planner
+from batchscope.study.stages import Stage
 from small_study import config
 
 STAGED = {"until": "decided", "at_most": 13}

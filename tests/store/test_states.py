@@ -7,10 +7,10 @@ import pytest
 
 import small_study
 from batchscope import disk
-from batchscope.catalogue.versions import VERSIONS
 from batchscope.host import absence
 from batchscope.store import job_files, paths, states
 from batchscope.study import planner
+from batchscope.study.versions import VERSIONS
 
 OWN = {"mine": str(Path(__file__).parents[1] / "data" / "noisy_model.py")}
 

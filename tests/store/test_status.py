@@ -6,12 +6,11 @@ import pytest
 
 import small_study
 from batchscope import disk
-from batchscope.catalogue import names
-from batchscope.catalogue.versions import VERSIONS
 from batchscope.errors import UserError
 from batchscope.host import absence
 from batchscope.store import estimates, job_files, paths, states, status
-from batchscope.study import config, planner
+from batchscope.study import config, names, planner
+from batchscope.study.versions import VERSIONS
 
 CONFIG = """
 study: s

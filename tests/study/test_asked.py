@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from batchscope.catalogue.registry import MEASURES, OF_SWEEPS
-from batchscope.catalogue.versions import ENTRIES
 from batchscope.errors import ConfigError
 from batchscope.study import planner
-from batchscope.study.asked import entries_type
+from batchscope.study.measure_keys import entries_type
+from batchscope.study.registry import MEASURES, OF_SWEEPS
+from batchscope.study.versions import ENTRIES
 
 MEASURE = TypeAdapter(entries_type(MEASURES | {"time_epoch": ENTRIES["time_epoch"]}, "measure"))
 TIMING = TypeAdapter(entries_type(OF_SWEEPS, "timing"))

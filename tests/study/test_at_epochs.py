@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from batchscope import datasets, disk, figures
-from batchscope.catalogue import names
 from batchscope.store import job_files, paths
-from batchscope.study import config
+from batchscope.study import config, names
 from batchscope.tables import csv_tables, experiment_tables
 from digit_runs import step, train
 

@@ -5,8 +5,7 @@ import math
 import pytest
 
 from batchscope import snakefile
-from batchscope.catalogue import tables, tasks
-from batchscope.study import planner
+from batchscope.study import planner, tables, tasks
 from batchscope.study.claims import Trend
 from batchscope.tables import long_tables
 

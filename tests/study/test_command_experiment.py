@@ -10,12 +10,11 @@ import yaml
 
 import commanded
 from batchscope import figures, snakefile
-from batchscope.catalogue import setting
-from batchscope.catalogue.names import is_command
 from batchscope.errors import ConfigError
 from batchscope.host import absence
 from batchscope.store import status
-from batchscope.study import commands, config, planner
+from batchscope.study import commands, config, planner, setting
+from batchscope.study.names import is_command
 
 
 def names(folder, *words, **keys):

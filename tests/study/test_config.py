@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from batchscope.catalogue import run_factors
-from batchscope.catalogue.registry import MEASURES, OF_TRAININGS
 from batchscope.errors import ConfigError, UserError
-from batchscope.study import config, planner, yaml_file
+from batchscope.study import config, planner, run_factors, yaml_file
+from batchscope.study.registry import MEASURES, OF_TRAININGS
 from costs import first
 from small_study import problems
 

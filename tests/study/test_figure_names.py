@@ -1,10 +1,10 @@
 """The figures that an experiment draws unasked, and those that it may name."""
 
 import synthetic
-from batchscope.catalogue.entries import Need
-from batchscope.catalogue.figure_names import Given, available
-from batchscope.catalogue.figures import FIGURES
 from batchscope.study import planner
+from batchscope.study.figure_names import Given, available
+from batchscope.study.figures import FIGURES
+from batchscope.study.specifications import Need
 from made_figures import NAMES
 from small_study import config, problems
 

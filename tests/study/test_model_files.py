@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from batchscope.catalogue.networks import NETWORKS
 from batchscope.study import model_files, planner
+from batchscope.study.networks import NETWORKS
 from small_study import MODEL_FILE, config, forbid, problems
 
 

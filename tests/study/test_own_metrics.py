@@ -6,11 +6,9 @@ import pytest
 
 import commanded
 import own_table
-from batchscope.catalogue import tasks
 from batchscope.errors import ConfigError
-from batchscope.logs import names
 from batchscope.store import paths
-from batchscope.study import planner
+from batchscope.study import log_columns, planner, tasks
 from batchscope.tables import experiment_tables
 
 METRICS = {"word_error": "lower", "bleu": "higher"}
@@ -109,8 +107,8 @@ def test_a_bare_name_is_of_validation_data_unless_another_is():
         (["wer", "val_wer"], {"val_wer": "validation_wer", "wer": "train_wer"}),
         (["eval/wer", "train/wer"], {"eval/wer": "validation_wer", "train/wer": "train_wer"}),
     ):
-        assert names.mapping(columns, {}, ("wer",)) == (wanted, {})
-        assert "wer" not in str(names.mapping(columns, {})[0])
+        assert log_columns.mapping(columns, {}, ("wer",)) == (wanted, {})
+        assert "wer" not in str(log_columns.mapping(columns, {})[0])
 
 
 def test_what_cannot_be_named_so_is_refused(tmp_path):

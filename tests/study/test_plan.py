@@ -4,8 +4,7 @@ import copy
 import time
 from pathlib import Path
 
-from batchscope.catalogue import names, run_factors, versions
-from batchscope.study import planner
+from batchscope.study import names, planner, run_factors, versions
 from small_study import config, forbid, problems, timed
 
 

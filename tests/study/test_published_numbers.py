@@ -6,8 +6,7 @@ import commanded
 import small_study
 import synthetic
 from batchscope import figures, snakefile
-from batchscope.catalogue import run_factors, tables
-from batchscope.study import planner, published_numbers
+from batchscope.study import planner, published_numbers, run_factors, tables
 from batchscope.tables import csv_tables, experiment_tables, published
 
 SIZES = (4, 8, 16, 32, 64, 128, 256, 512, 1024)

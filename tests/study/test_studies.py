@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from batchscope import figures
-from batchscope.catalogue import outcomes
-from batchscope.study import config
+from batchscope.study import config, outcomes
 
 ROOT = Path(__file__).parents[2]
 FILES = [ROOT / "config.yaml", *sorted(ROOT.glob("studies/*.yaml"))]

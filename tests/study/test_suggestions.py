@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from batchscope.catalogue import stages
-from batchscope.study import planner, suggestions, yaml_file
+from batchscope.study import planner, stages, suggestions, yaml_file
 from small_study import config as small
 
 ROOT = Path(__file__).resolve().parents[2]

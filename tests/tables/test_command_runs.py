@@ -8,11 +8,11 @@ import pytest
 
 import commanded
 from batchscope import disk
-from batchscope.catalogue.versions import VERSIONS
 from batchscope.errors import UserError
 from batchscope.report import runs_table
 from batchscope.store import paths, states, status
 from batchscope.study import planner
+from batchscope.study.versions import VERSIONS
 from batchscope.tables import experiment_tables
 
 KEYS = {"vary": {"batch_size": [8, 32, 128], "width": [3, 4]}, "seeds": 2}

@@ -11,12 +11,11 @@ import pytest
 
 import synthetic
 from batchscope import disk, errors
-from batchscope.catalogue import columns, names, run_factors, tables, tasks
-from batchscope.catalogue.registry import MEASURES
-from batchscope.catalogue.versions import VERSIONS
 from batchscope.store import job_files, paths, records
-from batchscope.study import plan
+from batchscope.study import columns, names, plan, run_factors, tables, tasks
 from batchscope.study.experiments import TimingExperiment
+from batchscope.study.registry import MEASURES
+from batchscope.study.versions import VERSIONS
 from batchscope.tables import csv_tables, experiment_tables, long_tables
 
 # Tables with several rows per run.

@@ -10,9 +10,8 @@ import pytest
 import yaml
 
 from batchscope import disk, figures
-from batchscope.catalogue import tables
 from batchscope.store import job_files
-from batchscope.study import config
+from batchscope.study import config, tables
 from batchscope.tables import experiment_tables, timing_tables
 from synthetic import edited
 

@@ -6,7 +6,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from batchscope.catalogue import names
+from batchscope.study import names
 from batchscope.timing import blocks, fates, throughput
 from batchscope.timing.blocks import Turn
 from batchscope.timing.instruments import processes

@@ -13,9 +13,9 @@ import psutil
 import pytest
 
 from batchscope import disk
-from batchscope.catalogue import run_factors
 from batchscope.host import control_groups
 from batchscope.store import paths
+from batchscope.study import run_factors
 from batchscope.timing import attempts
 from batchscope.timing.attempts import Limits, Try
 from batchscope.timing.instruments.sampler import Sampler
@@ -261,7 +261,7 @@ def large(tmp_path_factory) -> Path:
 def try_batch(results: Path, size: int, memory_mb: float | None, slack_mb: float = 1024):
     code = (
         f"import sys; sys.path.insert(0, {str(ROOT / 'workflow')!r})\n"
-        "from batchscope.catalogue.names import Sweep\n"
+        "from batchscope.study.names import Sweep\n"
         "from batchscope.timing import attempts\n"
         "from batchscope.timing.timing_job import TimingJob\n"
         f"job = TimingJob({str(results)!r}, Sweep({FACTORS!r}))\n"

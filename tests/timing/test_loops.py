@@ -6,8 +6,8 @@ import threading
 import numpy as np
 import pytest
 
-from batchscope.catalogue import run_factors
 from batchscope.host import tensorflow_start
+from batchscope.study import run_factors
 from costs import first
 
 tensorflow_start.quiet()

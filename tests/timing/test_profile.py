@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import measured_run
-from batchscope.catalogue import names, run_factors
 from batchscope.datasets import Examples, looks
 from batchscope.errors import UserError
+from batchscope.study import names, run_factors
 from batchscope.timing import fates, loops, profile
 from batchscope.timing.instruments.sampler import Sampler
 from batchscope.timing.timing_job import TimingJob

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from batchscope.catalogue import names
+from batchscope.study import names
 from batchscope.timing import time_epoch
 from batchscope.timing.time_epoch import Epoch
 from digit_runs import DIGITS, door, run_name

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from batchscope.catalogue import names
 from batchscope.datasets import Examples
+from batchscope.study import names
 from batchscope.training import augmentations
 from batchscope.training.trainer import Run, Training
 from costs import first

@@ -7,10 +7,10 @@ import keras
 import numpy as np
 import pytest
 
-from batchscope.catalogue import names, tasks
-from batchscope.catalogue.batch_phases import Course
 from batchscope.datasets import Examples
 from batchscope.datasets.prepared import Learned
+from batchscope.study import names, tasks
+from batchscope.study.batch_phases import Course
 from batchscope.training import optimizers, step_loop
 from digit_runs import (
     assert_same_bits,

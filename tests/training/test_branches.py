@@ -5,13 +5,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from batchscope.catalogue import tasks
-from batchscope.catalogue.names import parse_run
-from batchscope.catalogue.registry import MEASURES
 from batchscope.datasets import Examples
 from batchscope.datasets.prepared import Learned
 from batchscope.errors import UserError
 from batchscope.measures.branches import critical_factor
+from batchscope.study import tasks
+from batchscope.study.names import parse_run
+from batchscope.study.registry import MEASURES
 from batchscope.training import optimizers
 from batchscope.training.branches import Branches, Stem, Window
 from batchscope.training.step_loop import Batches, StepLoop, Totals

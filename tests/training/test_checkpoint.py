@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from batchscope import disk
-from batchscope.catalogue import names
 from batchscope.errors import Interrupted, UserError
+from batchscope.study import names
 from batchscope.training import checkpoint
 from batchscope.training.checkpoint import Progress
 from batchscope.training.fit import Limits, Training

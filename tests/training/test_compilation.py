@@ -4,11 +4,11 @@ import keras
 import numpy as np
 import pytest
 
-from batchscope.catalogue import run_factors
 from batchscope.datasets import Examples
 from batchscope.datasets.looks import Look
 from batchscope.errors import UserError
 from batchscope.host import control_groups
+from batchscope.study import run_factors
 from batchscope.training import models, optimizers
 from batchscope.training.step_loop import Batches, StepLoop, Totals
 

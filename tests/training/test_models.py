@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from batchscope.catalogue.networks import NETWORKS
 from batchscope.errors import UserError
 from batchscope.host import tensorflow_start
+from batchscope.study.networks import NETWORKS
 from costs import first
 from own_model import BODY, HEAD, of, own
 

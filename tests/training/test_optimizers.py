@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from batchscope.catalogue import names, optimizer_constants
-from batchscope.catalogue.batch_phases import Course
+from batchscope.study import names, optimizer_constants
+from batchscope.study.batch_phases import Course
 from batchscope.training import optimizers
 from digit_runs import run_name
 

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from batchscope.catalogue import names
 from batchscope.datasets import Examples, Learned, looks
+from batchscope.study import names
 from batchscope.training import losses, models, optimizers, scoring, step_loop
 from digit_runs import run_name
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from batchscope import datasets
-from batchscope.catalogue import dataset_definitions
 from batchscope.datasets.looks import Look
+from batchscope.study import dataset_definitions
 from batchscope.training import models, probe
 
 

@@ -22,7 +22,7 @@ from batchscope.host import tensorflow_start
 tensorflow_start.start(replicas=4)
 import keras
 import numpy as np
-from batchscope.catalogue import run_factors
+from batchscope.study import run_factors
 from batchscope.datasets import Examples
 from batchscope.training import checkpoint, models, optimizers, replicas, step_loop
 from keras import layers

@@ -10,8 +10,8 @@ import pytest
 import sklearn.metrics
 import tensorflow as tf
 
-from batchscope.catalogue import tasks
 from batchscope.datasets import Examples, Learned
+from batchscope.study import tasks
 from batchscope.training import losses, scoring, step_loop
 
 RANDOM = np.random.default_rng(0)

@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from batchscope.catalogue import example_kinds
 from batchscope.errors import UserError
 from batchscope.host import tensorflow_start
+from batchscope.study import example_kinds
 
 tensorflow_start.start()
 

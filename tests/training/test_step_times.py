@@ -6,8 +6,8 @@ tensorflow_start.start(1, "cpu")
 
 import pytest
 
-from batchscope.catalogue import run_factors
 from batchscope.datasets.looks import Look
+from batchscope.study import run_factors
 from batchscope.training import step_times
 
 # A rate at which a loss diverges.

@@ -12,9 +12,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from batchscope.catalogue import names
 from batchscope.datasets import Examples, looks
-from batchscope.study import model_files
+from batchscope.study import model_files, names
 from batchscope.training import models, optimizers, step_loop, trainer
 from batchscope.training.checkpoint import Progress
 from digit_runs import arrays, door, keep, record, run_name, step, train, with_digits

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from test_trainer import column, history
 
-from batchscope.catalogue.batch_phases import Course
-from batchscope.catalogue.names import parse_run
-from batchscope.catalogue.names import run_name as name_of
+from batchscope.study.batch_phases import Course
+from batchscope.study.names import parse_run
+from batchscope.study.names import run_name as name_of
 from batchscope.training import trajectory
 from digit_runs import assert_same_bits, record, run_name, train, with_digits
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from batchscope import datasets
-from batchscope.catalogue import dataset_definitions
 from batchscope.errors import UserError
 from batchscope.host import tensorflow_start
+from batchscope.study import dataset_definitions
 from own_model import changed, of, own, subclass, token
 
 tensorflow_start.start()

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from batchscope import PACKAGES, project_files
-from batchscope.catalogue.registry import MEASURES, TIMINGS
+from batchscope.study.registry import MEASURES, TIMINGS
 from project import locked
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -130,7 +130,7 @@ def test_the_container_has_the_versions_of_the_lock():
 
 
 def test_every_costly_rule_carries_its_version_and_no_code():
-    from batchscope.catalogue.versions import VERSIONS
+    from batchscope.study.versions import VERSIONS
 
     for step, version in VERSIONS.items():
         assert re.fullmatch(rf"{step}-v\d+", version)

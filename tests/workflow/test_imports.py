@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from batchscope.catalogue.registry import MEASURES
+from batchscope.study.registry import MEASURES
 from project import ROOT
 
 FRAMEWORKS = {"tensorflow", "keras"}

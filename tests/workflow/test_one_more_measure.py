@@ -36,11 +36,11 @@ from __future__ import annotations
 import pandas
 from matplotlib.figure import Figure
 
-from batchscope.catalogue import entries
+from batchscope.study import specifications
 from batchscope.figures.drawing import canvas
 
 
-def draw(frame: pandas.DataFrame, spec: entries.Figure) -> Figure:
+def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
     """Returns the figure."""
     assert frame["run"].nunique() == len(frame)
     figure, (axes,) = canvas.panels(1)
@@ -49,7 +49,7 @@ def draw(frame: pandas.DataFrame, spec: entries.Figure) -> Figure:
 '''
 TIMING = '''"""Images of a step."""
 
-from batchscope.catalogue.entries import Column, Timing
+from batchscope.study.specifications import Column, Timing
 from batchscope.timing import Timed
 
 ENTRY = Timing(

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 import project
-from batchscope.catalogue.versions import VERSIONS
+from batchscope.study.versions import VERSIONS
 
 pytestmark = pytest.mark.slow
 

@@ -12,8 +12,8 @@ DEFAULT_CONFIG = "config.yaml"  # of the study that runs where none is named
 
 # Package -> the packages whose code decides what it writes, beside the library's own modules.
 _TABLES = (
-    *("catalogue", "measures", "timing", "host", "logs"),
-    *("study", "store", "datasets", "analysis", "tables"),
+    *("host", "study", "store", "datasets", "measures"),
+    *("timing", "external", "analysis", "tables"),
 )
 _BEHIND = {
     "tables": _TABLES,

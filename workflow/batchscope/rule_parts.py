@@ -13,11 +13,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from batchscope.catalogue import kept_epochs, names, run_factors, tables, versions
-from batchscope.catalogue.entries import MOST_REPEATS, REPEATS, Measure, Timing
 from batchscope.store import bundles, job_files, paths, states
 from batchscope.store.bundles import Bundle
-from batchscope.study import plan
+from batchscope.study import names, plan, run_factors, snapshot_epochs, tables, versions
+from batchscope.study.specifications import MOST_REPEATS, REPEATS, Measure, Timing
 
 RESULTS = "results"
 STAND_INS = Path(".snakemake", "paths")
@@ -101,7 +100,7 @@ def measured(entry: Measure) -> dict[str, str]:
     for prefix, run in (("", "{run}"), ("other_", "{other}"))[: 1 + entry.pairs]:
         found[f"{prefix}record"] = run_file(run)
         for weights in entry.weights:
-            middle = weights == kept_epochs.MIDDLE
+            middle = weights == snapshot_epochs.MIDDLE
             path = snapshot(run, weights) if middle else run_file(run, f"{weights}.npz")
             found[f"{prefix}{weights}"] = path
         for file in entry.reads:

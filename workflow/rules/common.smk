@@ -7,9 +7,9 @@ sys.path.insert(0, f"{workflow.basedir}/workflow")
 
 from batchscope import once_more, project_files, rule_parts as parts, snakefile as jobs
 from batchscope.host import warm_process
-from batchscope.catalogue.names import COMMAND_PATTERN as COMMAND
-from batchscope.catalogue.registry import MEASURES, TIMINGS
-from batchscope.catalogue.versions import VERSIONS
+from batchscope.study.names import COMMAND_PATTERN as COMMAND
+from batchscope.study.registry import MEASURES, TIMINGS
+from batchscope.study.versions import VERSIONS
 
 
 # With --sdm apptainer: the image of the Containerfile, which is built and not downloaded.

@@ -26,18 +26,17 @@ from batchscope.analysis.advice_series import (
     Tables,
     excludes,
 )
-from batchscope.catalogue import run_factors, stages, tasks
-from batchscope.catalogue.budget_kinds import CONVERGENCE, EPOCHS, TARGET
-from batchscope.catalogue.decision_columns import ADVICE
-from batchscope.catalogue.outcomes import (
+from batchscope.study import advice_needs, run_factors, stages, tasks
+from batchscope.study.advice_needs import RATE_STEP, SEEDS, Need, rounded
+from batchscope.study.budget_kinds import CONVERGENCE, EPOCHS, TARGET
+from batchscope.study.decision_columns import ADVICE
+from batchscope.study.outcomes import (
     LEAST_SEEDS,
     LEAST_WITH_INTERVAL,
     LEVEL,
     Reason,
     Verdict,
 )
-from batchscope.study import advice_needs
-from batchscope.study.advice_needs import RATE_STEP, SEEDS, Need, rounded
 
 MEMORY, KNEE = "memory", "knee"
 BASELINE, RATE_ON_EDGE = "baseline", "rate_on_edge"  # the essential checks

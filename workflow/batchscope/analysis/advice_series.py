@@ -18,11 +18,11 @@ import numpy as np
 import pandas
 
 from batchscope.analysis import comparisons, run_series
-from batchscope.catalogue import tasks
-from batchscope.catalogue.budget_kinds import ENDS, TAKEN, TARGET
-from batchscope.catalogue.outcomes import LEAST_WITH_INTERVAL, Reason, Verdict
-from batchscope.catalogue.run_factors import TIMING_FACTORS
+from batchscope.study import tasks
 from batchscope.study.advice_needs import HERE, LEAST_SIZES, Trained
+from batchscope.study.budget_kinds import ENDS, TAKEN, TARGET
+from batchscope.study.outcomes import LEAST_WITH_INTERVAL, Reason, Verdict
+from batchscope.study.run_factors import TIMING_FACTORS
 
 SECONDS, EXAMPLES = "seconds", "examples"
 MOST_DISTURBED = 0.25  # share of disturbed blocks above which sizes are not ranked by seconds

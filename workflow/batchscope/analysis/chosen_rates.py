@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from batchscope.analysis import intervals
-from batchscope.catalogue.outcomes import LEVEL
+from batchscope.study.outcomes import LEVEL
 
 RATE = "learning_rate"
 

@@ -19,12 +19,12 @@ import pandas
 
 from batchscope.analysis import contrasts, run_series, targets
 from batchscope.analysis.contrasts import Contrast, Statement
-from batchscope.catalogue import shared, stages, tables, tasks
-from batchscope.catalogue.decision_columns import CLAIMS
-from batchscope.catalogue.outcomes import RISES, Reason, Verdict
 from batchscope.host import absence
 from batchscope.store import records
+from batchscope.study import common_settings, stages, tables, tasks
 from batchscope.study.claims import DIFFERENCE, GPU, MACHINE, RATIO, Claim, Test
+from batchscope.study.decision_columns import CLAIMS
+from batchscope.study.outcomes import RISES, Reason, Verdict
 
 Cell = dict[str, Any]  # factor or key -> its value, or [of, to] of what is compared
 Parts = Iterator[Statement | Contrast]  # which must all hold
@@ -213,7 +213,7 @@ def _at_budget(frame: pandas.DataFrame, budget: str, value: float, column: str) 
 
 def _replicate(frame: pandas.DataFrame, test: Test) -> str:
     """Returns the column that distinguishes replicates of a row; empty where there is none."""
-    name = shared.REPEAT if test.timed else "seed"
+    name = common_settings.REPEAT if test.timed else "seed"
     return name if name in frame else ""
 
 

@@ -39,16 +39,16 @@ from batchscope.analysis import chosen_rates, contrasts, intervals, run_series, 
 from batchscope.analysis.contrasts import ROUNDING
 from batchscope.analysis.intervals import Interval
 from batchscope.analysis.readings import Reading
-from batchscope.catalogue import tasks
-from batchscope.catalogue.decision_columns import COMPARISONS
-from batchscope.catalogue.outcomes import (
+from batchscope.study import tasks
+from batchscope.study.decision_columns import COMPARISONS
+from batchscope.study.outcomes import (
     LEAST_SEEDS,
     LEAST_WITH_INTERVAL,
     LEVEL,
     Reason,
     Verdict,
 )
-from batchscope.catalogue.tables import clipped
+from batchscope.study.tables import clipped
 
 _HALVINGS = 40  # of the bracket of a level
 

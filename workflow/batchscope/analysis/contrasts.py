@@ -33,8 +33,8 @@ from scipy import special
 
 from batchscope.analysis import intervals, seeds_wanted
 from batchscope.analysis.intervals import Interval
-from batchscope.catalogue import stages
-from batchscope.catalogue.outcomes import LEAST_SEEDS, LEVEL, Reason, Verdict
+from batchscope.study import stages
+from batchscope.study.outcomes import LEAST_SEEDS, LEVEL, Reason, Verdict
 
 ROUNDING = 1e-12  # share of the numbers below which their difference is none
 Groups = tuple[tuple[int, ...], ...]

@@ -16,8 +16,8 @@ import numpy as np
 from scipy import optimize, special
 
 from batchscope.analysis import intervals
-from batchscope.catalogue.outcomes import LEVEL
-from batchscope.catalogue.own_columns import LEAST_SIZES
+from batchscope.study.outcomes import LEVEL
+from batchscope.study.own_columns import LEAST_SIZES
 
 NAN = math.nan
 ROUNDING = 1e-9  # residual of log S that an exact fit has, at most

@@ -16,10 +16,10 @@ import pandas
 from batchscope.analysis import intervals, run_series
 from batchscope.analysis.advice_series import RATE, SECONDS, Row, Series, verdicts
 from batchscope.analysis.targets import Target
-from batchscope.catalogue.budget_kinds import CONVERGENCE, END, EPOCHS, TAKEN, TARGET, UPDATES
-from batchscope.catalogue.outcomes import LEAST_WITH_INTERVAL, Reason, Verdict
-from batchscope.catalogue.tables import clipped
 from batchscope.store.records import FAILED
+from batchscope.study.budget_kinds import CONVERGENCE, END, EPOCHS, TAKEN, TARGET, UPDATES
+from batchscope.study.outcomes import LEAST_WITH_INTERVAL, Reason, Verdict
+from batchscope.study.tables import clipped
 
 PATIENCE, MEMORY_PEAK, EPOCH_SECONDS = "patience", "memory_peak_mb", "seconds_per_epoch"
 COUNTED = (EPOCHS, UPDATES, PATIENCE)  # summarised by their range over the seeds

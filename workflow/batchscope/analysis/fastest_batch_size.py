@@ -22,7 +22,7 @@ import numpy as np
 from batchscope.analysis import intervals
 from batchscope.analysis.critical_batch_size import CriticalBatchSize
 from batchscope.analysis.intervals import Interval
-from batchscope.catalogue import budget_kinds
+from batchscope.study import budget_kinds
 
 
 class FastestBatchSize(NamedTuple):

@@ -17,8 +17,8 @@ import pandas
 
 from batchscope.analysis import contrasts, intervals, noise_scales, run_series
 from batchscope.analysis.contrasts import Contrast, Statement
-from batchscope.catalogue.decision_columns import LOCAL_CRITICAL
-from batchscope.catalogue.outcomes import OF_MARGIN, Reason, Verdict
+from batchscope.study.decision_columns import LOCAL_CRITICAL
+from batchscope.study.outcomes import OF_MARGIN, Reason, Verdict
 
 
 def table(

@@ -18,9 +18,9 @@ import pandas
 
 from batchscope.analysis import advice_series, run_series
 from batchscope.analysis.advice_series import RATE, Series, Tables
-from batchscope.catalogue import stages
-from batchscope.catalogue.outcomes import Reason, Verdict
+from batchscope.study import stages
 from batchscope.study.claims import Claim
+from batchscope.study.outcomes import Reason, Verdict
 
 _COPIED = ["estimate", "low", "high", "n", "verdict", "reason", "seeds_to_resolve"]
 Row = dict[str, Any]

@@ -23,10 +23,10 @@ from batchscope.analysis import chosen_rates, contrasts, run_series
 from batchscope.analysis.chosen_rates import RATE
 from batchscope.analysis.contrasts import Contrast, Statement
 from batchscope.analysis.trainings import CHOSEN_ON, Chosen, Trainings
-from batchscope.catalogue import batch_phases, factor_words, run_factors, stages, tasks
-from batchscope.catalogue.decision_columns import RAMPS
-from batchscope.catalogue.outcomes import OF_MARGIN, Reason, Verdict
-from batchscope.catalogue.run_factors import Affects, affecting, used_with
+from batchscope.study import batch_phases, factor_words, run_factors, stages, tasks
+from batchscope.study.decision_columns import RAMPS
+from batchscope.study.outcomes import OF_MARGIN, Reason, Verdict
+from batchscope.study.run_factors import Affects, affecting, used_with
 
 COSTS = {"steps_run": "updates", "train_seconds": "seconds"}  # column of runs.csv -> outcome
 _OUTCOMES = ("test_loss", CHOSEN_ON)  # the first that is known, where no margin is stated

@@ -28,8 +28,9 @@ from batchscope.analysis import (
 from batchscope.analysis.intervals import Interval
 from batchscope.analysis.targets import Target
 from batchscope.analysis.trainings import CHOSEN_ON, Chosen, Evaluated, Trainings
-from batchscope.catalogue import own_columns, stages, tasks
-from batchscope.catalogue.budget_kinds import (
+from batchscope.store.records import FINISHED, UNSUCCESSFUL
+from batchscope.study import own_columns, stages, tasks
+from batchscope.study.budget_kinds import (
     AXES,
     CONVERGENCE,
     END,
@@ -40,7 +41,6 @@ from batchscope.catalogue.budget_kinds import (
     TARGET,
     UPDATES,
 )
-from batchscope.store.records import FINISHED, UNSUCCESSFUL
 
 LEAST_SIZES = 2
 _TIMED = "seconds_per_epoch"  # of a timing job, which ran whatever became of the training

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import pandas
 
-from batchscope.catalogue import factor_words, own_columns, run_factors
-from batchscope.catalogue.entries import Column
-from batchscope.catalogue.factor_words import describe
-from batchscope.catalogue.run_factors import Affects
 from batchscope.store import records
+from batchscope.study import factor_words, own_columns, run_factors
+from batchscope.study.factor_words import describe
+from batchscope.study.run_factors import Affects
+from batchscope.study.specifications import Column
 
 STOPS = run_factors.affecting(Affects.END)  # factors that stop a run if they are above 0
 # Told apart by position and points, never by a series of their own.

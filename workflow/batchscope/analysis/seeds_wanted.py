@@ -18,7 +18,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy import special
 
-from batchscope.catalogue import outcomes
+from batchscope.study import outcomes
 
 POWER = 0.8
 MOST = 10_000  # seeds beyond which a question is not one of seeds

@@ -15,7 +15,7 @@ import numpy as np
 from scipy import special
 
 from batchscope.analysis import intervals
-from batchscope.catalogue.outcomes import LEVEL
+from batchscope.study.outcomes import LEVEL
 
 PLATEAU_SHARE = 0.9  # share of the plateau at which throughput counts as level
 LINE_FITS = 0.05  # relative residual, half of what separates that share from the plateau

@@ -18,7 +18,7 @@ import numpy as np
 import pandas
 
 from batchscope.analysis import chosen_rates
-from batchscope.catalogue import tasks
+from batchscope.study import tasks
 
 ROUNDING = 1e-9  # relative difference below which two budgets are the same
 FALL = 0.9  # share of the loss's fall at the best batch size that leads to the default target

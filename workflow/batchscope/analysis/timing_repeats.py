@@ -14,9 +14,9 @@ import pandas
 from pandas.api import types
 
 from batchscope.analysis import intervals, step_cost
-from batchscope.catalogue.shared import QUARTILES, REPEAT
-from batchscope.catalogue.tables import FIRST, OF_TIMINGS
 from batchscope.host import absence
+from batchscope.study.common_settings import QUARTILES, REPEAT
+from batchscope.study.tables import FIRST, OF_TIMINGS
 
 _QUARTILES = {"q1": 0.25, "q3": 0.75}
 # What memory per example is read from, best first: what a process holds, its allocators keep.

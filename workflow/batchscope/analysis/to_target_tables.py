@@ -27,8 +27,8 @@ from batchscope.analysis import (
 from batchscope.analysis.intervals import Interval
 from batchscope.analysis.targets import Target
 from batchscope.analysis.trainings import Chosen, Trainings, at_own_targets, of_experiment
-from batchscope.catalogue.decision_columns import CRITICAL, TO_TARGET
-from batchscope.catalogue.own_columns import AXES, LEAST_SIZES
+from batchscope.study.decision_columns import CRITICAL, TO_TARGET
+from batchscope.study.own_columns import AXES, LEAST_SIZES
 
 _NONE: Mapping[str, Any] = {}
 

@@ -20,8 +20,8 @@ from pandas.api.types import is_numeric_dtype
 from batchscope.analysis import chosen_rates, run_series, targets
 from batchscope.analysis.chosen_rates import RATE
 from batchscope.analysis.targets import Target
-from batchscope.catalogue import budget_kinds, own_columns, tasks
 from batchscope.store.records import FAILED, FINISHED, UNSUCCESSFUL
+from batchscope.study import budget_kinds, own_columns, tasks
 
 Evaluated = dict[str, np.ndarray]  # column -> numbers of one training's evaluations, in order
 CHOSEN_ON = "best_validation_loss"  # column of runs.csv by which their rates are chosen

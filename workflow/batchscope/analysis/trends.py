@@ -17,9 +17,9 @@ import pandas
 from batchscope.analysis import contrasts, intervals, readings, run_series
 from batchscope.analysis.contrasts import Judged, Statement
 from batchscope.analysis.readings import Reading
-from batchscope.catalogue import outcomes
-from batchscope.catalogue.decision_columns import TRENDS
-from batchscope.catalogue.outcomes import FALLS, RISES, Outcome, Reason, Verdict
+from batchscope.study import outcomes
+from batchscope.study.decision_columns import TRENDS
+from batchscope.study.outcomes import FALLS, RISES, Outcome, Reason, Verdict
 
 # A run that ran all its epochs without being stopped gives no more than a lower bound.
 UNTIL_STOPPED = ("epochs_run", "train_seconds")

@@ -88,7 +88,7 @@ def advice(arguments: Namespace) -> None:
 
 def explain(arguments: Namespace) -> None:
     """Explain a factor, measure, column, figure, or a word of the report such as provisional."""
-    from batchscope.catalogue import reference
+    from batchscope.cli import reference
 
     text = reference.one(" ".join(arguments.words)) if arguments.words else reference.whole()
     print(text, end="")
@@ -96,17 +96,16 @@ def explain(arguments: Namespace) -> None:
 
 def import_(arguments: Namespace) -> None:
     """Write logs of any kind as the CSV file that `runs:` takes; see docs/own_training.md."""
-    from batchscope import logs
-    from batchscope.logs.files import escaped
-    from batchscope.study import external_runs
+    from batchscope.external import log_runs
+    from batchscope.study import log_source
     from batchscope.tables import csv_tables, external_tables
 
     columns = [tuple(each.split("=", 1)) for each in arguments.columns]
     if wrong := [each for each in columns if len(each) != 2 or not all(each)]:
         raise unexpected("--columns", show(wrong[0][0]), "such as batch_size=bs")
-    given = [escaped(each) if os.path.exists(each) else each for each in arguments.files]
+    given = [log_source.escaped(each) if os.path.exists(each) else each for each in arguments.files]
     more = (tuple(columns), arguments.examples_per_epoch, arguments.pattern)
-    found = external_runs.read(logs.Source(tuple(given), arguments.format, *more))
+    found = log_runs.read(log_source.Source(tuple(given), arguments.format, *more))
     csv_tables.write(external_tables.as_logged(found), arguments.output)
     runs, sizes = found.rows["run"].nunique(), found.rows["batch_size"].nunique()
     print(

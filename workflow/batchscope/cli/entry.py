@@ -10,12 +10,12 @@ import sys
 import time
 from collections.abc import Iterator
 
-from batchscope.catalogue import versions
-from batchscope.catalogue.names import configuration, parse_run
-from batchscope.catalogue.registry import MEASURES, TIMINGS
 from batchscope.cli import commands, options, steps
 from batchscope.errors import Interrupted, UserError, check_folder
 from batchscope.host import job, warm_process
+from batchscope.study import versions
+from batchscope.study.names import configuration, parse_run
+from batchscope.study.registry import MEASURES, TIMINGS
 
 INTERRUPTED = 85  # exit status of a training that was asked to stop and wrote its checkpoint
 

@@ -19,23 +19,25 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from batchscope import disk, project_files, wording
-from batchscope.catalogue import (
-    dataset_definitions,
-    example_kinds,
-    optimizer_constants,
-    own_columns,
-)
-from batchscope.catalogue.example_kinds import IMAGES, ROWS, TOKENS
-from batchscope.catalogue.networks import NETWORKS
 from batchscope.cli import step_times, steps
 from batchscope.datasets import folder_parts
 from batchscope.datasets.raw import Request
 from batchscope.datasets.source import expanded
 from batchscope.errors import ScaledTwice, TrainsItself, UserError
+from batchscope.external import folders
 from batchscope.host import absence, control_groups
-from batchscope.logs import folders, names
 from batchscope.store import paths
-from batchscope.study import model_files, new_study
+from batchscope.study import (
+    dataset_definitions,
+    example_kinds,
+    log_columns,
+    model_files,
+    new_study,
+    optimizer_constants,
+    own_columns,
+)
+from batchscope.study.example_kinds import IMAGES, ROWS, TOKENS
+from batchscope.study.networks import NETWORKS
 
 if TYPE_CHECKING:
     from batchscope.datasets import Dataset
@@ -94,13 +96,15 @@ def _runs(path: Path, folder: Path) -> str | dict[str, str] | None:
         files = [file for file in sorted(path.rglob("*")) if file.is_file()]
         if any(folders.EVENTS in file.name for file in files):
             parts = [file.parent.relative_to(path).parts for file in files]
-            runs = ["/".join(part for part in run if not names.is_split(part)) for run in parts]
-            pattern = names.pattern(runs)
+            runs = [
+                "/".join(part for part in run if not log_columns.is_split(part)) for run in parts
+            ]
+            pattern = log_columns.pattern(runs)
             return {"files": shown, **({"pattern": pattern} if "{" in pattern else {})}
         logs = [file for file in files if file.suffix.lower() in _LOGS]
         kinds = (mimetypes.guess_type(file)[0] or "" for file in files)
         if logs and not any(kind.startswith("image/") for kind in kinds):
-            pattern = names.pattern([file.relative_to(path).as_posix() for file in logs])
+            pattern = log_columns.pattern([file.relative_to(path).as_posix() for file in logs])
             return {"files": f"{shown}/{pattern}"}
     if path.suffix != ".csv" or not path.is_file():
         return None

@@ -11,10 +11,13 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from batchscope import logs, project_files
-from batchscope.catalogue import kept_epochs, optimizer_constants, tasks
-from batchscope.catalogue.model import Positive
-from batchscope.catalogue.names import (
+from batchscope import project_files
+from batchscope.errors import unexpected
+from batchscope.problems import show
+from batchscope.store import looks
+from batchscope.study import log_source, optimizer_constants, snapshot_epochs, tasks
+from batchscope.study.model import Positive
+from batchscope.study.names import (
     configuration,
     is_command,
     parse_run,
@@ -22,9 +25,6 @@ from batchscope.catalogue.names import (
     parse_sweep,
     split_token,
 )
-from batchscope.errors import unexpected
-from batchscope.problems import show
-from batchscope.store import looks
 
 _POSITIVE = TypeAdapter(Positive)
 
@@ -98,7 +98,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     },
     "--pattern": {"default": "", "help": "such as bs{batch_size}_seed{seed}, of paths or runs"},
     "--format": {
-        **{"choices": (logs.AUTO, *logs.FORMATS), "default": logs.AUTO},
+        **{"choices": (log_source.AUTO, *log_source.FORMATS), "default": log_source.AUTO},
         "help": "of the logs; recognised by their content if left out",
     },
     "--config": {"required": True, "help": "the study's file"},
@@ -139,8 +139,8 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "--machine": {"default": "local"},
     "--epoch": _word(
         "--epoch",
-        lambda word: word if word == kept_epochs.MIDDLE else int(word),
-        f"a number of epochs or {kept_epochs.MIDDLE}",
+        lambda word: word if word == snapshot_epochs.MIDDLE else int(word),
+        f"a number of epochs or {snapshot_epochs.MIDDLE}",
     ),
     # The workflow writes the option without a value for a built-in model.
     "--model-file": {"nargs": "?", "help": "the user's model file"},

@@ -13,10 +13,10 @@ import multiprocessing
 from pathlib import Path
 from typing import Any
 
-from batchscope.catalogue import names, run_factors
 from batchscope.cli import steps
 from batchscope.host import absence
 from batchscope.store import estimates, records, states
+from batchscope.study import names, run_factors
 
 _LARGEST = 1024  # examples of a timed batch: those above take about as long for each example
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import Any
 
-from batchscope.catalogue.names import configuration, parse_run, parse_sweep
-from batchscope.catalogue.registry import MEASURES, TIMINGS
 from batchscope.cli import options
 from batchscope.host import absence
+from batchscope.study.names import configuration, parse_run, parse_sweep
+from batchscope.study.registry import MEASURES, TIMINGS
 
 
 def prepare_data(arguments: Namespace) -> None:
@@ -43,9 +43,9 @@ def train(arguments: Namespace) -> None:
 
 def run_command(arguments: Namespace) -> None:
     """Make one run by the user's own command."""
-    from batchscope.commands import runner
+    from batchscope.external import command_runner
 
-    print(f"{arguments.command}: {runner.make(arguments.results, arguments.command)}")
+    print(f"{arguments.command}: {command_runner.make(arguments.results, arguments.command)}")
 
 
 def snapshot(arguments: Namespace) -> None:

@@ -19,11 +19,10 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from batchscope.catalogue import names
 from batchscope.cli import steps
 from batchscope.errors import ConfigError, UserError
 from batchscope.store import records, states
-from batchscope.study import planner
+from batchscope.study import names, planner
 
 # Of a data set: what its examples look like, None where only its preparation finds it.
 Looks = dict[str, Any]

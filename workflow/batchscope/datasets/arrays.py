@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 
-from batchscope.catalogue.example_kinds import IMAGES, ROWS, SEQUENCES, TOKENS
 from batchscope.datasets import kinds, targets
 from batchscope.datasets.folder_parts import PART_OF
 from batchscope.datasets.raw import Raw, Request, reading
@@ -18,6 +17,7 @@ from batchscope.errors import unexpected
 from batchscope.host import control_groups
 from batchscope.store import npz_header
 from batchscope.store.paths import SPLITS
+from batchscope.study.example_kinds import IMAGES, ROWS, SEQUENCES, TOKENS
 
 # Errors of reading a damaged npz, idx or gzip file; `MemoryError` if the header of an array claims
 # too much.

@@ -5,14 +5,13 @@ from pathlib import Path
 from typing import Any
 
 from batchscope import wording
-from batchscope.catalogue import example_kinds, tasks
-from batchscope.catalogue.names import split_token
 from batchscope.datasets import tables
 from batchscope.datasets.preparation import divided, of_system
 from batchscope.datasets.raw import Request
 from batchscope.errors import UserError
 from batchscope.store import records
-from batchscope.study import plan
+from batchscope.study import example_kinds, plan, tasks
+from batchscope.study.names import split_token
 
 _NAMED = 6  # columns or classes of a line
 _TITLES = {

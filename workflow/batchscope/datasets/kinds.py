@@ -3,10 +3,10 @@
 import numpy as np
 
 from batchscope import wording
-from batchscope.catalogue import tasks
-from batchscope.catalogue.example_kinds import IMAGES, ROWS, TOKENS
 from batchscope.datasets.raw import Pair
 from batchscope.errors import raise_problems, unexpected
+from batchscope.study import tasks
+from batchscope.study.example_kinds import IMAGES, ROWS, TOKENS
 
 # Largest number of a token: beyond it float32 no longer distinguishes neighbours.
 LARGEST_TOKEN = 2**24 - 1

@@ -6,13 +6,13 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from batchscope.catalogue import dataset_definitions, example_kinds, tasks
 from batchscope.datasets import photographs
 from batchscope.datasets.preparation import divided, of_system
 from batchscope.datasets.raw import Request
 from batchscope.datasets.source import DataSource
 from batchscope.errors import ConfigError
 from batchscope.store import paths
+from batchscope.study import dataset_definitions, example_kinds, tasks
 
 
 class Scaling(NamedTuple):

@@ -24,11 +24,11 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 
 from batchscope import errors, wording
-from batchscope.catalogue import tasks
 from batchscope.datasets import splits
 from batchscope.datasets.raw import Pair, Raw, Request, on_disk
 from batchscope.errors import ConfigError, UserError
 from batchscope.store.paths import SPLITS
+from batchscope.study import tasks
 
 _LARGEST = 100 * 2**20  # bytes of one image file
 _NOWHERE = (errno.ENOENT, errno.ELOOP)  # what a link that leads to no file raises

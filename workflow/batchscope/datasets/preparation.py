@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from batchscope import disk, private_interfaces, wording
-from batchscope.catalogue import dataset_definitions, example_kinds, names, tasks
 from batchscope.datasets import splits, targets, verification
 from batchscope.datasets.features import Features
 from batchscope.datasets.raw import Raw, Request
 from batchscope.errors import UserError, unexpected
 from batchscope.store import paths, records
 from batchscope.store.paths import ARRAYS, RECORD
+from batchscope.study import dataset_definitions, example_kinds, names, tasks
 
 SKIPPED_LISTED = 100  # skipped files named in a record; all are counted
 _ROWS = 1024  # images copied at once

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from batchscope import disk
-from batchscope.catalogue import example_kinds, names, tasks
 from batchscope.datasets import verification
 from batchscope.datasets.looks import Look, Scaling, known
 from batchscope.store import paths, records
+from batchscope.study import example_kinds, names, tasks
 
 _NEEDED = ("scale", "classes", "input_shape", "counts", "sha256")  # of a record
 

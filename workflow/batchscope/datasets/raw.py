@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from batchscope import disk
-from batchscope.catalogue import example_kinds, tasks
 from batchscope.datasets.source import expanded
 from batchscope.errors import UserError, unexpected
+from batchscope.study import example_kinds, tasks
 
 _TIMEOUT = 60.0  # seconds without a byte
 

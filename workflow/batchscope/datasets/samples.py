@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from batchscope import wording
-from batchscope.catalogue import example_kinds
 from batchscope.datasets.prepared import Dataset
+from batchscope.study import example_kinds
 
 _IMAGES, _CLASSES = 8, 10  # at most, unless there are more classes; classes at most
 _LINES = 4

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
-from batchscope.catalogue import names, setting, tasks
-from batchscope.catalogue.example_kinds import IMAGES
-from batchscope.catalogue.model import Integer, Model, Positive, Sha256
 from batchscope.problems import Place, Problem, missing, received, unmet
+from batchscope.study import names, setting, tasks
+from batchscope.study.example_kinds import IMAGES
+from batchscope.study.model import Integer, Model, Positive, Sha256
 
 if TYPE_CHECKING:
     from batchscope.datasets.photographs import Listing

@@ -16,12 +16,12 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import AfterValidator, Field
 
-from batchscope.catalogue.model import Integer, Model, Positive, Seed, Share
 from batchscope.datasets.raw import Pair
 from batchscope.datasets.source import exact, is_none
 from batchscope.errors import unexpected
 from batchscope.problems import Place, Problem, received
 from batchscope.store.paths import SPLITS
+from batchscope.study.model import Integer, Model, Positive, Seed, Share
 
 MNIST_TEST = 10_000  # images
 

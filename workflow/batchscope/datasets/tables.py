@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from batchscope import problems, wording
-from batchscope.catalogue import example_kinds, tasks
 from batchscope.datasets import table_files, targets
 from batchscope.datasets.kinds import LARGEST
 from batchscope.datasets.raw import Columns, Raw, Request, local_file
 from batchscope.errors import UserError, unexpected
+from batchscope.study import example_kinds, tasks
 
 # What a column is.
 NUMBER, BOOLEAN, CATEGORICAL = "number", "boolean", "categorical"

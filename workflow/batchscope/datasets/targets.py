@@ -4,12 +4,12 @@ from typing import Any
 
 import numpy as np
 
-from batchscope.catalogue import tasks
-from batchscope.catalogue.example_kinds import ROWS, TOKENS
 from batchscope.datasets import kinds
 from batchscope.datasets.kinds import LARGEST, Labels, one_each
 from batchscope.datasets.raw import Pair, Raw
 from batchscope.errors import unexpected
+from batchscope.study import tasks
+from batchscope.study.example_kinds import ROWS, TOKENS
 
 
 def labelled(

@@ -23,10 +23,10 @@ from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from batchscope.catalogue import figure_names, own_columns, run_factors, tasks
-from batchscope.catalogue import tables as table_entries
-from batchscope.catalogue.entries import Figure, Need
-from batchscope.catalogue.figures import FIGURES, LEAD, learned
+from batchscope.study import figure_names, own_columns, run_factors, tasks
+from batchscope.study import tables as table_entries
+from batchscope.study.figures import FIGURES, LEAD, learned
+from batchscope.study.specifications import Figure, Need
 
 if TYPE_CHECKING:
     import pandas

@@ -12,15 +12,15 @@ import pandas
 
 from batchscope import wording
 from batchscope.analysis import best_learning_rates, run_series
-from batchscope.catalogue import columns, entries
-from batchscope.catalogue.entries import Panel
 from batchscope.figures import Tables
+from batchscope.study import columns, specifications
+from batchscope.study.specifications import Panel
 
 RUN = ("machine", "run")
 _SETTING = r"(?P<\1>[a-z0-9.-]+)"  # stands for a setting in a column's name
 
 
-def select(tables: Tables, spec: entries.Figure) -> pandas.DataFrame:
+def select(tables: Tables, spec: specifications.Figure) -> pandas.DataFrame:
     """Returns the rows and columns of a spec's table that its figure shows, with its factors.
 
     A run that is not in a table of many rows per run has one there, so that failures are seen.
@@ -46,7 +46,7 @@ def only(found: pandas.DataFrame, wanted: Iterable[str]) -> pandas.DataFrame:
     return found[kept].reset_index(drop=True)
 
 
-def shown(frame: pandas.DataFrame, spec: entries.Figure) -> pandas.DataFrame:
+def shown(frame: pandas.DataFrame, spec: specifications.Figure) -> pandas.DataFrame:
     """Returns a frame, without rows where a figure of it would show nothing."""
     if frame.empty or not panels(frame, spec):
         return frame.iloc[:0]
@@ -56,7 +56,7 @@ def shown(frame: pandas.DataFrame, spec: entries.Figure) -> pandas.DataFrame:
     return frame.iloc[:0] if alone and not spec.over else frame
 
 
-def panels(frame: pandas.DataFrame, spec: entries.Figure) -> list[Panel]:
+def panels(frame: pandas.DataFrame, spec: specifications.Figure) -> list[Panel]:
     """Returns the panels that have something to show, one for each column of a pattern."""
     known, found = finished(frame), []
     for panel in filled(frame, spec):
@@ -68,7 +68,7 @@ def panels(frame: pandas.DataFrame, spec: entries.Figure) -> list[Panel]:
     return found
 
 
-def filled(frame: pandas.DataFrame, spec: entries.Figure) -> Iterator[Panel]:
+def filled(frame: pandas.DataFrame, spec: specifications.Figure) -> Iterator[Panel]:
     """Yield the panels with a column in a frame, the settings of a pattern in title and label."""
     for panel in spec.panels:
         pattern = re.sub(r"\\\{(\w+)\\\}", _SETTING, re.escape(panel.column))

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from batchscope import disk
-from batchscope.catalogue import names
-from batchscope.catalogue.batch_phases import rate_factor
-from batchscope.catalogue.versions import VERSIONS
 from batchscope.measures import finite, noise_scale
 from batchscope.measures.finished_run import FinishedRun
+from batchscope.study import names
+from batchscope.study.batch_phases import rate_factor
+from batchscope.study.versions import VERSIONS
 from batchscope.training import models
 from batchscope.training.branches import Branches, Stem, Window
 from batchscope.training.fit import Training

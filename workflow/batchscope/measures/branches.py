@@ -14,7 +14,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
-from batchscope.catalogue.entries import (
+from batchscope.measures import Measured
+from batchscope.study.common_settings import Examples
+from batchscope.study.model import Integer, Model, Number, Unique
+from batchscope.study.run_factors import training_copies
+from batchscope.study.setting import Setting, Word
+from batchscope.study.specifications import (
     Column,
     Figure,
     IntegerColumn,
@@ -25,11 +30,6 @@ from batchscope.catalogue.entries import (
     Table,
     Values,
 )
-from batchscope.catalogue.model import Integer, Model, Number, Unique
-from batchscope.catalogue.run_factors import training_copies
-from batchscope.catalogue.setting import Setting, Word
-from batchscope.catalogue.shared import Examples
-from batchscope.measures import Measured
 
 if TYPE_CHECKING:
     from batchscope.measures.finished_run import FinishedRun
@@ -197,8 +197,8 @@ def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
     Raises:
         UserError: If the run trains otherwise here, or a batch would exceed the training set.
     """
-    from batchscope.catalogue.registry import MEASURES
     from batchscope.measures.branched_training import BranchedTraining
+    from batchscope.study.registry import MEASURES
     from batchscope.training import snapshots
 
     examples = len(run.data.examples("train").labels)

@@ -20,7 +20,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from batchscope import disk
-from batchscope.catalogue.entries import (
+from batchscope.errors import UserError
+from batchscope.measures import Measured
+from batchscope.study.specifications import (
     Column,
     Figure,
     IntegerColumn,
@@ -30,8 +32,6 @@ from batchscope.catalogue.entries import (
     Scale,
     Table,
 )
-from batchscope.errors import UserError
-from batchscope.measures import Measured
 
 if TYPE_CHECKING:
     from batchscope.measures.finished_run import FinishedRun

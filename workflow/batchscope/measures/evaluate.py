@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from batchscope.catalogue import tasks
-from batchscope.catalogue.entries import Column, Figure, Measure, Panel, PositiveColumn
-from batchscope.catalogue.shared import Epoch, OfWeights
 from batchscope.measures import Measured, finite
+from batchscope.study import tasks
+from batchscope.study.common_settings import Epoch, OfWeights
+from batchscope.study.specifications import Column, Figure, Measure, Panel, PositiveColumn
 
 if TYPE_CHECKING:
     from batchscope.measures.finished_run import FinishedRun
@@ -133,12 +133,12 @@ def generalisation_gaps(metrics: dict[str, float], metric: str) -> dict[str, flo
 
 def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
     """Evaluate a run with its last weights or those after an epoch."""
-    from batchscope.catalogue import kept_epochs
+    from batchscope.study import snapshot_epochs
     from batchscope.training import losses, trajectory
 
     which, epoch = settings["weights"], settings["epoch"]
     if epoch:
-        which = kept_epochs.weights_name(epoch, run.record["epochs_run"])
+        which = snapshot_epochs.weights_name(epoch, run.record["epochs_run"])
     examples = {split: run.data.examples(split) for split in tasks.SPLITS}
     objective = losses.Objective(run.model(which), examples["train"])
     metrics: dict[str, float] = {}

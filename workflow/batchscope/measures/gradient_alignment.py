@@ -28,7 +28,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 from pydantic import Field
 
-from batchscope.catalogue.entries import (
+from batchscope.errors import UserError
+from batchscope.measures import Measured
+from batchscope.measures.subspace import MEGABYTE, TILE
+from batchscope.study.model import Integer, Model
+from batchscope.study.setting import Setting
+from batchscope.study.specifications import (
     Column,
     Figure,
     IntegerColumn,
@@ -38,11 +43,6 @@ from batchscope.catalogue.entries import (
     Table,
     TextColumn,
 )
-from batchscope.catalogue.model import Integer, Model
-from batchscope.catalogue.setting import Setting
-from batchscope.errors import UserError
-from batchscope.measures import Measured
-from batchscope.measures.subspace import MEGABYTE, TILE
 
 if TYPE_CHECKING:
     from batchscope.measures.finished_run import FinishedRun
@@ -207,7 +207,7 @@ def _mean_norm(gram: np.ndarray, size: int) -> float:
 
 def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
     """Measure a run at start, middle and end; a cosine is None without a middle or direction."""
-    from batchscope.catalogue import kept_epochs
+    from batchscope.study import snapshot_epochs
     from batchscope.training import models
 
     epochs_run = run.record["epochs_run"]
@@ -217,7 +217,7 @@ def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
     places = []
     for place, epoch, name in (
         ("start", 0, "initial"),
-        ("middle", kept_epochs.middle(epochs_run), f"epochs/{kept_epochs.MIDDLE}"),
+        ("middle", snapshot_epochs.middle(epochs_run), f"epochs/{snapshot_epochs.MIDDLE}"),
         ("end", epochs_run, "final"),
     ):
         if epoch is None:

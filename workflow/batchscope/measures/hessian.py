@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 from pydantic import Field
 
-from batchscope.catalogue.entries import Column, Figure, Measure, Panel
-from batchscope.catalogue.model import Integer
-from batchscope.catalogue.setting import Setting
-from batchscope.catalogue.shared import Examples, OfWeights
 from batchscope.errors import UserError
 from batchscope.measures import Measured
 from batchscope.measures.maximiser import NotFinite
+from batchscope.study.common_settings import Examples, OfWeights
+from batchscope.study.model import Integer
+from batchscope.study.setting import Setting
+from batchscope.study.specifications import Column, Figure, Measure, Panel
 
 if TYPE_CHECKING:
     from batchscope.measures.finished_run import FinishedRun

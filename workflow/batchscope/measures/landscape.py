@@ -26,7 +26,12 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from batchscope import disk
-from batchscope.catalogue.entries import (
+from batchscope.errors import UserError
+from batchscope.measures import Measured
+from batchscope.study.common_settings import Examples, OfWeights
+from batchscope.study.model import Integer, Positive
+from batchscope.study.setting import Setting
+from batchscope.study.specifications import (
     Column,
     Figure,
     IntegerColumn,
@@ -35,11 +40,6 @@ from batchscope.catalogue.entries import (
     Table,
     TextColumn,
 )
-from batchscope.catalogue.model import Integer, Positive
-from batchscope.catalogue.setting import Setting
-from batchscope.catalogue.shared import Examples, OfWeights
-from batchscope.errors import UserError
-from batchscope.measures import Measured
 
 if TYPE_CHECKING:
     from batchscope.measures.finished_run import FinishedRun
@@ -330,8 +330,8 @@ def plane_of(objective: Objective) -> Plane:
 
 def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
     """Measure the landscape around a run's weights; a killed job goes on from its rows."""
-    from batchscope.catalogue import names
     from batchscope.measures import batch_norm
+    from batchscope.study import names
     from batchscope.training import models
 
     objective, described = run.training_loss(settings)

@@ -17,13 +17,13 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from batchscope import wording
-from batchscope.catalogue import tasks
-from batchscope.catalogue.entries import Column, Figure, Measure, Panel, Table, TextColumn
-from batchscope.catalogue.model import Integer, Number
-from batchscope.catalogue.setting import Setting
-from batchscope.catalogue.shared import Between, Examples, OfWeights
 from batchscope.errors import UserError
 from batchscope.measures import Measured
+from batchscope.study import tasks
+from batchscope.study.common_settings import Between, Examples, OfWeights
+from batchscope.study.model import Integer, Number
+from batchscope.study.setting import Setting
+from batchscope.study.specifications import Column, Figure, Measure, Panel, Table, TextColumn
 
 if TYPE_CHECKING:
     from batchscope.measures.finished_run import FinishedRun

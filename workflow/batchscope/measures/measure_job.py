@@ -9,11 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from batchscope import disk
-from batchscope.catalogue import names, tasks
-from batchscope.catalogue.registry import MEASURES
 from batchscope.measures import Measured
 from batchscope.measures.finished_run import FinishedRun
 from batchscope.store import records
+from batchscope.study import names, tasks
+from batchscope.study.registry import MEASURES
 
 
 def write(measure: str, runs: Sequence[FinishedRun], settings: str, output: Path | str) -> None:

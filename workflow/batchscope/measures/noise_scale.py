@@ -32,11 +32,11 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from batchscope import private_interfaces
-from batchscope.catalogue.entries import Column, Figure, Measure, Panel, Scale, Values
-from batchscope.catalogue.model import Integer, Model
-from batchscope.catalogue.setting import Setting
-from batchscope.catalogue.shared import Epoch, Examples
 from batchscope.measures import Measured, finite
+from batchscope.study.common_settings import Epoch, Examples
+from batchscope.study.model import Integer, Model
+from batchscope.study.setting import Setting
+from batchscope.study.specifications import Column, Figure, Measure, Panel, Scale, Values
 
 if TYPE_CHECKING:
     from batchscope.measures.finished_run import FinishedRun
@@ -264,8 +264,8 @@ def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
     Raises:
         UserError: If the training set has too few examples.
     """
-    from batchscope.catalogue import kept_epochs
-    from batchscope.catalogue.registry import MEASURES
+    from batchscope.study import snapshot_epochs
+    from batchscope.study.registry import MEASURES
     from batchscope.training import models
 
     examples = len(run.data.examples("train").labels)
@@ -275,7 +275,7 @@ def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
     count = loss.examples // micro_batch
     places = {"_start": "initial", "": "final"}
     if epoch:
-        places = {"": kept_epochs.weights_name(epoch, run.record["epochs_run"])}
+        places = {"": snapshot_epochs.weights_name(epoch, run.record["epochs_run"])}
     values: dict[str, float | None] = {}
     for suffix, weights in places.items():
         models.set_weights(loss.model, *run.weights(weights))

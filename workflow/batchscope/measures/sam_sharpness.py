@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 
-from batchscope.catalogue.entries import Column, Figure, Measure, Panel
-from batchscope.catalogue.model import Positive, Unique
-from batchscope.catalogue.setting import Setting, number_text
-from batchscope.catalogue.shared import Examples, OfWeights
 from batchscope.measures import Measured, finite
 from batchscope.measures.maximiser import LossAndGradient
+from batchscope.study.common_settings import Examples, OfWeights
+from batchscope.study.model import Positive, Unique
+from batchscope.study.setting import Setting, number_text
+from batchscope.study.specifications import Column, Figure, Measure, Panel
 
 if TYPE_CHECKING:
     from batchscope.measures.finished_run import FinishedRun

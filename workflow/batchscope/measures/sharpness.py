@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import numpy as np
 from pydantic import Field
 
-from batchscope.catalogue.entries import Figure, Measure, Panel, PositiveColumn
-from batchscope.catalogue.model import Integer, Positive, Unique
-from batchscope.catalogue.setting import Setting, number_text
-from batchscope.catalogue.shared import Examples, OfWeights
 from batchscope.measures import Measured
 from batchscope.measures.maximiser import LossAndGradient, NotFinite, Search, maximise
 from batchscope.measures.subspace import Subspace
+from batchscope.study.common_settings import Examples, OfWeights
+from batchscope.study.model import Integer, Positive, Unique
+from batchscope.study.setting import Setting, number_text
+from batchscope.study.specifications import Figure, Measure, Panel, PositiveColumn
 
 if TYPE_CHECKING:
     from batchscope.measures.finished_run import FinishedRun

@@ -11,7 +11,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from batchscope.catalogue.entries import (
+from batchscope.measures import Measured
+from batchscope.study.common_settings import OfWeights
+from batchscope.study.specifications import (
     Column,
     Figure,
     IntegerColumn,
@@ -22,8 +24,6 @@ from batchscope.catalogue.entries import (
     Table,
     TextColumn,
 )
-from batchscope.catalogue.shared import OfWeights
-from batchscope.measures import Measured
 
 if TYPE_CHECKING:
     from batchscope.measures.finished_run import FinishedRun

@@ -9,12 +9,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from batchscope import wording
-from batchscope.catalogue import factor_words, own_columns
-from batchscope.catalogue import tables as table_entries
-from batchscope.catalogue.outcomes import Verdict
-from batchscope.catalogue.tables import clipped, possible
 from batchscope.report.text import ESTIMATE, format_interval, is_number, parsed
+from batchscope.study import factor_words, own_columns
+from batchscope.study import tables as table_entries
 from batchscope.study.claims import RATIO
+from batchscope.study.outcomes import Verdict
+from batchscope.study.tables import clipped, possible
 from batchscope.wording import Unit
 
 Row = dict[str, str]

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from batchscope import disk, errors
-from batchscope.catalogue.decision_columns import CLAIMS
-from batchscope.catalogue.registry import TIMINGS
 from batchscope.datasets import samples
 from batchscope.errors import UserError
 from batchscope.figures import LISTING, Tables
 from batchscope.report import inline_svg, runs_table
 from batchscope.store import job_files, paths, records, states, weights
+from batchscope.study.decision_columns import CLAIMS
+from batchscope.study.registry import TIMINGS
 from batchscope.tables import csv_tables
 
 if TYPE_CHECKING:

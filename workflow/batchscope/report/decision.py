@@ -18,17 +18,6 @@ from batchscope import project_files, wording
 from batchscope.analysis import advice_series, intervals, run_series
 from batchscope.analysis.advice import BASELINE, RATE_ON_EDGE, Headline, Item
 from batchscope.analysis.expectations import COUNTED, EPOCH_SECONDS, MEMORY_PEAK, PATIENCE
-from batchscope.catalogue import factor_words, own_columns, tasks
-from batchscope.catalogue.budget_kinds import (
-    CONVERGENCE,
-    ENDS,
-    EPOCHS,
-    EXAMPLES,
-    TAKEN,
-    TARGET,
-    UPDATES,
-)
-from batchscope.catalogue.outcomes import LEAST_WITH_INTERVAL, Reason, Verdict
 from batchscope.errors import UserError
 from batchscope.figures import Tables
 from batchscope.report import gaps, page, rising, training_code
@@ -43,7 +32,17 @@ from batchscope.report.text import (
     unit,
     whole,
 )
-from batchscope.study import advice_needs, suggestions
+from batchscope.study import advice_needs, factor_words, own_columns, suggestions, tasks
+from batchscope.study.budget_kinds import (
+    CONVERGENCE,
+    ENDS,
+    EPOCHS,
+    EXAMPLES,
+    TAKEN,
+    TARGET,
+    UPDATES,
+)
+from batchscope.study.outcomes import LEAST_WITH_INTERVAL, Reason, Verdict
 
 if TYPE_CHECKING:
     from batchscope.study.plan import Study

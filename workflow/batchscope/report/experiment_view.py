@@ -11,23 +11,6 @@ import pandas
 
 from batchscope import wording
 from batchscope.analysis import comparisons, intervals, run_series, step_cost
-from batchscope.catalogue import factor_words, own_columns, run_factors, tasks
-from batchscope.catalogue.budget_kinds import (
-    CONVERGENCE,
-    END,
-    EPOCHS,
-    EXAMPLES,
-    SECONDS,
-    TAKEN,
-    TARGET,
-    UPDATES,
-)
-from batchscope.catalogue.figures import FIGURES
-from batchscope.catalogue.names import format_sizes
-from batchscope.catalogue.outcomes import LEAST_WITH_INTERVAL, RISES, Reason, Verdict
-from batchscope.catalogue.registry import OF_OUTCOMES, OF_TRAININGS
-from batchscope.catalogue.tables import clipped
-from batchscope.catalogue.versions import ENTRIES
 from batchscope.host import absence
 from batchscope.report import rising
 from batchscope.report.content import ExperimentResults
@@ -44,7 +27,24 @@ from batchscope.report.text import (
     with_interval,
 )
 from batchscope.store import records
+from batchscope.study import factor_words, own_columns, run_factors, tasks
+from batchscope.study.budget_kinds import (
+    CONVERGENCE,
+    END,
+    EPOCHS,
+    EXAMPLES,
+    SECONDS,
+    TAKEN,
+    TARGET,
+    UPDATES,
+)
+from batchscope.study.figures import FIGURES
+from batchscope.study.names import format_sizes
+from batchscope.study.outcomes import LEAST_WITH_INTERVAL, RISES, Reason, Verdict
 from batchscope.study.plan import PlannedExperiment
+from batchscope.study.registry import OF_OUTCOMES, OF_TRAININGS
+from batchscope.study.tables import clipped
+from batchscope.study.versions import ENTRIES
 
 RATE = "learning_rate"
 INCREASES, DECREASES, UNCLEAR = "increases", "decreases", "unclear"

@@ -21,14 +21,14 @@ from batchscope.analysis import (
 )
 from batchscope.analysis.targets import Target
 from batchscope.analysis.to_target_tables import Scaling
-from batchscope.catalogue import factor_words, own_columns, tasks
-from batchscope.catalogue.entries import Panel
-from batchscope.catalogue.own_columns import AXES, OUTCOMES
-from batchscope.catalogue.run_factors import HORIZON_REASON
 from batchscope.errors import UserError
-from batchscope.logs import Source, files
+from batchscope.external import log_runs
 from batchscope.report import page
-from batchscope.study import external_runs
+from batchscope.study import factor_words, own_columns, tasks
+from batchscope.study.log_source import Source, escaped
+from batchscope.study.own_columns import AXES, OUTCOMES
+from batchscope.study.run_factors import HORIZON_REASON
+from batchscope.study.specifications import Panel
 from batchscope.tables import csv_tables, external_tables
 
 NAME = "critical_batch_size"
@@ -52,7 +52,7 @@ def read(path: Path, stated: Iterable[str] = (), step_seconds: str | None = None
     Raises:
         UserError: If the file or what is stated is at fault, or a series has no target.
     """
-    external = external_runs.read(Source((files.escaped(str(path)),)))
+    external = log_runs.read(Source((escaped(str(path)),)))
     if external.single and not external.at_targets:
         raise UserError(
             f"{path}: received a single row of each run, at equal budgets, which are no target; a "
@@ -86,7 +86,7 @@ def read(path: Path, stated: Iterable[str] = (), step_seconds: str | None = None
     return Found(runs, to_target_tables.of_series(series, wanted, step))
 
 
-def _target(text: str, external: external_runs.ExternalRuns) -> Target:
+def _target(text: str, external: log_runs.ExternalRuns) -> Target:
     column, _, number = text.partition("=")
     known = [name for name in OUTCOMES if name in external.rows]
     if column not in known:

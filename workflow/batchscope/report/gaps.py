@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from batchscope import project_files
-from batchscope.catalogue import own_columns
-from batchscope.catalogue.registry import OF_SWEEPS
 from batchscope.host import absence
 from batchscope.report.content import Inputs
 from batchscope.report.runs_table import distinct
 from batchscope.store import paths, records
 from batchscope.store.job_files import TRAINING
+from batchscope.study import own_columns
+from batchscope.study.registry import OF_SWEEPS
 
 if TYPE_CHECKING:
     from batchscope.study.plan import Study

@@ -15,9 +15,9 @@ import jinja2
 from markupsafe import Markup
 
 from batchscope import project_files, wording
-from batchscope.catalogue import explanations, factor_words, names
 from batchscope.host import absence
-from batchscope.report import text
+from batchscope.report import explanations, text
+from batchscope.study import factor_words, names
 
 _WORDS = ("batch_size", "capital", "cell", "grouped", "listed", "lower", "number")
 _WORDS += ("p_value", "percent", "shortest", "size")

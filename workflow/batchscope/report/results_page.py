@@ -15,14 +15,14 @@ from typing import Any
 
 from batchscope import disk, wording
 from batchscope.analysis.advice import Item
-from batchscope.catalogue.decision_columns import CLAIMS
-from batchscope.catalogue.figures import PRIMARY
-from batchscope.catalogue.outcomes import Verdict
 from batchscope.errors import unexpected
 from batchscope.figures import LISTING
 from batchscope.problems import show
 from batchscope.report import claim_rows, content, page
 from batchscope.report.claim_rows import Row
+from batchscope.study.decision_columns import CLAIMS
+from batchscope.study.figures import PRIMARY
+from batchscope.study.outcomes import Verdict
 from batchscope.tables import csv_tables
 
 Record = dict[str, Any]

@@ -13,11 +13,11 @@ import pandas
 from batchscope import wording
 from batchscope.analysis import intervals, run_series
 from batchscope.analysis.ramps import COSTS
-from batchscope.catalogue import factor_words
-from batchscope.catalogue.outcomes import LEAST_SEEDS, Reason, Verdict
-from batchscope.catalogue.run_factors import CONSTANT, Affects, affecting, is_used
 from batchscope.figures import Tables
 from batchscope.report.text import ESTIMATE, bracketed, label, of_difference, rounded
+from batchscope.study import factor_words
+from batchscope.study.outcomes import LEAST_SEEDS, Reason, Verdict
+from batchscope.study.run_factors import CONSTANT, Affects, affecting, is_used
 
 _CRITICAL = [f"critical_batch_size{end}" for end in intervals.ENDS]
 Row = dict[str, Any]

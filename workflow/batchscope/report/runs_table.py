@@ -10,10 +10,10 @@ import pandas
 from markupsafe import Markup, escape
 
 from batchscope import wording
-from batchscope.catalogue import columns, outcomes, own_columns, run_factors, tasks
-from batchscope.catalogue.names import split_token
 from batchscope.report.text import parsed, plain
 from batchscope.store import records, states
+from batchscope.study import columns, outcomes, own_columns, run_factors, tasks
+from batchscope.study.names import split_token
 
 if TYPE_CHECKING:
     from batchscope.study.plan import Study

@@ -14,9 +14,6 @@ import pandas
 from markupsafe import Markup
 
 from batchscope import wording
-from batchscope.catalogue import columns, own_columns, tasks
-from batchscope.catalogue.figures import LEAD
-from batchscope.catalogue.names import split_token
 from batchscope.host import absence
 from batchscope.report import (
     claim_rows,
@@ -29,7 +26,9 @@ from batchscope.report import (
 from batchscope.report.content import Inputs
 from batchscope.report.text import format_interval, is_number, plain
 from batchscope.store import records
-from batchscope.study import published_numbers
+from batchscope.study import columns, own_columns, published_numbers, tasks
+from batchscope.study.figures import LEAD
+from batchscope.study.names import split_token
 
 if TYPE_CHECKING:
     from batchscope.study.plan import Study

@@ -12,9 +12,9 @@ import pandas
 from markupsafe import Markup, escape
 
 from batchscope import wording
-from batchscope.catalogue import columns, tasks
-from batchscope.catalogue.outcomes import LEAST_WITH_INTERVAL, Verdict
-from batchscope.catalogue.tables import clipped
+from batchscope.study import columns, tasks
+from batchscope.study.outcomes import LEAST_WITH_INTERVAL, Verdict
+from batchscope.study.tables import clipped
 from batchscope.wording import PLAIN, POINTS, Estimate, Unit
 
 _SECONDS, _MILLISECONDS = Unit(" s"), Unit(" ms", 1000.0)

@@ -8,7 +8,7 @@ from typing import Any
 import pandas
 
 from batchscope import wording
-from batchscope.catalogue import optimizer_constants, run_factors
+from batchscope.study import optimizer_constants, run_factors
 
 _KERAS = {**optimizer_constants.TITLES, "ftrl": "Ftrl", "lamb": "Lamb"}
 _PYTORCH = {"nadam": "NAdam"} | {

@@ -17,14 +17,13 @@ from typing import Any
 import pydantic
 
 from batchscope import disk
-from batchscope.catalogue import names, run_factors, versions
-from batchscope.catalogue.entries import REPEATS, Timing
 from batchscope.errors import reading
 from batchscope.store import job_files, paths
 from batchscope.store.job_files import MEASURE, TIMING, TRAINING, Job
 from batchscope.store.status import Overview
-from batchscope.study import plan
+from batchscope.study import names, plan, run_factors, versions
 from batchscope.study.config import AUTO
+from batchscope.study.specifications import REPEATS, Timing
 
 LARGE = 1000  # runs of a study from which on one machine bundles them too
 # A bundle is of so many seconds. After them it begins nothing new, where they were not known or are

@@ -11,16 +11,11 @@ from typing import Any
 import numpy as np
 
 from batchscope import disk
-from batchscope.catalogue import (
-    batch_phases,
-    names,
-    run_factors,
-)
-from batchscope.catalogue.entries import REPEATS
-from batchscope.catalogue.run_factors import Affects
 from batchscope.errors import UserError
 from batchscope.store import paths, records
-from batchscope.study import commands
+from batchscope.study import batch_phases, commands, names, run_factors
+from batchscope.study.run_factors import Affects
+from batchscope.study.specifications import REPEATS
 
 _SAMPLES = 200  # most records that are read to learn how long a model takes on a data set
 _SHORTEST = 1e-9  # seconds of an epoch: a logarithm of them is taken

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from batchscope import disk
-from batchscope.catalogue import batch_phases, kept_epochs, names
-from batchscope.catalogue.entries import REPEATS
-from batchscope.catalogue.registry import MEASURES, OF_SWEEPS, TIMINGS
-from batchscope.catalogue.run_factors import TIMING_ONLY_FACTORS
 from batchscope.store import estimates, paths, records
-from batchscope.study import plan
+from batchscope.study import batch_phases, names, plan, snapshot_epochs
+from batchscope.study.registry import MEASURES, OF_SWEEPS, TIMINGS
+from batchscope.study.run_factors import TIMING_ONLY_FACTORS
+from batchscope.study.specifications import REPEATS
 
 TRAINING, MEASURE, TIMING = "training", "measure", "timing"  # kinds of jobs, for people
 MAKES = ("train", "run_command")  # steps that make a run
@@ -165,7 +164,7 @@ def at_epoch(measure: str, settings: dict[str, Any], epoch: int) -> str:
 @functools.cache
 def epoch_read(measure: str, settings: str, horizon: int) -> int | str | None:
     epoch = names.parse_settings(measure, settings).get("epoch", 0)
-    return kept_epochs.read_by(measure, epoch, horizon)
+    return snapshot_epochs.read_by(measure, epoch, horizon)
 
 
 def epochs_read(study: plan.Study, jobs: Iterable[Job]) -> dict[str, list[int | str]]:
@@ -207,7 +206,7 @@ def snapshot_epoch(results: Path | str, run: str, epoch: int | str) -> int | Non
     if disk.read_json(path, "status")["status"] != records.FINISHED:
         return None
     epochs_run = disk.read_json(path, "epochs_run")["epochs_run"]
-    number = kept_epochs.middle(epochs_run) if epoch == kept_epochs.MIDDLE else epoch
+    number = snapshot_epochs.middle(epochs_run) if epoch == snapshot_epochs.MIDDLE else epoch
     return None if number is None or number >= epochs_run else number
 
 

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from batchscope import disk, errors
-from batchscope.catalogue.stages import Stage
 from batchscope.store import paths
+from batchscope.study.stages import Stage
 
 _READ = ("experiment", "planned", "seeds_to_resolve", "seeds", "runs")
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from batchscope.catalogue import names
+from batchscope.study import names
 
 RECORD = "record.json"  # of a data set and of a run: written last, so that what has one is whole
 SPLITS = ("train", "validation", "test")

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from batchscope import disk, wording
-from batchscope.catalogue import example_kinds, names, tasks
-from batchscope.catalogue.versions import VERSIONS
 from batchscope.store import paths
+from batchscope.study import example_kinds, names, tasks
+from batchscope.study.versions import VERSIONS
 
 # A run's status. The first three are results; the others are what is shown: `off_target` of a
 # finished run that missed its target_train_loss, `missing` where no record is.

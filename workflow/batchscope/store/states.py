@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from batchscope import disk
-from batchscope.catalogue.registry import MEASURES
-from batchscope.catalogue.versions import ENTRIES
 from batchscope.errors import UserError
 from batchscope.host import absence
 from batchscope.host.absence import Absence
 from batchscope.store import job_files, paths, records
 from batchscope.store.job_files import Job
 from batchscope.study import commands, plan
+from batchscope.study.registry import MEASURES
+from batchscope.study.versions import ENTRIES
 
 
 @dataclass(frozen=True)

@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from batchscope import wording
-from batchscope.catalogue import dataset_definitions, run_factors
-from batchscope.catalogue.registry import MEASURES, TIMINGS
-from batchscope.catalogue.versions import VERSIONS
 from batchscope.host import absence
 from batchscope.host.absence import Absence
 from batchscope.store import estimates, job_files, looks, paths, records, states
 from batchscope.store.job_files import MEASURE, TIMING, TRAINING, Job
-from batchscope.study import advice_needs, plan
+from batchscope.study import advice_needs, dataset_definitions, plan, run_factors
+from batchscope.study.registry import MEASURES, TIMINGS
+from batchscope.study.versions import VERSIONS
 
 # Seconds of a core until a job that needs TensorFlow computes: of a sweep, which has a process of
 # its own, interpreter, imports and compilation; of any other, which is forked from a process with

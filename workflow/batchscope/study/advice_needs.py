@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from batchscope.catalogue import tasks
-from batchscope.catalogue.outcomes import LEAST_SEEDS
-from batchscope.catalogue.registry import OF_OUTCOMES, OF_SECONDS, OF_SWEEPS, OF_TRAININGS
+from batchscope.study import tasks
+from batchscope.study.outcomes import LEAST_SEEDS
 from batchscope.study.plan import PlannedExperiment
+from batchscope.study.registry import OF_OUTCOMES, OF_SECONDS, OF_SWEEPS, OF_TRAININGS
 
 LEAST_SIZES = 3
 RERUN = "--forcerun"  # key of a check whose value is a rule to run again, no key of a study

@@ -6,22 +6,19 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from batchscope import wording
-from batchscope.catalogue import (
+from batchscope.problems import Place, Problem, received, show, unknown
+from batchscope.study import (
     budget_kinds,
     columns,
-    kept_epochs,
+    horizons,
     names,
+    plan,
+    snapshot_epochs,
     stages,
     tasks,
     versions,
 )
-from batchscope.catalogue.names import MAX_NAME_LENGTH
-from batchscope.catalogue.outcomes import LEAST_SEEDS
-from batchscope.catalogue.registry import MEASURES, OF_SECONDS, OF_SWEEPS
-from batchscope.logs import names as log_names
-from batchscope.problems import Place, Problem, received, show, unknown
-from batchscope.study import horizons, plan
-from batchscope.study.asked import Asked
+from batchscope.study import log_columns as log_names
 from batchscope.study.experiments import (
     Comparison,
     Experiment,
@@ -31,6 +28,10 @@ from batchscope.study.experiments import (
     TrainingExperiment,
 )
 from batchscope.study.figure_checks import TIMED
+from batchscope.study.measure_keys import Asked
+from batchscope.study.names import MAX_NAME_LENGTH
+from batchscope.study.outcomes import LEAST_SEEDS
+from batchscope.study.registry import MEASURES, OF_SECONDS, OF_SWEEPS
 
 Runs = Iterable[dict[str, Any]]
 
@@ -135,7 +136,7 @@ def metrics(place: Place, keys: Experiment) -> Iterator[Problem]:
 
 def epochs_not_kept(place: Place, epochs: tuple[int, ...], horizons: set[int]) -> Iterator[Problem]:
     """Yield the numbers of epochs without a snapshot of every run."""
-    kept = set.intersection(*(set(kept_epochs.kept_epochs(horizon)) for horizon in horizons))
+    kept = set.intersection(*(set(snapshot_epochs.kept_epochs(horizon)) for horizon in horizons))
     for index, epoch in enumerate(epochs):
         at = (*place, "at_epochs", index)
         if epoch > min(horizons):

@@ -14,24 +14,24 @@ from pydantic import BeforeValidator, Field, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
 from batchscope import wording
-from batchscope.catalogue import (
+from batchscope.problems import Place, Problem, received, unknown
+from batchscope.study import (
     command_factors,
     figures,
+    horizons,
     own_columns,
     run_factors,
     tables,
     tasks,
 )
-from batchscope.catalogue.entries import REPEATS
-from batchscope.catalogue.figures import FIGURES
-from batchscope.catalogue.model import Model, Name, Number, Positive, Scalar, Text
-from batchscope.catalogue.names import split_token
-from batchscope.catalogue.outcomes import FALLS, LEAST_SEEDS
-from batchscope.catalogue.registry import OF_OUTCOMES
-from batchscope.catalogue.run_factors import EVERY_FACTOR
-from batchscope.catalogue.tables import CLAIMED as TABLES
-from batchscope.problems import Place, Problem, received, unknown
-from batchscope.study import horizons
+from batchscope.study.figures import FIGURES
+from batchscope.study.model import Model, Name, Number, Positive, Scalar, Text
+from batchscope.study.names import split_token
+from batchscope.study.outcomes import FALLS, LEAST_SEEDS
+from batchscope.study.registry import OF_OUTCOMES
+from batchscope.study.run_factors import EVERY_FACTOR
+from batchscope.study.specifications import REPEATS
+from batchscope.study.tables import CLAIMED as TABLES
 
 if TYPE_CHECKING:
     from batchscope.study.plan import PlannedExperiment

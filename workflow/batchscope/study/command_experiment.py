@@ -11,15 +11,14 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from batchscope.catalogue import command_factors, own_columns
-from batchscope.catalogue.run_factors import FALLING
-from batchscope.catalogue.stages import Stage
 from batchscope.errors import UserError
 from batchscope.problems import Place, Problem, received
-from batchscope.study import grids, plan
+from batchscope.study import command_factors, grids, own_columns, plan
 from batchscope.study.commands import RESOURCES, RUN_DIR, Command, Run, placeholders, sha256
 from batchscope.study.experiments import CommandExperiment
 from batchscope.study.factor_models import RESERVED
+from batchscope.study.run_factors import FALLING
+from batchscope.study.stages import Stage
 
 _SCRIPTS = (".py", ".sh")
 _PROGRAMS = ("bash", "python", "python3", "sh", "torchrun")

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from batchscope import disk
-from batchscope.catalogue import command_factors, names, setting
 from batchscope.errors import UserError, check_regular
+from batchscope.study import command_factors, names, setting
 
 RUN_DIR = "run_dir"
 RESOURCES = ("threads", "gpus")

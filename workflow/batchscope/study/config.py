@@ -8,10 +8,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 
-from batchscope.catalogue.model import Model
-from batchscope.catalogue.setting import Word
 from batchscope.errors import ConfigError
 from batchscope.study import messages, plan, planner, yaml_file
+from batchscope.study.model import Model
+from batchscope.study.setting import Word
 
 AUTO = "auto"
 

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from batchscope.catalogue.figures import FIGURES
 from batchscope.study.experiments import KINDS
+from batchscope.study.figures import FIGURES
 from batchscope.study.study_file import StudyFile
 
 _WIDTH = 150

@@ -13,8 +13,19 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag
 from pydantic_core import PydanticCustomError
 
-from batchscope.catalogue import budget_kinds, command_factors, stages
-from batchscope.catalogue.model import (
+from batchscope.problems import nearest
+from batchscope.study import budget_kinds, command_factors, stages
+from batchscope.study.factor_models import (
+    CommandFactors,
+    CommandLists,
+    TimingFactors,
+    TimingLists,
+    TrainingFactors,
+    TrainingLists,
+)
+from batchscope.study.log_source import AUTO, FORMATS, Source, escaped
+from batchscope.study.measure_keys import entries_type
+from batchscope.study.model import (
     Count,
     Flag,
     Integer,
@@ -27,22 +38,10 @@ from batchscope.catalogue.model import (
     Unique,
     mapping,
 )
-from batchscope.catalogue.outcomes import LEAST_SEEDS
-from batchscope.catalogue.registry import MEASURES, OF_SWEEPS, OF_TRAININGS
-from batchscope.catalogue.run_factors import MOST_EPOCHS
-from batchscope.logs import AUTO, FORMATS, Source
-from batchscope.logs.files import escaped
-from batchscope.problems import nearest
-from batchscope.study.asked import entries_type
-from batchscope.study.factor_models import (
-    CommandFactors,
-    CommandLists,
-    TimingFactors,
-    TimingLists,
-    TrainingFactors,
-    TrainingLists,
-)
+from batchscope.study.outcomes import LEAST_SEEDS
 from batchscope.study.published_numbers import CommandSeries, PublishedSeries
+from batchscope.study.registry import MEASURES, OF_SWEEPS, OF_TRAININGS
+from batchscope.study.run_factors import MOST_EPOCHS
 
 
 class StagedSeeds(Model):

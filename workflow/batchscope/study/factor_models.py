@@ -7,10 +7,10 @@ from typing import Any
 
 from pydantic import ConfigDict, Field, create_model
 
-from batchscope.catalogue import command_factors
-from batchscope.catalogue.model import Model, Scalar, Unique, mapping
-from batchscope.catalogue.run_factors import EVERY_FACTOR, FACTORS, SWEEP_FACTORS
-from batchscope.catalogue.setting import Parameter
+from batchscope.study import command_factors
+from batchscope.study.model import Model, Scalar, Unique, mapping
+from batchscope.study.run_factors import EVERY_FACTOR, FACTORS, SWEEP_FACTORS
+from batchscope.study.setting import Parameter
 
 # Placeholders of a command that are no factors, and factors with keys of their own.
 RESERVED = ("seed", "threads", "device", "replicas", "gpus", "run_dir")

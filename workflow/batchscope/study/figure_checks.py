@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from batchscope import wording
-from batchscope.catalogue import figure_names
-from batchscope.catalogue.entries import Figure, Need
-from batchscope.catalogue.figures import FIGURES
-from batchscope.catalogue.registry import OF_SECONDS, OF_SWEEPS
 from batchscope.problems import Place, Problem, received
+from batchscope.study import figure_names
 from batchscope.study.experiments import Experiment
+from batchscope.study.figures import FIGURES
+from batchscope.study.registry import OF_SECONDS, OF_SWEEPS
+from batchscope.study.specifications import Figure, Need
 
 # Sources of seconds, for messages.
 TIMED = wording.listed(

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from batchscope import wording
-from batchscope.catalogue.setting import Parameter
-from batchscope.catalogue.stages import Stage
 from batchscope.problems import Place, Problem, received
+from batchscope.study.setting import Parameter
+from batchscope.study.stages import Stage
 
 # Data set or model in the file -> its id in paths; None if its definition has a problem.
 Ids = Mapping[str, str | None]

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from batchscope.catalogue import run_factors
-from batchscope.catalogue.batch_phases import Course
-from batchscope.catalogue.entries import Need
-from batchscope.catalogue.run_factors import CONSTANT, HORIZON_REASON, by_horizon
 from batchscope.problems import Place, Problem, received
-from batchscope.study import figure_checks
+from batchscope.study import figure_checks, run_factors
+from batchscope.study.batch_phases import Course
 from batchscope.study.experiments import TrainingExperiment
+from batchscope.study.run_factors import CONSTANT, HORIZON_REASON, by_horizon
+from batchscope.study.specifications import Need
 
 
 class Schedule(NamedTuple):

@@ -8,10 +8,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from batchscope.catalogue import tasks
-from batchscope.catalogue.names import Sweep
+from batchscope.study import tasks
 from batchscope.study.claims import Claim
 from batchscope.study.commands import Run
+from batchscope.study.names import Sweep
 from batchscope.study.published_numbers import Series
 
 if TYPE_CHECKING:

@@ -12,15 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from batchscope.catalogue import incompatible_factors, names, stages, tasks, versions
-from batchscope.catalogue.dataset_definitions import BUILT_IN, DatasetInfo
-from batchscope.catalogue.figures import FIGURES
-from batchscope.catalogue.names import MAX_NAME_LENGTH
-from batchscope.catalogue.networks import NETWORKS
-from batchscope.catalogue.registry import OF_TRAININGS
-from batchscope.catalogue.run_factors import FACTORS, SWEEP_FACTORS
-from batchscope.catalogue.setting import Parameter
-from batchscope.catalogue.stages import Stage
 from batchscope.errors import ConfigError
 from batchscope.problems import Place, Problem, merged, received, unknown
 from batchscope.study import (
@@ -30,11 +21,17 @@ from batchscope.study import (
     external_experiment,
     figure_checks,
     horizons,
+    incompatible_factors,
     model_files,
+    names,
     other_machines,
     published_numbers,
+    stages,
     study_file,
+    tasks,
+    versions,
 )
+from batchscope.study.dataset_definitions import BUILT_IN, DatasetInfo
 from batchscope.study.experiments import (
     CommandExperiment,
     Experiment,
@@ -44,9 +41,16 @@ from batchscope.study.experiments import (
     TimingExperiment,
     TrainingExperiment,
 )
+from batchscope.study.figures import FIGURES
 from batchscope.study.grids import Grid, IdReader
+from batchscope.study.names import MAX_NAME_LENGTH
+from batchscope.study.networks import NETWORKS
 from batchscope.study.plan import PlannedExperiment, Study, folder_name
 from batchscope.study.published_numbers import Series
+from batchscope.study.registry import OF_TRAININGS
+from batchscope.study.run_factors import FACTORS, SWEEP_FACTORS
+from batchscope.study.setting import Parameter
+from batchscope.study.stages import Stage
 
 # From a data set's id to its training examples, if it is prepared.
 Recorded = Callable[[str], int | None]

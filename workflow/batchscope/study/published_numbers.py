@@ -10,11 +10,11 @@ from pydantic import Field, create_model, model_validator
 from pydantic_core import PydanticCustomError
 
 from batchscope import wording
-from batchscope.catalogue.model import Count, Model, Number, Unique, mapping
-from batchscope.catalogue.run_factors import EVERY_FACTOR
-from batchscope.catalogue.tasks import METRICS, NATS, Metric
 from batchscope.problems import Place, Problem, received
 from batchscope.study.factor_models import OpenFactors, value_fields
+from batchscope.study.model import Count, Model, Number, Unique, mapping
+from batchscope.study.run_factors import EVERY_FACTOR
+from batchscope.study.tasks import METRICS, NATS, Metric
 
 _WEIGHTS = "units of the weights"
 

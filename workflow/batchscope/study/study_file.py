@@ -7,14 +7,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 
-from batchscope.catalogue.dataset_definitions import Dataset
-from batchscope.catalogue.model import Count, FilePath, Model, Name, Number, Positive, Text
 from batchscope.errors import ConfigError
 from batchscope.problems import Place, Problem, merged, unknown
 from batchscope.study import messages
 from batchscope.study.claims import Claim
+from batchscope.study.dataset_definitions import Dataset
 from batchscope.study.experiments import AnyExperiment
 from batchscope.study.factor_models import DefaultFactors
+from batchscope.study.model import Count, FilePath, Model, Name, Number, Positive, Text
 
 FULL, REDUCED = "full", "reduced"
 SCALES = (FULL, REDUCED)

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from batchscope.analysis import advice
 from batchscope.analysis.advice_series import Asked, Tables
-from batchscope.catalogue.example_kinds import TOKENS
-from batchscope.catalogue.names import settings_name, split_token, timing_name
-from batchscope.catalogue.registry import OF_OUTCOMES, TIMINGS
 from batchscope.store import estimates, records
 from batchscope.study import advice_needs
+from batchscope.study.example_kinds import TOKENS
+from batchscope.study.names import settings_name, split_token, timing_name
+from batchscope.study.registry import OF_OUTCOMES, TIMINGS
 
 if TYPE_CHECKING:
     import pandas

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pandas
 
 from batchscope import disk, errors
-from batchscope.catalogue import columns, command_factors, own_columns
 from batchscope.errors import UserError
+from batchscope.external.log_runs import ExternalRuns
 from batchscope.store import job_files, paths, records, states
-from batchscope.study.external_runs import ExternalRuns
+from batchscope.study import columns, command_factors, own_columns
 from batchscope.tables import long_tables
 
 _OF_RECORD = (

@@ -11,7 +11,7 @@ from typing import Any, TextIO
 import pandas
 
 from batchscope import disk, errors
-from batchscope.catalogue import run_factors
+from batchscope.study import run_factors
 
 RUNS, CLAIMS = "runs.csv", "claims.csv"  # of an experiment, of a study
 # Digests look like numbers now and then (12345678, 1e234567): they are read as text.

@@ -15,8 +15,8 @@ from batchscope import disk
 from batchscope.analysis import run_series
 from batchscope.analysis.targets import Target
 from batchscope.analysis.trainings import RATE, Trainings
-from batchscope.catalogue import factor_words
 from batchscope.store import records
+from batchscope.study import factor_words
 
 
 class DefaultTargets:

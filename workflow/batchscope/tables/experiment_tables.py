@@ -24,12 +24,12 @@ from batchscope.analysis import (
     trends,
 )
 from batchscope.analysis.targets import Target
-from batchscope.catalogue import outcomes
-from batchscope.catalogue.budget_kinds import END, SECONDS
-from batchscope.catalogue.decision_columns import LOOKS
-from batchscope.catalogue.outcomes import Outcome
-from batchscope.catalogue.tables import TABLES
 from batchscope.store import paths
+from batchscope.study import outcomes
+from batchscope.study.budget_kinds import END, SECONDS
+from batchscope.study.decision_columns import LOOKS
+from batchscope.study.outcomes import Outcome
+from batchscope.study.tables import TABLES
 from batchscope.tables import (
     advice,
     command_runs,

@@ -11,10 +11,10 @@ import numpy as np
 import pandas
 
 from batchscope.analysis import run_series
-from batchscope.catalogue import columns, own_columns, run_factors, tasks
-from batchscope.catalogue.entries import Column
-from batchscope.catalogue.registry import OF_OUTCOMES
-from batchscope.study.external_runs import ExternalRuns
+from batchscope.external.log_runs import ExternalRuns
+from batchscope.study import columns, own_columns, run_factors, tasks
+from batchscope.study.registry import OF_OUTCOMES
+from batchscope.study.specifications import Column
 
 FIRST = ("run", *run_factors.FACTORS, "status")
 

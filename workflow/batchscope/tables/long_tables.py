@@ -16,7 +16,9 @@ import pandas
 
 from batchscope import disk, errors
 from batchscope.analysis import run_series
-from batchscope.catalogue import (
+from batchscope.store import job_files, paths, records
+from batchscope.store.job_files import Place
+from batchscope.study import (
     batch_phases,
     budget_kinds,
     columns,
@@ -26,10 +28,8 @@ from batchscope.catalogue import (
     tasks,
     versions,
 )
-from batchscope.catalogue.entries import Measure, Table
-from batchscope.catalogue.registry import MEASURES, OF_SECONDS
-from batchscope.store import job_files, paths, records
-from batchscope.store.job_files import Place
+from batchscope.study.registry import MEASURES, OF_SECONDS
+from batchscope.study.specifications import Measure, Table
 
 if TYPE_CHECKING:
     from batchscope.study.plan import PlannedExperiment, Study

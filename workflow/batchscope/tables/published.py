@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pandas
 
 from batchscope.analysis import intervals, run_series
-from batchscope.catalogue import factor_words, own_columns, run_factors
-from batchscope.catalogue.outcomes import Reason
-from batchscope.catalogue.tables import clipped
+from batchscope.study import factor_words, own_columns, run_factors
+from batchscope.study.outcomes import Reason
+from batchscope.study.tables import clipped
 from batchscope.tables import long_tables
 
 if TYPE_CHECKING:

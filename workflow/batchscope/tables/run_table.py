@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import pandas
 
-from batchscope.catalogue import batch_phases, columns, names
-from batchscope.catalogue.entries import Column
-from batchscope.catalogue.registry import MEASURES
 from batchscope.store import job_files, paths, records, states
+from batchscope.study import batch_phases, columns, names
+from batchscope.study.registry import MEASURES
+from batchscope.study.specifications import Column
 from batchscope.tables import long_tables, timing_tables
 
 if TYPE_CHECKING:

@@ -15,11 +15,11 @@ import numpy as np
 import pandas
 
 from batchscope.analysis import run_series, step_cost, timing_repeats
-from batchscope.catalogue import names, run_factors
-from batchscope.catalogue.shared import REPEAT
-from batchscope.catalogue.tables import FIRST, OF_TIMINGS
 from batchscope.host import absence
 from batchscope.store import job_files, records
+from batchscope.study import names, run_factors
+from batchscope.study.common_settings import REPEAT
+from batchscope.study.tables import FIRST, OF_TIMINGS
 from batchscope.tables import long_tables
 from batchscope.timing import throughput
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from batchscope.catalogue.shared import DISTURBED_CORES
+from batchscope.study.common_settings import DISTURBED_CORES
 from batchscope.timing import fates
 from batchscope.timing.instruments import processes
 from batchscope.timing.instruments.sampler import Sampler

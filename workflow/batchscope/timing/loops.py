@@ -31,8 +31,8 @@ import keras
 import tensorflow as tf
 
 from batchscope import private_interfaces
-from batchscope.catalogue import run_factors
 from batchscope.datasets import Learned
+from batchscope.study import run_factors
 from batchscope.timing import pipelines
 from batchscope.timing.blocks import LEAD_IN_STEPS
 from batchscope.timing.fates import NotFinite

@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 from pydantic import Field
 
 from batchscope import project_files
-from batchscope.catalogue.entries import (
+from batchscope.errors import UserError
+from batchscope.study.model import Integer, Number
+from batchscope.study.setting import Setting
+from batchscope.study.specifications import (
     Column,
     Figure,
     IntegerColumn,
@@ -21,9 +24,6 @@ from batchscope.catalogue.entries import (
     Timing,
     TimingSettings,
 )
-from batchscope.catalogue.model import Integer, Number
-from batchscope.catalogue.setting import Setting
-from batchscope.errors import UserError
 from batchscope.timing import Timed
 
 if TYPE_CHECKING:

@@ -24,9 +24,9 @@ import numpy as np
 import tensorflow as tf
 from PIL import Image
 
-from batchscope.catalogue import tasks
 from batchscope.datasets import Examples
 from batchscope.errors import UserError
+from batchscope.study import tasks
 from batchscope.training import losses
 
 PREFETCHING = ("prefetch", "cache", "jpeg")

@@ -25,8 +25,11 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import numpy as np
 from pydantic import Field
 
-from batchscope.catalogue import shared
-from batchscope.catalogue.entries import (
+from batchscope.errors import UserError
+from batchscope.study import common_settings
+from batchscope.study.model import Integer
+from batchscope.study.setting import Setting
+from batchscope.study.specifications import (
     Column,
     Figure,
     IntegerColumn,
@@ -35,9 +38,6 @@ from batchscope.catalogue.entries import (
     Timing,
     TimingSettings,
 )
-from batchscope.catalogue.model import Integer
-from batchscope.catalogue.setting import Setting
-from batchscope.errors import UserError
 from batchscope.timing import Timed
 from batchscope.timing.instruments import samples
 
@@ -57,9 +57,9 @@ class ProfileSettings(TimingSettings):
 
 
 _PROFILES = {
-    shared.REPEAT: shared.WHICH,
+    common_settings.REPEAT: common_settings.WHICH,
     "batch_size": IntegerColumn("Examples per step."),
-    "status": shared.STATUS,
+    "status": common_settings.STATUS,
     "compute": Column("Share of the time in which an operation computes."),
     "input": Column("Share in which training waits for data and nothing computes."),
     "host": Column("Share of neither: Python, dispatch, copies, idle."),

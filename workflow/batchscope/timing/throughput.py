@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 from pydantic import Field
 
-from batchscope.catalogue import shared
-from batchscope.catalogue.entries import (
+from batchscope.study import common_settings
+from batchscope.study.common_settings import Seconds
+from batchscope.study.model import Integer
+from batchscope.study.setting import Setting
+from batchscope.study.specifications import (
     REPEATS,
     Column,
     Figure,
@@ -25,13 +28,10 @@ from batchscope.catalogue.entries import (
     TimingSettings,
     interval,
 )
-from batchscope.catalogue.model import Integer
-from batchscope.catalogue.setting import Setting
-from batchscope.catalogue.shared import Seconds
 from batchscope.timing import Timed
 
 if TYPE_CHECKING:
-    from batchscope.catalogue.names import Sweep
+    from batchscope.study.names import Sweep
     from batchscope.timing.blocks import Block, RunSteps, Turn
     from batchscope.timing.timing_job import TimingJob
 
@@ -55,12 +55,12 @@ def _quartiles(name: str, doc: str) -> dict[str, Column]:
 
 
 _THROUGHPUT = {
-    shared.REPEAT: shared.WHICH,
+    common_settings.REPEAT: common_settings.WHICH,
     "batch_size": IntegerColumn("Examples per step."),
-    "status": shared.STATUS,
+    "status": common_settings.STATUS,
     "steps": IntegerColumn("Steps of a block."),
     "blocks": IntegerColumn("Timed blocks.", adds_up=True),
-    "disturbed_blocks": shared.DISTURBED_BLOCKS,
+    "disturbed_blocks": common_settings.DISTURBED_BLOCKS,
     "seconds_per_step": PositiveColumn("Time of a step, s: median of the blocks."),
     **_quartiles("seconds_per_step", "Time of a step, s"),
     "iterations_per_second": Column(
@@ -77,10 +77,10 @@ _THROUGHPUT = {
     ),
 }
 _SWEEPS = {
-    shared.REPEAT: shared.WHICH,
-    "status": shared.STATUS,
+    common_settings.REPEAT: common_settings.WHICH,
+    "status": common_settings.STATUS,
     "blocks": IntegerColumn("Timed blocks of all of them.", adds_up=True),
-    "disturbed_blocks": shared.DISTURBED_BLOCKS,
+    "disturbed_blocks": common_settings.DISTURBED_BLOCKS,
     "fixed_seconds": PositiveColumn(
         "Fixed cost of a step: a of the fit t = a + b * batch size.",
         "s",
@@ -126,7 +126,7 @@ _SWEEPS = {
     "memory_mb_per_image": Column("Memory per example: the same fit, MB."),
 }
 _TRAINING_TIMES = {
-    shared.REPEAT: shared.WHICH,
+    common_settings.REPEAT: common_settings.WHICH,
     "batch_size": IntegerColumn("Examples per step."),
     "status": TextColumn("finished, diverged or out_of_memory."),
     "at_epoch": IntegerColumn("Number of epochs, as the experiment asks for."),
@@ -149,7 +149,7 @@ def _rows(record: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
         row["train_examples"] = record.get("train_examples")
         if blocks := size.get("blocks"):
             times = np.percentile([block["seconds_per_step"] for block in blocks], (50, 25, 75))
-            for end, seconds in zip(shared.QUARTILES, times, strict=True):
+            for end, seconds in zip(common_settings.QUARTILES, times, strict=True):
                 row[f"seconds_per_step{end}"] = seconds
         if blocks is not None:  # None if this machine cannot time it
             row |= block_counts(blocks)

@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import numpy as np
 from pydantic import Field
 
-from batchscope.catalogue.entries import (
+from batchscope.study.common_settings import QUARTILES, Seconds
+from batchscope.study.model import Integer
+from batchscope.study.setting import Setting
+from batchscope.study.specifications import (
     Column,
     Figure,
     Panel,
@@ -21,9 +24,6 @@ from batchscope.catalogue.entries import (
     Timing,
     TimingSettings,
 )
-from batchscope.catalogue.model import Integer
-from batchscope.catalogue.setting import Setting
-from batchscope.catalogue.shared import QUARTILES, Seconds
 from batchscope.timing import Timed
 
 if TYPE_CHECKING:
@@ -178,8 +178,8 @@ def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
     Raises:
         UserError: If the data are missing, or are fewer than a batch.
     """
-    from batchscope.catalogue import incompatible_factors
     from batchscope.store import records
+    from batchscope.study import incompatible_factors
     from batchscope.timing import fates
     from batchscope.timing.blocks import Turn, time_blocks
     from batchscope.timing.instruments import samples

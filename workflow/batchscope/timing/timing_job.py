@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from batchscope import disk
-from batchscope.catalogue import incompatible_factors, names
-from batchscope.catalogue.names import Configuration, Sweep
-from batchscope.catalogue.registry import TIMINGS
 from batchscope.host import description, tensorflow_start
 from batchscope.store import records
+from batchscope.study import incompatible_factors, names
+from batchscope.study.names import Configuration, Sweep
+from batchscope.study.registry import TIMINGS
 from batchscope.training.runs import Setup
 
 if TYPE_CHECKING:

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
-from batchscope.catalogue import shared
-from batchscope.catalogue.entries import (
+from batchscope.study import common_settings
+from batchscope.study.common_settings import Seconds
+from batchscope.study.setting import Setting
+from batchscope.study.specifications import (
     Column,
     Figure,
     IntegerColumn,
@@ -23,8 +25,6 @@ from batchscope.catalogue.entries import (
     TimingSettings,
     interval,
 )
-from batchscope.catalogue.setting import Setting
-from batchscope.catalogue.shared import Seconds
 from batchscope.timing import Timed
 from batchscope.timing.instruments import samples
 
@@ -46,9 +46,9 @@ class UtilisationSettings(TimingSettings):
 
 
 _UTILISATION = {
-    shared.REPEAT: shared.WHICH,
+    common_settings.REPEAT: common_settings.WHICH,
     "batch_size": IntegerColumn("Examples per step."),
-    "status": shared.STATUS,
+    "status": common_settings.STATUS,
     "steps": IntegerColumn("Steps of the training."),
     "seconds": Column("Its time, s."),
     "process_percent": PercentColumn(
@@ -149,14 +149,14 @@ ENTRY = Timing(
             kind="sweep",
             table="utilisation",
             panels=(
-                *shared.UTILISATION,
+                *common_settings.UTILISATION,
                 Panel(
                     "gpu_bandwidth_percent",
                     "GPU memory traffic",
                     "time with traffic (%)",
                     Scale.ZERO,
                 ),
-                *shared.MEMORY,
+                *common_settings.MEMORY,
                 Panel("tensorflow_peak_mb", "Memory of tensors", "peak (MB)"),
                 Panel("process_zero_share", "CPU at zero", "share of time (%)", Scale.PERCENT),
                 Panel("gpu_zero_share", "GPU at zero", "share of time (%)", Scale.PERCENT),
@@ -256,7 +256,7 @@ def train(
                 spent += runner.run(batch_size, steps)
                 done += steps
         others = sampler.summary(TRAINING, batch_size)["foreign_cores"]
-        disturbed = others is not None and others > shared.DISTURBED_CORES
+        disturbed = others is not None and others > common_settings.DISTURBED_CORES
         if not disturbed:
             break
         if repeats < MOST_REPEATS:

@@ -20,8 +20,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from batchscope.catalogue import batch_phases
 from batchscope.datasets import Examples
+from batchscope.study import batch_phases
 from batchscope.training import optimizers
 from batchscope.training.step_loop import Batches, StepLoop, Totals
 from batchscope.training.update_methods import assign

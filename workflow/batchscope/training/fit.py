@@ -15,13 +15,13 @@ from types import FrameType
 import numpy as np
 import tensorflow as tf
 
-from batchscope.catalogue import batch_phases, incompatible_factors, kept_epochs, tasks
-from batchscope.catalogue.batch_phases import Course
-from batchscope.catalogue.versions import VERSIONS
 from batchscope.errors import Interrupted
 from batchscope.host import description
 from batchscope.store import job_files, records, weights
 from batchscope.store.progress import Reporter
+from batchscope.study import batch_phases, incompatible_factors, snapshot_epochs, tasks
+from batchscope.study.batch_phases import Course
+from batchscope.study.versions import VERSIONS
 from batchscope.training import (
     augmentations,
     checkpoint,
@@ -240,7 +240,7 @@ class Training:
 
     def keep_wanted(self, over: bool) -> set[int]:
         """Deletes the snapshots that nothing reads; returns the epochs that are read."""
-        wanted = kept_epochs.wanted(self.read, self.progress.epoch, over)
+        wanted = snapshot_epochs.wanted(self.read, self.progress.epoch, over)
         for path in self.snapshots.glob("*.npz"):
             if path.stem.isdigit() and int(path.stem) not in wanted:
                 path.unlink()

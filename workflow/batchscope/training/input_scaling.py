@@ -14,8 +14,8 @@ import numpy as np
 import tensorflow as tf
 
 from batchscope import private_interfaces
-from batchscope.catalogue import example_kinds
 from batchscope.datasets.looks import Look
+from batchscope.study import example_kinds
 
 # Operations that leave numbers as they are, or mix them with their neighbours.
 _MOVING = re.compile(

@@ -8,9 +8,9 @@ import numpy as np
 import tensorflow as tf
 
 from batchscope import private_interfaces, wording
-from batchscope.catalogue import example_kinds, tasks
 from batchscope.datasets.looks import Look
 from batchscope.errors import TrainsItself, UserError
+from batchscope.study import example_kinds, tasks
 
 # Methods by which a class decides its updates itself.
 _UPDATES = ("train_step", "compute_loss", "make_train_function", "fit", "train_on_batch")

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import keras
 
-from batchscope.catalogue import names
 from batchscope.datasets.looks import Look
 from batchscope.errors import UserError
 from batchscope.store.weights import Arrays
+from batchscope.study import names
 from batchscope.training import user_models
 from batchscope.training.networks import ACTIVATIONS, BUILDERS
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import keras
 from keras import layers
 
-from batchscope.catalogue import tasks
+from batchscope.study import tasks
 
 Shape = tuple[int, ...]
 SOFTMAX = "softmax"

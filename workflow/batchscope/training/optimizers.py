@@ -6,9 +6,9 @@ import keras
 import tensorflow as tf
 
 from batchscope import private_interfaces
-from batchscope.catalogue import optimizer_constants
-from batchscope.catalogue.batch_phases import Course
-from batchscope.catalogue.optimizer_constants import DEFAULT
+from batchscope.study import optimizer_constants
+from batchscope.study.batch_phases import Course
+from batchscope.study.optimizer_constants import DEFAULT
 
 # The factor's values are Keras's class names in lower case.
 _OPTIMIZERS = {name.lower(): value for name, value in vars(keras.optimizers).items()}

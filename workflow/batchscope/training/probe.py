@@ -8,8 +8,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from batchscope.catalogue import run_factors, tasks
 from batchscope.datasets import Dataset, Examples
+from batchscope.study import run_factors, tasks
 from batchscope.training import losses, optimizers, scoring, step_times
 from batchscope.training.step_loop import Batches, StepLoop, Totals, epoch_order, steps_per_epoch
 

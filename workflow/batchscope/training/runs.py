@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from batchscope import datasets
-from batchscope.catalogue import names
 from batchscope.store import paths
+from batchscope.study import names
 
 if TYPE_CHECKING:
     import keras

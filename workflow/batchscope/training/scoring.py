@@ -11,8 +11,8 @@ import numpy as np
 import tensorflow as tf
 
 from batchscope import private_interfaces
-from batchscope.catalogue import tasks
 from batchscope.datasets import Learned
+from batchscope.study import tasks
 
 
 def logits(outputs: tf.Tensor) -> tf.Tensor:

@@ -10,9 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from batchscope import disk
-from batchscope.catalogue import names
 from batchscope.errors import UserError
 from batchscope.store import job_files, paths, records
+from batchscope.study import names
 from batchscope.training.runs import Run
 
 

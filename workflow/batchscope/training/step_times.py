@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from batchscope.catalogue import tasks
-from batchscope.catalogue.example_kinds import IMAGES, OF_TOKENS, TOKENS
 from batchscope.datasets import Examples, Learned
 from batchscope.datasets.looks import Look
+from batchscope.study import tasks
+from batchscope.study.example_kinds import IMAGES, OF_TOKENS, TOKENS
 from batchscope.training import augmentations, models, optimizers
 from batchscope.training.step_loop import Batches, StepLoop, Totals
 

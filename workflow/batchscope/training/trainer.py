@@ -11,10 +11,10 @@ import numpy as np
 import tensorflow as tf
 
 from batchscope import disk
-from batchscope.catalogue import kept_epochs, optimizer_constants
-from batchscope.catalogue.versions import VERSIONS
 from batchscope.host import description, locks
 from batchscope.store import memory_kills, paths, records
+from batchscope.study import optimizer_constants, snapshot_epochs
+from batchscope.study.versions import VERSIONS
 from batchscope.training import models, replicas
 from batchscope.training.fit import End, Limits, Training
 from batchscope.training.optimizers import effective_learning_rate
@@ -84,9 +84,9 @@ def write(training: Training, end: End) -> None:
     folder, progress, task = training.folder, training.progress, training.run.data.task
     weights = _write_weights(training, end.status)
     training.keep_wanted(over=True)
-    kept = training.snapshots / f"{kept_epochs.middle(progress.epoch)}.npz"
-    if kept_epochs.MIDDLE in training.read and kept.exists():  # its epoch is known now
-        middle = training.snapshots / f"{kept_epochs.MIDDLE}.npz"
+    kept = training.snapshots / f"{snapshot_epochs.middle(progress.epoch)}.npz"
+    if snapshot_epochs.MIDDLE in training.read and kept.exists():  # its epoch is known now
+        middle = training.snapshots / f"{snapshot_epochs.MIDDLE}.npz"
         (disk.copy if int(kept.stem) in training.read else os.replace)(kept, middle)
     disk.write_rows(folder / "history.csv", records.history_columns(task), progress.history)
     if training.factors["evaluate_every"]:

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from batchscope.catalogue.batch_phases import Course
 from batchscope.datasets import Dataset
+from batchscope.study.batch_phases import Course
 from batchscope.training.losses import Evaluated, Objective, together
 
 # Of the training set, whose loss is evaluated: most of what an evaluation costs. The same examples

@@ -18,11 +18,10 @@ from typing import Any, NoReturn
 import keras
 import tensorflow as tf
 
-from batchscope.catalogue import example_kinds
 from batchscope.datasets.looks import Look
 from batchscope.errors import ScaledTwice, UserError
 from batchscope.host import interruption
-from batchscope.study import model_files
+from batchscope.study import example_kinds, model_files
 from batchscope.training import input_scaling, model_checks
 from batchscope.training.networks import Shape
 

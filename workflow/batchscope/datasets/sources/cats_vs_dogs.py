@@ -8,13 +8,13 @@ import re
 import zipfile
 from typing import Literal
 
-from batchscope.catalogue.model import FilePath
 from batchscope.datasets import photographs
 from batchscope.datasets.folder_parts import numeric_order
 from batchscope.datasets.photographs import Listing, Photo
 from batchscope.datasets.raw import Raw, Request, local_or_downloaded, reading
 from batchscope.datasets.source import DataSource, FileSha256, ImageSize, PerClass, Scale
 from batchscope.datasets.splits import Split
+from batchscope.study.model import FilePath
 
 URL = (
     "https://download.microsoft.com/download/3/E/1/"

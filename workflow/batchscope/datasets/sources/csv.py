@@ -8,13 +8,13 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, TypeAdapter
 from pydantic_core import PydanticCustomError
 
-from batchscope.catalogue.example_kinds import ROWS
-from batchscope.catalogue.model import UNIQUE, FilePath
 from batchscope.datasets import tables
 from batchscope.datasets.raw import Raw, Request
 from batchscope.datasets.source import DataSource, FileSha256, Task, expanded, is_none
 from batchscope.datasets.splits import Split
 from batchscope.errors import raise_problems
+from batchscope.study.example_kinds import ROWS
+from batchscope.study.model import UNIQUE, FilePath
 
 
 def _column(value: Any) -> Any:

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Literal
 
 from batchscope import wording
-from batchscope.catalogue.model import FilePath
 from batchscope.datasets import folder_parts, photographs
 from batchscope.datasets.photographs import Listing, Photo
 from batchscope.datasets.raw import Raw, Request
 from batchscope.datasets.source import DataSource, ImageSize, PerClass, Scale, expanded
 from batchscope.datasets.splits import NpzSplit
 from batchscope.problems import Place, Problem, missing
+from batchscope.study.model import FilePath
 
 
 class ImageFolder(DataSource):

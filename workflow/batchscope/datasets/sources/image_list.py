@@ -11,8 +11,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from batchscope.catalogue import tasks
-from batchscope.catalogue.model import FilePath, Text
 from batchscope.datasets import folder_parts, kinds, targets
 from batchscope.datasets.folder_parts import NOTES, PART_OF
 from batchscope.datasets.photographs import Listing, Photo
@@ -22,6 +20,8 @@ from batchscope.datasets.sources.image_folder import ImageFolder
 from batchscope.datasets.table_files import MISSING
 from batchscope.errors import unexpected
 from batchscope.store.paths import SPLITS
+from batchscope.study import tasks
+from batchscope.study.model import FilePath, Text
 
 
 class ImageList(ImageFolder):

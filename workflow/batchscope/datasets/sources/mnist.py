@@ -11,12 +11,12 @@ from typing import Literal
 
 import numpy as np
 
-from batchscope.catalogue.model import FilePath
 from batchscope.datasets import arrays, splits
 from batchscope.datasets.raw import Raw, Request, local_or_downloaded, reading
 from batchscope.datasets.source import DataSource, FileSha256, PerClass, Scale
 from batchscope.datasets.splits import MNIST_TEST, MnistSplit
 from batchscope.errors import unexpected
+from batchscope.study.model import FilePath
 
 URL = "https://storage.googleapis.com/tensorflow/tf-keras-datasets/mnist.npz"
 SHA256 = "731c5ac602752760c8e48fbffcf8c3b850d9dc2a2aedcf2cc48468fc17b673d1"

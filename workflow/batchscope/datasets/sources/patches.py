@@ -9,11 +9,11 @@ import numpy as np
 from pydantic import Field
 
 from batchscope import wording
-from batchscope.catalogue.model import Integer
 from batchscope.datasets.raw import Raw, Request, on_disk
 from batchscope.datasets.source import DataSource
 from batchscope.datasets.sources import scikit_learn
 from batchscope.datasets.splits import FIFTHS, Split
+from batchscope.study.model import Integer
 
 # Class -> where its file comes from, as scikit-learn's README.txt says.
 PHOTOGRAPHS = {

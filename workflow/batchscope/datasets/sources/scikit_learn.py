@@ -14,12 +14,12 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from batchscope.catalogue import tasks
-from batchscope.catalogue.example_kinds import IMAGES, ROWS
 from batchscope.datasets import raw
 from batchscope.datasets.raw import Raw, Request
 from batchscope.datasets.source import DataSource
 from batchscope.datasets.splits import FIFTHS, Split
+from batchscope.study import tasks
+from batchscope.study.example_kinds import IMAGES, ROWS
 
 
 class _Table(DataSource):

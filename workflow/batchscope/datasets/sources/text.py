@@ -10,13 +10,13 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from batchscope.catalogue.example_kinds import TOKENS
-from batchscope.catalogue.model import FilePath, Integer
 from batchscope.datasets.raw import Pair, Raw, Request, local_file, reading
 from batchscope.datasets.source import DataSource, FileSha256, expanded
 from batchscope.datasets.splits import TextSplit, split_counts
 from batchscope.errors import unexpected
 from batchscope.store.paths import SPLITS
+from batchscope.study.example_kinds import TOKENS
+from batchscope.study.model import FilePath, Integer
 
 # In NumPy's folder: the docstrings of its compiled functions, 216,000 ASCII characters of English
 # prose and short examples in NumPy 2.4, under NumPy's licence (BSD 3-Clause). NumPy's version is

@@ -27,11 +27,11 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
 from batchscope import project_files, wording
 from batchscope.analysis import intervals, run_series
-from batchscope.catalogue.entries import Scale
-from batchscope.catalogue.outcomes import LEAST_WITH_INTERVAL
-from batchscope.catalogue.tables import possible
 from batchscope.host import absence
 from batchscope.store import records
+from batchscope.study.outcomes import LEAST_WITH_INTERVAL
+from batchscope.study.specifications import Scale
+from batchscope.study.tables import possible
 
 if TYPE_CHECKING:
     from batchscope.study.study_file import FigureFormat

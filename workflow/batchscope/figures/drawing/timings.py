@@ -14,9 +14,9 @@ import pandas
 from matplotlib.axes import Axes
 
 from batchscope.analysis import run_series
-from batchscope.catalogue.tables import possible
 from batchscope.figures.drawing import canvas
 from batchscope.host import absence
+from batchscope.study.tables import possible
 
 
 def here(rows: pandas.DataFrame) -> pandas.DataFrame:

@@ -15,13 +15,13 @@ from matplotlib.path import Path
 from batchscope import wording
 from batchscope.analysis import intervals, run_series, timing_repeats
 from batchscope.analysis.run_series import Series
-from batchscope.catalogue import entries
-from batchscope.catalogue.entries import Panel, Scale
-from batchscope.catalogue.outcomes import LEAST_WITH_INTERVAL
-from batchscope.catalogue.tables import clipped
 from batchscope.figures import Tables, rows
 from batchscope.figures.drawing import canvas, document_points
 from batchscope.store import records
+from batchscope.study import specifications
+from batchscope.study.outcomes import LEAST_WITH_INTERVAL
+from batchscope.study.specifications import Panel, Scale
+from batchscope.study.tables import clipped
 
 _SLOT = 0.62  # share of the distance between two batch sizes that all series take together
 _MOST_SERIES = 5  # in one panel; of more, those that have something in common
@@ -53,13 +53,13 @@ class Cell(NamedTuple):
         return np.concatenate([own, *(line.values for line in self.document)])
 
 
-def select(tables: Tables, spec: entries.Figure) -> pandas.DataFrame:
+def select(tables: Tables, spec: specifications.Figure) -> pandas.DataFrame:
     if spec.doublings:
         return _doublings(tables.runs, spec)
     return _times(tables, spec) if spec.table == _TIMES else rows.select(tables, spec)
 
 
-def _doublings(runs: pandas.DataFrame, spec: entries.Figure) -> pandas.DataFrame:
+def _doublings(runs: pandas.DataFrame, spec: specifications.Figure) -> pandas.DataFrame:
     """Returns each column in doublings from the smallest batch size, and their sum as the last."""
     *parts, whole = (panel.column for panel in spec.panels)
     if not {*parts} <= {*runs}:
@@ -74,7 +74,7 @@ def _doublings(runs: pandas.DataFrame, spec: entries.Figure) -> pandas.DataFrame
     return rows.shown(kept.sort_index().reset_index(drop=True), spec)
 
 
-def _times(tables: Tables, spec: entries.Figure) -> pandas.DataFrame:
+def _times(tables: Tables, spec: specifications.Figure) -> pandas.DataFrame:
     """Returns the median time and quartiles over all timing jobs, once for all that it is alike."""
     found, ((time, *ends),) = tables.training_times, (panel.columns for panel in spec.panels)
     if found.empty:
@@ -94,7 +94,7 @@ def _times(tables: Tables, spec: entries.Figure) -> pandas.DataFrame:
 
 
 def draw(
-    frame: pandas.DataFrame, spec: entries.Figure, numbers: pandas.DataFrame | None = None
+    frame: pandas.DataFrame, spec: specifications.Figure, numbers: pandas.DataFrame | None = None
 ) -> Figure:
     """Returns the figure: a row of panels for each part of the series, where they are many."""
     every, columns = _cells(frame, spec)
@@ -128,7 +128,9 @@ def draw(
     return figure
 
 
-def _draw_references(grid: np.ndarray, frame: pandas.DataFrame, spec: entries.Figure) -> None:
+def _draw_references(
+    grid: np.ndarray, frame: pandas.DataFrame, spec: specifications.Figure
+) -> None:
     """Draws no doubling, on one axis for all as they add up, or the time of the fewest epochs."""
     if spec.doublings:
         ends = [axes.dataLim.intervaly for axes in grid]
@@ -142,7 +144,7 @@ def _draw_references(grid: np.ndarray, frame: pandas.DataFrame, spec: entries.Fi
             axes.axhline(height, linewidth=1.0, linestyle=canvas.LINES[2], **_REFERENCE)
 
 
-def _cells(frame: pandas.DataFrame, spec: entries.Figure) -> tuple[list[Cell], int]:
+def _cells(frame: pandas.DataFrame, spec: specifications.Figure) -> tuple[list[Cell], int]:
     """Returns what every pair of axes shows, in order, and how many stand in a row."""
     found, groups = rows.panels(frame, spec), canvas.present(frame)
     if spec.facets:

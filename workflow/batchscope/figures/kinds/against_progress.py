@@ -15,19 +15,19 @@ from matplotlib.ticker import MaxNLocator
 from batchscope import wording
 from batchscope.analysis import run_series
 from batchscope.analysis.chosen_rates import RATE
-from batchscope.catalogue import entries
-from batchscope.catalogue.budget_kinds import SECONDS, TARGET
-from batchscope.catalogue.entries import OVER, Scale
 from batchscope.figures import Tables, rows
 from batchscope.figures.drawing import canvas
 from batchscope.store import records
+from batchscope.study import specifications
+from batchscope.study.budget_kinds import SECONDS, TARGET
+from batchscope.study.specifications import OVER, Scale
 
 _MOST_POINTS = 60  # of one line
 _MOST_ROWS = 8  # series
 _MEANS = "Means over the runs that still train, with a 95 % interval (Student's t)."
 
 
-def select(tables: Tables, spec: entries.Figure) -> pandas.DataFrame:
+def select(tables: Tables, spec: specifications.Figure) -> pandas.DataFrame:
     """Returns one row per run and place in its training: factors, status, what was used, outcomes.
 
     None where no training has two places on an axis.
@@ -39,14 +39,14 @@ def select(tables: Tables, spec: entries.Figure) -> pandas.DataFrame:
     return _with_target(frame, tables.comparisons, spec) if spec.target else frame
 
 
-def _axes_of(frame: pandas.DataFrame, spec: entries.Figure) -> list[str]:
+def _axes_of(frame: pandas.DataFrame, spec: specifications.Figure) -> list[str]:
     known = frame.dropna(subset=[panel.column for panel in spec.panels], how="all")
     runs = known.groupby([*run_series.varying(frame), "batch_size", "seed"], dropna=False)
     return [axis for axis in spec.over if axis in frame and (runs[axis].nunique() > 1).any()]
 
 
 def _with_target(
-    frame: pandas.DataFrame, compared: pandas.DataFrame, spec: entries.Figure
+    frame: pandas.DataFrame, compared: pandas.DataFrame, spec: specifications.Figure
 ) -> pandas.DataFrame:
     """Return a frame with the target at which each series is compared; NaN without one."""
     target = pandas.Series(np.nan, frame.index)
@@ -61,7 +61,7 @@ def _with_target(
     return frame.assign(target=target)
 
 
-def draw(frame: pandas.DataFrame, spec: entries.Figure) -> Figure:
+def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
     """Returns the figure: a row of panels per series, one for each axis and outcome."""
     panels, (groups, more) = (
         rows.panels(frame, spec),

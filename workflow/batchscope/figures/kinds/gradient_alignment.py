@@ -7,9 +7,9 @@ import pandas
 from matplotlib.figure import Figure
 
 from batchscope import wording
-from batchscope.catalogue import entries
 from batchscope.figures import rows
 from batchscope.figures.drawing import canvas
+from batchscope.study import specifications
 
 _PLACES = {"start": "Start", "middle": "Middle", "end": "End"}
 _MOST_ROWS = 6  # series
@@ -17,7 +17,7 @@ _RANDOM = ({"color": canvas.MUTED, "linewidth": 0.7}, "the same gradients with r
 _DOTS = {"marker": "o", "markersize": 4, **canvas.EDGED}
 
 
-def draw(frame: pandas.DataFrame, spec: entries.Figure) -> Figure:
+def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
     """Returns the figure: a row per series, a panel per place, smallest and largest batch size."""
     (panel,), known = rows.panels(frame, spec), rows.finished(frame)
     groups, more = canvas.first(canvas.present(frame), _MOST_ROWS)

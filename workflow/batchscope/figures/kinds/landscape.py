@@ -20,10 +20,10 @@ from matplotlib.ticker import LogLocator, MaxNLocator
 
 from batchscope import wording
 from batchscope.analysis import run_series
-from batchscope.catalogue import entries
-from batchscope.catalogue.entries import Panel, Scale
 from batchscope.figures import Tables
 from batchscope.figures.drawing import canvas
+from batchscope.study import specifications
+from batchscope.study.specifications import Panel, Scale
 
 _SPLITS = {"train": "training data", "validation": "validation data", "test": "test data"}
 _ENDS = {"small": 0.0, "large": 1.0}  # column with the factor's value -> its place on the line
@@ -35,7 +35,7 @@ _LEVELS = 11
 _SUBS = ((1.0, 1.5, 2.0, 3.0, 5.0, 7.0), (1.0, 2.0, 5.0), (1.0, 3.0), (1.0,))
 
 
-def select(tables: Tables, spec: entries.Figure) -> pandas.DataFrame:
+def select(tables: Tables, spec: specifications.Figure) -> pandas.DataFrame:
     """Returns one row per run and position, of lines also per split: factors and values."""
     table = getattr(tables, spec.table)
     if table.empty:
@@ -85,11 +85,11 @@ def _parts(frame: pandas.DataFrame, by: str) -> list[tuple[str, pandas.DataFrame
     ]
 
 
-def draw(frame: pandas.DataFrame, spec: entries.Figure) -> Figure:
+def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
     return _draw_curves(frame, spec) if spec.over else _draw_surfaces(frame, spec)
 
 
-def _draw_curves(frame: pandas.DataFrame, spec: entries.Figure) -> Figure:
+def _draw_curves(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
     """Returns one row of panels per series, of lines per pair of values."""
     if spec.lines:
         parts = _parts(frame, "batch_size")[:_MOST_ROWS]
@@ -153,7 +153,7 @@ def _mark_ends(axes: Axes, rows: pandas.DataFrame) -> None:
         canvas.annotate(axes, name, (at, 1.0), (0, 3), ha="center", annotation_clip=False, **look)
 
 
-def _draw_surfaces(frame: pandas.DataFrame, spec: entries.Figure) -> Figure:
+def _draw_surfaces(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
     """Returns one row per series and seed, one panel per batch size."""
     (panel,) = spec.panels
     sizes = sorted(frame["batch_size"].unique().tolist())

@@ -12,10 +12,10 @@ from matplotlib.transforms import ScaledTranslation
 
 from batchscope import wording
 from batchscope.analysis import critical_batch_size, intervals, run_series
-from batchscope.catalogue import entries
 from batchscope.figures import Tables
 from batchscope.figures.drawing import canvas
 from batchscope.store import records
+from batchscope.study import specifications
 
 _OF_POINT = [
     "share",
@@ -30,7 +30,7 @@ _USED = {"linestyle": canvas.LINES[2], "linewidth": 1, "zorder": 1}
 _GREY = {"color": canvas.MUTED, "linewidth": 1.2}
 
 
-def select(tables: Tables, spec: entries.Figure) -> pandas.DataFrame:
+def select(tables: Tables, spec: specifications.Figure) -> pandas.DataFrame:
     """Returns one row per series, batch size and point, with the critical size of whole runs."""
     found = tables.local_critical_batch_size
     if found.empty:
@@ -52,7 +52,7 @@ def _of_whole_runs(fits: pandas.DataFrame) -> tuple[float, float, float]:
     return tuple(float(last[f"critical_batch_size{end}"]) for end in intervals.ENDS)
 
 
-def draw(frame: pandas.DataFrame, spec: entries.Figure) -> Figure:
+def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
     """Returns the figure: one panel per series."""
     groups, more = canvas.first(run_series.series(frame), _MOST_PANELS)
     looks = canvas.size_styles(frame["batch_size"].unique())

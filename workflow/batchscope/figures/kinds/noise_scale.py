@@ -14,9 +14,9 @@ from matplotlib.transforms import ScaledTranslation
 from batchscope import wording
 from batchscope.analysis import noise_scales, run_series
 from batchscope.analysis.noise_scales import EARLY, END, START, Point
-from batchscope.catalogue import entries
 from batchscope.figures import Tables, rows
 from batchscope.figures.drawing import canvas
+from batchscope.study import specifications
 
 _SCALE = "gradient_noise_scale"
 _COLUMNS = [_SCALE, f"{_SCALE}_error", "gradient_norm_squared", "gradient_variance"]
@@ -24,7 +24,7 @@ _STEP, _WIDEST = 5.0, 32.0  # points between two batch sizes' marks at one epoch
 _MOST_PANELS = 6  # series
 
 
-def select(tables: Tables, spec: entries.Figure) -> pandas.DataFrame:
+def select(tables: Tables, spec: specifications.Figure) -> pandas.DataFrame:
     """Returns one row per run and place in its training, in order: factors, status and columns.
 
     The place is `start`, `end`, or `epoch` for what lies between them.
@@ -52,7 +52,7 @@ def select(tables: Tables, spec: entries.Figure) -> pandas.DataFrame:
     return kept if rows.panels(kept, spec) else kept.iloc[:0]
 
 
-def draw(frame: pandas.DataFrame, spec: entries.Figure) -> Figure:
+def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
     """Returns the figure: one panel per series."""
     groups, more = canvas.first(canvas.present(frame), _MOST_PANELS)
     looks = canvas.size_styles(frame["batch_size"].unique())

@@ -10,13 +10,13 @@ from matplotlib.figure import Figure
 from batchscope import wording
 from batchscope.analysis import run_series
 from batchscope.analysis.targets import Target
-from batchscope.catalogue import entries, factor_words, tasks
-from batchscope.catalogue.budget_kinds import CONVERGENCE, ENDS, EXAMPLES, TAKEN, TARGET
-from batchscope.catalogue.figures import PRIMARY
-from batchscope.catalogue.outcomes import LEAST_WITH_INTERVAL
-from batchscope.catalogue.tables import possible
 from batchscope.figures import Tables, rows
 from batchscope.figures.drawing import canvas
+from batchscope.study import factor_words, specifications, tasks
+from batchscope.study.budget_kinds import CONVERGENCE, ENDS, EXAMPLES, TAKEN, TARGET
+from batchscope.study.figures import PRIMARY
+from batchscope.study.outcomes import LEAST_WITH_INTERVAL
+from batchscope.study.tables import possible
 
 _RATE = "learning_rate"
 _TARGET = ["target_column", "target_value"]
@@ -27,7 +27,7 @@ _DOTS = {"color": canvas.MUTED, "alpha": 0.55, "markersize": 4, "markeredgewidth
 _SQUARES = {"linestyle": "none", "marker": "s", "color": canvas.INK, "markersize": 6}
 
 
-def select(tables: Tables, spec: entries.Figure) -> pandas.DataFrame:
+def select(tables: Tables, spec: specifications.Figure) -> pandas.DataFrame:
     """Return a row per series, batch size and seed, with the mean of the size.
 
     Of the outcome that decides; `primary_outcome` has the first other that is no cost.
@@ -80,7 +80,7 @@ def _seeds(outcome: str, compared: pandas.DataFrame, tables: Tables) -> pandas.D
     return runs.merge(compared[rates], on=rates)[columns]
 
 
-def draw(frame: pandas.DataFrame, spec: entries.Figure) -> Figure:
+def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
     """Return the figure: a panel for each of the first series."""
     several = run_series.varying(frame)
     every = frame.groupby(several, sort=False, dropna=False) if several else [((), frame)]

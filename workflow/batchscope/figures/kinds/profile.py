@@ -12,9 +12,9 @@ from matplotlib.patches import Patch
 
 from batchscope import wording
 from batchscope.analysis import run_series
-from batchscope.catalogue import entries
 from batchscope.figures import Tables
 from batchscope.figures.drawing import canvas, timings
+from batchscope.study import specifications
 
 # Column -> words, and the colour of its bars: dark, middle and light, so that they differ in grey.
 PARTS = {
@@ -31,7 +31,7 @@ _MOST_BARS = 60
 _COLUMN = 44  # width of a column of numbers beside the bars, points
 
 
-def select(tables: Tables, spec: entries.Figure) -> pandas.DataFrame:
+def select(tables: Tables, spec: specifications.Figure) -> pandas.DataFrame:
     """Returns one row per configuration and batch size: shares of the wall time, and speed.
 
     The speed is that without the profiler, and so is how busy CPU and GPU were meanwhile.
@@ -43,7 +43,7 @@ def select(tables: Tables, spec: entries.Figure) -> pandas.DataFrame:
     return rows[list(dict.fromkeys([*names, *_BESIDE]))].reset_index(drop=True)
 
 
-def draw(frame: pandas.DataFrame, spec: entries.Figure) -> Figure:
+def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
     """Returns the figure: one bar per configuration and batch size, under their headings."""
     bars = _bars(frame)[:_MOST_BARS]
     figure, (axes,) = canvas.panels(1, 1, _WIDTH, 0.75 + _ROW * max(len(bars), 4))

@@ -16,10 +16,10 @@ from matplotlib.patches import Patch, Rectangle
 from batchscope import wording
 from batchscope.analysis.targets import Target
 from batchscope.analysis.trainings import CHOSEN_ON, Trainings, of_experiment
-from batchscope.catalogue import entries, factor_words, tasks
-from batchscope.catalogue.budget_kinds import TAKEN, TARGET
 from batchscope.figures import Tables, rows
 from batchscope.figures.drawing import canvas
+from batchscope.study import factor_words, specifications, tasks
+from batchscope.study.budget_kinds import TAKEN, TARGET
 
 _TARGET = ["target_column", "target_value"]
 _COLUMNS = ["outcome", *_TARGET, "batch_size", "learning_rate"]
@@ -33,7 +33,7 @@ _WITHOUT, _TEXT = "#e4e4e4", "#111111"
 _FRAMES = {"chosen": (_TEXT, 1.4), "recommended": ("#007a58", 3.0)}
 
 
-def select(tables: Tables, spec: entries.Figure) -> pandas.DataFrame:
+def select(tables: Tables, spec: specifications.Figure) -> pandas.DataFrame:
     """Return a row per series, batch size and learning rate; none without a choice of rates."""
     found = []
     for factors, part in rows.by_advice(tables):
@@ -68,7 +68,7 @@ def _values(series: Trainings, tables: Tables) -> tuple[dict[str, Any], np.ndarr
     return shared, series.taken(Target(column, value), outcome)
 
 
-def draw(frame: pandas.DataFrame, spec: entries.Figure) -> Figure:
+def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
     """Return the figure: a panel for each of the first series."""
     several = [name for name in frame if name not in (*_COLUMNS, *_COUNTS)]
     groups = [*frame.groupby(several, sort=False, dropna=False)] if several else [((), frame)]

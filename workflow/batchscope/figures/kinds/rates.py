@@ -12,10 +12,10 @@ from matplotlib.figure import Figure
 
 from batchscope import wording
 from batchscope.analysis import best_learning_rates, run_series
-from batchscope.catalogue import entries
 from batchscope.figures import Tables
 from batchscope.figures.drawing import canvas
 from batchscope.store import records
+from batchscope.study import specifications
 
 _RATE, _OWN, _BEST = "effective_learning_rate", "rate_of_seed", "best_rate"
 _EXPONENT = ["exponent", "exponent_low", "exponent_high", "factor"]
@@ -28,7 +28,7 @@ _RING = {"marker": "o", "markersize": 10, "fillstyle": "none", "linestyle": "non
 _POINT = {"linestyle": "none", "marker": ".", "zorder": 2}
 
 
-def select(tables: Tables, spec: entries.Figure) -> pandas.DataFrame:
+def select(tables: Tables, spec: specifications.Figure) -> pandas.DataFrame:
     """Returns every run with its effective rate and loss, and what its batch size chooses.
 
     Beside the best rate of the batch size stand where on the edge of its grid it lies, the rate
@@ -58,11 +58,11 @@ def select(tables: Tables, spec: entries.Figure) -> pandas.DataFrame:
     return frame if sizes >= (1 if spec.over else 2) else frame.iloc[:0]
 
 
-def draw(frame: pandas.DataFrame, spec: entries.Figure) -> Figure:
+def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
     return _draw_losses(frame, spec) if spec.over else _draw_best(frame, spec)
 
 
-def _draw_losses(frame: pandas.DataFrame, spec: entries.Figure) -> Figure:
+def _draw_losses(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
     (panel,), groups = spec.panels, best_learning_rates.series(frame)[:_MOST_PANELS]
     width = 4.8 if len(groups) == 1 else 3.5
     figure, grid = canvas.panels(len(groups), 0, width, 3.0, sharey=True)
@@ -103,7 +103,7 @@ def _draw_line(axes: Axes, rows: pandas.DataFrame, loss: str, style: dict[str, A
         axes.plot(np.log2(diverged), np.full(len(diverged), 0.98), **edge, **cross)
 
 
-def _draw_best(frame: pandas.DataFrame, spec: entries.Figure) -> Figure:
+def _draw_best(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
     (panel,), groups = spec.panels, best_learning_rates.series(frame)
     figure, (axes,) = canvas.panels(1, width=5.0, height=3.4)
     styles, sizes = canvas.series_styles(len(groups)), sorted(frame["batch_size"].unique().tolist())

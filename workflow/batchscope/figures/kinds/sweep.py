@@ -17,13 +17,13 @@ from matplotlib.figure import Figure
 
 from batchscope.analysis import run_series, step_cost
 from batchscope.analysis.intervals import ENDS
-from batchscope.catalogue import entries
-from batchscope.catalogue.entries import Panel, Scale
-from batchscope.catalogue.shared import QUARTILES
-from batchscope.catalogue.tables import TABLES, clipped
 from batchscope.figures import Tables
 from batchscope.figures.drawing import canvas, timings
 from batchscope.store import records
+from batchscope.study import specifications
+from batchscope.study.common_settings import QUARTILES
+from batchscope.study.specifications import Panel, Scale
+from batchscope.study.tables import TABLES, clipped
 
 Lines = Sequence[tuple[run_series.Series, dict[str, Any]]]  # each with its look
 Transform = Callable[[Any], np.ndarray]
@@ -48,7 +48,7 @@ _FLAGS = ("disturbed_blocks", "disturbed")  # above 0 where other processes dist
 _LABEL_WIDTH = 26  # letters of a row's label before it is broken
 
 
-def select(tables: Tables, spec: entries.Figure) -> pandas.DataFrame:
+def select(tables: Tables, spec: specifications.Figure) -> pandas.DataFrame:
     """Returns one row per series and batch size, with what its sweep says on each of its rows.
 
     What the figure's table has not is a column of sweeps.csv.
@@ -84,7 +84,7 @@ def _timed(rows: pandas.DataFrame, column: str) -> pandas.DataFrame:
     return rows[np.isfinite(rows[column].to_numpy(float))]
 
 
-def draw(frame: pandas.DataFrame, spec: entries.Figure) -> Figure:
+def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
     """Returns the figure: the panels that show something."""
     groups, panels = timings.series(frame), _known(frame, spec.panels)
     lines = [*zip(groups, canvas.series_styles(len(groups)), strict=True)]

@@ -22,9 +22,9 @@ from batchscope.analysis import (
     run_series,
     to_target_tables,
 )
-from batchscope.catalogue import entries, tasks
 from batchscope.figures import Tables
 from batchscope.figures.drawing import canvas
+from batchscope.study import specifications, tasks
 
 _MOST_ROWS = 6  # beyond them the last target of each series alone
 _CRITICAL, _FASTEST, _NOISE, _HALF = "#D55E00", "#009E73", "#CC79A7", "#E69F00"
@@ -80,7 +80,7 @@ class Scaling(NamedTuple):
         return fastest_batch_size.geometric_means(self.taken(axis), (differ & chosen).to_numpy())
 
 
-def select(tables: Tables, spec: entries.Figure) -> pandas.DataFrame:
+def select(tables: Tables, spec: specifications.Figure) -> pandas.DataFrame:
     """Returns one row per series, target, batch size and seed, beside what was fitted to them."""
     frame = to_target_tables.joined(tables.critical_batch_size, tables.to_target)
     axes = [panel.column for panel in spec.panels]
@@ -101,7 +101,7 @@ def _scalings(frame: pandas.DataFrame) -> list[Scaling]:
     ]
 
 
-def draw(frame: pandas.DataFrame, spec: entries.Figure) -> Figure:
+def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
     """Returns the figure: a row for each series and target, or one row of a single column.
 
     Where there are many, the last target that has a fit stands for each series.

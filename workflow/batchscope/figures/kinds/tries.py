@@ -11,10 +11,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from batchscope import wording
-from batchscope.catalogue import entries, run_factors
 from batchscope.figures import Tables
 from batchscope.figures.drawing import canvas, timings
 from batchscope.store.records import FITS, OUT_OF_MEMORY
+from batchscope.study import run_factors, specifications
 
 _MOST_FITS = "most_fits"  # the search ended at the largest size that it may try
 _OTHER: dict[str, Any] = {"color": canvas.MUTED, "marker": "*"}
@@ -33,7 +33,7 @@ _SUMMARY = ["max_batch_size", "max_batch_size_bound", "memory_limit_mb", *_LINE]
 _MOST_PANELS = 6
 
 
-def select(tables: Tables, spec: entries.Figure) -> pandas.DataFrame:
+def select(tables: Tables, spec: specifications.Figure) -> pandas.DataFrame:
     """Returns one row per series and try: its outcome and memory, beside what the search found."""
     tries, summaries = getattr(tables, spec.table), tables.sweeps
     if tries.empty:
@@ -54,7 +54,7 @@ def _text(values: np.ndarray) -> str:
     return " ".join(str(each if isinstance(each, str) else float(each)) for each in values)
 
 
-def draw(frame: pandas.DataFrame, _: entries.Figure) -> Figure:
+def draw(frame: pandas.DataFrame, _: specifications.Figure) -> Figure:
     """Returns the figure: one panel for each series."""
     groups = timings.series(frame)[:_MOST_PANELS]
     figure, grid = canvas.panels(len(groups), 0, 5.2 if len(groups) == 1 else 4.0, 3.1)

@@ -11,16 +11,16 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from batchscope import wording
-from batchscope.catalogue import entries
 from batchscope.figures import rows
 from batchscope.figures.drawing import canvas, document_points
 from batchscope.figures.kinds.against_batch_size import Cell, draw_cell, with_document
+from batchscope.study import specifications
 
 _MOST_ROWS = 6  # series
 
 
 def draw(
-    frame: pandas.DataFrame, spec: entries.Figure, numbers: pandas.DataFrame | None = None
+    frame: pandas.DataFrame, spec: specifications.Figure, numbers: pandas.DataFrame | None = None
 ) -> Figure:
     """Returns the figure: for each series, distributions beside medians."""
     (panel,), (ink,) = rows.panels(frame, spec), canvas.series_styles(1)

@@ -13,9 +13,9 @@ from matplotlib.figure import Figure
 
 from batchscope import wording
 from batchscope.analysis import run_series
-from batchscope.catalogue import entries
 from batchscope.figures import Tables
 from batchscope.figures.drawing import canvas, timings
+from batchscope.study import specifications
 
 _MOST_SERIES = 4
 _WIDTH, _HEIGHTS = 8.8, (2.0, 1.25)  # inches, of both panels of a series
@@ -45,7 +45,7 @@ class Phase(NamedTuple):
     stop: float
 
 
-def select(tables: Tables, spec: entries.Figure) -> pandas.DataFrame:
+def select(tables: Tables, spec: specifications.Figure) -> pandas.DataFrame:
     """Returns one row per series and sample: batch size, seconds, utilisations and memory."""
     rows = timings.here(getattr(tables, spec.table))
     if rows.empty:
@@ -54,7 +54,7 @@ def select(tables: Tables, spec: entries.Figure) -> pandas.DataFrame:
     return rows[[*timings.factor_columns(rows), *columns]].reset_index(drop=True)
 
 
-def draw(frame: pandas.DataFrame, _: entries.Figure) -> Figure:
+def draw(frame: pandas.DataFrame, _: specifications.Figure) -> Figure:
     """Returns the figure: for each series utilisation over memory."""
     groups = timings.series(frame)[:_MOST_SERIES]
     ratios, height = _HEIGHTS * len(groups), 0.4 + sum(_HEIGHTS) * len(groups)

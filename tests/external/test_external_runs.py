@@ -1,0 +1,255 @@
+"""External runs: what is read, what is answered, and the tables that runs here have too."""
+
+import io
+import math
+import os
+
+import numpy as np
+import pandas
+import pytest
+
+import own_table
+from batchscope.analysis import readings, run_series
+from batchscope.errors import UserError
+from batchscope.external import log_runs
+from batchscope.study import columns, tasks
+from batchscope.study.log_source import Source
+from batchscope.study.tasks import CLASSIFICATION
+from batchscope.tables import csv_tables, external_tables
+from batchscope.tables.external_tables import FIRST
+
+HEADER = "batch_size,seed,updates,validation_loss"
+GOOD = [HEADER, "8,0,10,0.5", "8,0,20,0.2", "16,0,10,0.4", "16,0,20,0.1", "32,0,10,0.3"]
+GOOD = [*GOOD, "32,0,20,0.1"]
+AT_A_BUDGET = [f"{size},{seed},{640 // size},5" for size in (8, 16, 32) for seed in (0, 1)]
+
+
+@pytest.fixture
+def read(tmp_path):
+    """Returns a function that reads lines as a table of one's own."""
+
+    def of_lines(lines):
+        path = tmp_path / "own.csv"
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        return log_runs.read(Source((str(path),)))
+
+    return of_lines
+
+
+def test_a_good_table(read):
+    runs = read(["\ufeff" + GOOD[0], "", *GOOD[1:], ""])
+    assert runs.factors == ()
+    assert runs.rows["examples"].tolist() == [80, 160, 160, 320, 320, 640]
+    assert runs.rows["validation_loss"].tolist() == [0.5, 0.2, 0.4, 0.1, 0.3, 0.1]
+    examples = read([line.replace("updates", "examples") for line in GOOD]).rows["updates"]
+    assert examples.tolist() == [10 / 8, 20 / 8, 10 / 16, 20 / 16, 10 / 32, 20 / 32]
+
+
+def test_the_trajectories_of_an_experiment(read):
+    """What names a training distinguishes no series; seconds are empty where nothing was timed."""
+    lines = [f"run,status,machine,seconds,{GOOD[0]}"]
+    lines += [f"seed {line.split(',')[1]},finished,,,{line}" for line in GOOD[1:]]
+    runs = read(lines)
+    assert runs.factors == () and set(runs.rows["status"]) == {"finished"}
+    assert runs.rows.drop(columns="run").equals(read(GOOD).rows.drop(columns="run"))
+
+
+def test_seeds_that_float64_does_not_tell_apart(read):
+    seeds = (9007199254740992, 9007199254740993)
+    rows = [f"{size},{seed},10,0.{seed % 10}" for size in (8, 16, 32) for seed in seeds]
+    assert read([HEADER, *rows]).rows["seed"].tolist() == [*seeds] * 3
+
+
+def test_whole_numbers_may_be_written_as_floats_where_these_are_exact(read):
+    assert read([line.replace("32,", "32.0,") for line in GOOD]).rows["batch_size"].max() == 32
+    with pytest.raises(UserError, match="line 2, batch_size: received '1e16'"):
+        read([GOOD[0], "1e16,0,10,0.5", *GOOD[2:]])
+
+
+def test_a_single_row_that_never_reached(read):
+    lines = ["batch_size,seed,updates", "8,0,", "16,0,inf", "32,0,20", "64,0,15"]
+    assert read(lines).rows["updates"].isna().tolist() == [True, True, False, False]
+
+
+def test_factors_are_numbers_where_they_can_be(read):
+    more = ["decay,model", *["0.1,a"] * 2, *["0.2,a"] * 2, *["0.4,a"] * 2]
+    runs = read([f"{line},{each}" for line, each in zip(GOOD, more, strict=True)])
+    assert runs.factors == ("own_decay", "model")
+    assert runs.rows["own_decay"].tolist() == [0.1, 0.1, 0.2, 0.2, 0.4, 0.4]
+
+
+@pytest.mark.parametrize(
+    "place, line, expected",
+    [
+        (2, "8,0,ten,0.2", "line 3, updates: received 'ten'"),
+        (2, "8,0,inf,0.2", "line 3, updates: received 'inf'"),
+        (2, "8.5,0,20,0.2", "line 3, batch_size: received '8.5'"),
+        (2, "8,9223372036854775808,20,0.2", "line 3, seed: received '9223372036854775808'"),
+        (2, "8,0,20,-0.2", "line 3, validation_loss: received '-0.2'"),
+        (2, "8,0,5,0.2\n8,0,20,x", "line 4, validation_loss: received 'x'"),
+        (2, "8,0,20", "line 3: received 3 cells"),
+        (2, "8,0,10,0.2", "line 3: received batch size 8, seed 0 at 10 updates again"),
+        (0, "batch_sizes,seed,updates,validation_loss", "`columns: {batch_size: batch_sizes}`"),
+        (0, "batch_size,seed,at,validation_loss", "not in the columns batch_size, seed, at"),
+        (0, "batch_size,seed,updates,stray", "received the column stray"),
+        (0, "batch_size,seed,updates,updates", "line 1: received updates twice"),
+        (0, "batch_size,seed,,", "line 1: received column 3 without a name"),
+        (0, "batch_size,step,iter,val_loss", "received step and iter"),
+    ],
+)
+def test_a_mistake_is_answered_with_its_place(read, place, line, expected):
+    lines = [*GOOD[:place], line, *GOOD[place + 1 :]]
+    with pytest.raises(UserError) as error:
+        read(lines)
+    assert expected in str(error.value)
+
+
+def test_what_was_used_never_falls_and_examples_are_those_of_the_updates(read):
+    header = "batch_size,seed,updates,examples,seconds,validation_loss"
+    sizes, steps = (8, 16, 32), (1, 2)
+    rows = [f"{n},0,{step},{n * step},{step / 10},0.{step}" for n in sizes for step in steps]
+    rows[1] = "8,0,2,13,0.2,0.2"  # an epoch's last batch is smaller
+    assert len(read([header, *rows]).rows) == 6
+    rows[1] = "8,0,2,16,0.05,0.2"  # the clock of a training that went on
+    rows[3] = "16,0,2,32768,0.2,0.2"  # tokens
+    with pytest.raises(UserError) as error:
+        read([header, *rows])
+    assert "line 3, seconds: received 0.05" in str(error.value)
+    assert "line 5, examples: received 32768" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("last", "status"),
+    [
+        ("0.3,", "finished"),  # evaluated of less than the rows before
+        ("nan,0.3", "diverged"),
+        ("inf,", "diverged"),
+    ],
+)
+def test_a_training_diverged_where_its_last_losses_are_not_finite(read, last, status):
+    lines = ["batch_size,seed,updates,validation_loss,validation_accuracy"]
+    for size in (8, 32, 128):
+        lines += [f"{size},0,{index},{1 / index},0.{index}" for index in (1, 2)]
+    lines[-1] = f"128,0,2,{last}"
+    assert read(lines).rows["status"].tolist() == ["finished"] * 4 + [status] * 2
+    # What the table says of it counts first, in its last row alone and in either case.
+    stated = [
+        f"{line},{word}" for line, word in zip(lines, ["status", *["", "Late"] * 3], strict=True)
+    ]
+    assert set(read(stated).rows["status"]) == {"late"}
+    oom = [line.replace("Late", "OOM") for line in stated]
+    assert set(read(oom).rows["status"]) == {"out_of_memory"}
+
+
+def test_all_mistakes_at_once_but_not_without_end(read):
+    with pytest.raises(UserError) as error:
+        read([HEADER, *["x,0,1,0.1"] * 30])
+    assert len(str(error.value).splitlines()) == 21
+
+
+@pytest.mark.parametrize(
+    "lines, expected",
+    [
+        ([""], "an empty file"),
+        ([HEADER], "a header alone"),
+        ([HEADER, '8,0,10,"0.5'], "no CSV text"),
+        ([*GOOD[:4]], "batch_size: received 8 and 16; at least 3 different"),
+        (["batch_size,seed,updates,seconds", "8,0,5,", "16,0,4,2", "32,0,3,1"], "line 2, seconds"),
+        (["batch_size,seed,updates", "8,0,1", "8,0,2"], "line 2: no loss or metric"),
+        ([f"{line},{word}" for line, word in zip(GOOD, "nabcdef", strict=True)], "6 series"),
+        (["batch_size,seed,updates,test_accuracy", "8,0,10,97.3", *GOOD[2:]], "received '97.3'"),
+        (["batch_size,seed,updates,test_r2", "8,0,10,1.5", *GOOD[2:]], "received '1.5'"),
+        (["batch_size,seed,updates,test_mae", "8,0,10,-2", *GOOD[2:]], "received '-2'"),
+        # Single rows that used the same, and say nothing else.
+        (["batch_size,seed,updates,epoch", *AT_A_BUDGET], "received 5 epochs"),
+        (["batch_size,seed,updates,at", *AT_A_BUDGET], "received 640 examples"),
+    ],
+)
+def test_what_is_no_table(read, lines, expected):
+    with pytest.raises(UserError) as error:
+        read(lines)
+    assert expected in str(error.value)
+
+
+def tables(folder, frame):
+    """Returns runs.csv and trajectories.csv, read as figures and statistics read them."""
+    found = log_runs.read(Source((str(own_table.write(folder, frame)),)))
+    made = (external_tables.runs(found, "mine", "a"), external_tables.trajectories(found))
+    return [csv_tables.read(io.StringIO(table.to_csv(index=False))) for table in made]
+
+
+def test_a_row_per_training_and_a_row_per_evaluation(tmp_path):
+    """Values are those of the last and of the best evaluation."""
+    frame = own_table.rows(seconds=True).assign(mean=lambda rows: rows["variant"].map(len))
+    runs, trajectories = tables(tmp_path, frame)
+    assert len(runs) == 36 and len(trajectories) == len(frame)
+    assert runs["run"].is_unique and set(trajectories["run"]) == set(runs["run"])
+    known = columns.of_measures({"evaluate": {}}, [CLASSIFICATION])
+    own = ["own_variant", "own_mean"]
+    at = known.index("status")
+    assert list(runs) == [*known[:at], *own, *known[at:]]
+    of_classes = tasks.kept(columns.TRAJECTORIES, [CLASSIFICATION])
+    assert list(trajectories) == [*FIRST[:-1], *own, "status", *of_classes]
+    assert run_series.series_factors(runs) == ["own_variant"]
+    assert (runs["machine"] == "elsewhere").all() and (runs["status"] == "finished").all()
+    assert runs.loc[0, "run"].endswith("+batch_size=8+seed=0+variant=plain+mean=5")
+    groups = frame.groupby(["variant", "batch_size", "seed"], sort=False)
+    last, best = groups.last(), groups["validation_loss"].min()
+    assert runs["best_validation_loss"].tolist() == pytest.approx(best.tolist())
+    for name, value in (("validation_loss",) * 2, ("steps_run", "updates")):
+        assert runs[name].tolist() == pytest.approx(last[value].tolist())
+    assert trajectories["examples"].tolist() == (frame["updates"] * frame["batch_size"]).tolist()
+    assert np.allclose(trajectories["seconds"], frame["seconds"])
+
+
+def test_factors_of_ours_keep_their_names_where_their_values_are_of_their_kind(tmp_path):
+    frame = own_table.rows(("plain",), learning_rate="1e-1", momentum="high", train_loss=0.25)
+    frame = frame.assign(nesterov="True", threads="", model="12345678", test_loss=0.75)
+    runs, _ = tables(tmp_path, frame)
+    assert (runs["learning_rate"] == 0.1).all() and (runs["generalisation_gap"] == 0.5).all()
+    assert runs["nesterov"].all() and (runs["model"] == "12345678").all()
+    assert (runs["own_momentum"] == "high").all() and (runs["own_threads"] == "none").all()
+    assert runs[["momentum", "threads"]].isna().all(axis=None)
+
+
+def test_what_became_of_a_training(tmp_path):
+    rows = [
+        {"batch_size": size, "seed": seed, "updates": 100 / size + 0.5, "test_accuracy": 0.9}
+        for size in (8, 32, 128)
+        for seed in range(2)
+    ]
+    rows[-1]["updates"] = math.nan  # a single row is a target, which may never be reached
+    runs, trajectories = tables(tmp_path, pandas.DataFrame(rows))
+    assert runs["status"].tolist() == [*["finished"] * 5, "off_target"]
+    assert runs["reached_target"].tolist() == [1, 1, 1, 1, 1, 0]
+    expected = [*(100 / size + 0.5 for size in (8, 8, 32, 32, 128)), math.nan]
+    assert trajectories["updates"].tolist() == pytest.approx(expected, rel=0, abs=0, nan_ok=True)
+
+
+def test_rates_that_were_tried_need_no_column_of_their_scaling(tmp_path):
+    rates = [own_table.rows(("plain",), learning_rate=rate) for rate in (0.1, 0.2)]
+    runs, _ = tables(tmp_path, pandas.concat(rates))
+    assert (runs["effective_learning_rate"] == runs["learning_rate"]).all() and len(runs) == 36
+    scaled = pandas.concat(rates).assign(learning_rate_scaling="linear")
+    assert tables(tmp_path, scaled)[0]["effective_learning_rate"].isna().all()
+
+
+def test_what_is_no_file_is_not_read_for_ever(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", "/dev/zero", tmp_path, tmp_path / "none"):
+        with pytest.raises(UserError, match="cannot be read|received a pipe|received a folder"):
+            log_runs.read(Source((str(path),)))
+
+
+def test_a_regression_made_elsewhere_has_its_columns_and_no_others(tmp_path):
+    frame = own_table.rows(variants=["plain"]).drop(columns="test_accuracy")
+    loss = frame["validation_loss"]
+    frame = frame.assign(validation_r2=1 - 3 * loss, train_r2=0.9, test_r2=-0.1, test_mae=40 * loss)
+    runs, trajectories = tables(tmp_path, frame)
+    assert tasks.of(runs) == tasks.of(trajectories) == (tasks.REGRESSION,)
+    assert (runs["generalisation_gap_r2"] == 1.0).all() and runs["test_mse"].isna().all()
+    last = frame.groupby("batch_size")["test_mae"].min()
+    assert runs.groupby("batch_size")["test_mae"].max().to_numpy() == pytest.approx(last, rel=0.1)
+    found = readings.of_experiment(runs, trajectories, {}, {"test_mae": 1.0})
+    outcomes = {each.outcome: each.rises for each in found if each.budget.kind == "updates"}
+    assert outcomes == {"test_r2": True, "test_mae": False, "validation_loss": False}

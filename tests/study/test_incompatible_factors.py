@@ -1,0 +1,178 @@
+"""Incompatible factors, and where a study reports them."""
+
+import pytest
+
+from batchscope.datasets.sources.patches import Patches
+from batchscope.errors import UserError
+from batchscope.study import incompatible_factors, planner, run_factors
+from batchscope.study.dataset_definitions import BUILT_IN, DatasetInfo
+from small_study import config
+
+IDS = {"dataset": "mine-1f0a93c2", "model": "campbell_cnn", "optimizer": "sgd"}
+RMSPROP = {"optimizer": "rmsprop", "momentum": 0.5}
+STEPS = {"batch_schedule": "steps", "largest_batch_size": 64}
+TRAINING = {
+    **{name: factor.default for name, factor in run_factors.FACTORS.items() if name != "seed"},
+    **{**IDS, "batch_size": 32, "learning_rate": 0.1, "epochs": 4},
+}
+TIMING = {
+    **{name: factor.default for name, factor in run_factors.SWEEP_FACTORS.items()},
+    **{**IDS, "batch_size": 32},
+}
+
+
+def info(size=None, definition=BUILT_IN["digits"], kind="images", side=None):
+    return DatasetInfo("mine", IDS["dataset"], definition, size, side, kind)
+
+
+DIGITS = info()
+
+
+def of_training(data=DIGITS, **changes):
+    return list(incompatible_factors.of_training({**TRAINING, **changes}, data))
+
+
+def of_timing(data=DIGITS, timings=("throughput",), **changes):
+    return list(incompatible_factors.of_timing({**TIMING, **changes}, data, timings))
+
+
+def test_frozen_defaults_are_sound_together():
+    assert of_training() == of_timing() == []
+
+
+@pytest.mark.parametrize("found", [of_training, of_timing])
+@pytest.mark.parametrize(
+    ("changes", "factor", "received"),
+    [
+        ({"data": info(31)}, "batch_size", "32"),
+        ({"optimizer": "adam", "momentum": 0.5}, "momentum", "0.5 for adam"),
+        ({"nesterov": True}, "nesterov", "true for sgd without momentum"),
+        ({"nesterov": True, **RMSPROP}, "nesterov", "true for rmsprop"),
+        ({"replicas": 33}, "replicas", "33"),
+        ({"inner_steps": 3}, "inner_steps", "3 with method plain"),
+        ({"replicas": 2, "method": "sam"}, "method", "sam with 2 replicas"),
+        ({"micro_batch_size": 33}, "micro_batch_size", "33"),
+        ({"micro_batch_size": 8, "method": "sam"}, "micro_batch_size", "8 with method sam"),
+        ({"micro_batch_size": 8, "replicas": 2}, "micro_batch_size", "8 with 2 replicas"),
+        ({"replicas": 2, "augmentation": "random"}, "augmentation", "random with 2 replicas"),
+    ],
+)
+def test_of_a_step(found, changes, factor, received):
+    ((name, text),) = found(**changes)
+    assert (name, text.partition("; ")[0]) == (factor, f"received {received}")
+
+
+@pytest.mark.parametrize("found", [of_training, of_timing])
+def test_a_batch_of_crops_may_have_every_image_twice(found):
+    assert found(info(16), augmentation="crop") == []
+    ((_, text),) = found(info(15), augmentation="crop")
+    assert text.startswith("received 32; at most 30")
+
+
+def test_the_search_for_the_largest_batch_may_name_any():
+    assert of_timing(info(31), timings=["max_batch_size"]) == []
+    assert of_timing(info(31), timings=["max_batch_size", "throughput"]) != []
+
+
+def test_a_batch_above_the_training_set_is_refused():
+    incompatible_factors.check_batch_size(TRAINING, 16, 16)
+    with pytest.raises(UserError, match="batch_size: received 17; at most 16"):
+        incompatible_factors.check_batch_size(TRAINING, 17, 16)
+
+
+@pytest.mark.parametrize(
+    ("changes", "factor"),
+    [
+        ({"warmup_epochs": 5}, "warmup_epochs"),
+        ({"warmup_epochs": 1, "method": "proximal"}, "warmup_epochs"),
+        ({"data": info(definition=Patches(source="patches", image_size=32))}, "dataset"),
+        ({"threads": 0}, "threads"),
+        ({"gamma": 2.0}, "gamma"),
+        ({"label_smoothing": 0.1, "loss_function": "huber"}, "label_smoothing"),
+        ({"precision": "mixed_float16", "method": "sam"}, "precision"),
+        ({"rho": 0.1, "method": "proximal"}, "rho"),
+        ({"schedule": "linear", "method": "proximal"}, "schedule"),
+        ({"schedule": "cosine", "warmup_epochs": 4}, "schedule"),
+        ({"beta_2": 0.99}, "beta_2"),
+        ({"optimizer": "lion", "epsilon": 1e-8}, "epsilon"),
+        ({"optimizer": "ftrl", "weight_decay": 0.1}, "weight_decay"),
+        ({"optimizer": "adam", "beta_1": 1.0}, "beta_1"),
+        ({"beta_scaling": "half_life"}, "beta_scaling"),
+        ({"optimizer": "lion", "beta_scaling": "square_root"}, "beta_scaling"),
+        (
+            {"optimizer": "adam", "beta_scaling": "square_root", "base_batch_size": 2},
+            "beta_scaling",
+        ),
+        ({"batch_rises": 2}, "batch_rises"),
+        ({"largest_batch_size": 64}, "largest_batch_size"),
+        ({"batch_schedule": "steps"}, "largest_batch_size"),
+        ({**STEPS, "largest_batch_size": 16}, "largest_batch_size"),
+        ({**STEPS, "largest_batch_size": 10**6, "data": info(100)}, "largest_batch_size"),
+        ({**STEPS, "schedule": "cosine"}, "schedule"),
+        ({**STEPS, "batch_schedule": "seesaw"}, "schedule"),
+        (
+            {**STEPS, "batch_schedule": "seesaw", "schedule": "cosine", "batch_rises": 2},
+            "batch_rises",
+        ),
+        ({**STEPS, "warmup_epochs": 3, "batch_rises_from": 0.5}, "batch_rises_from"),
+        ({**STEPS, "method": "proximal"}, "batch_schedule"),
+    ],
+)
+def test_of_a_training(changes, factor):
+    assert [name for name, _ in of_training(**changes)] == [factor]
+
+
+@pytest.mark.parametrize(
+    ("changes", "factor", "received"),
+    [
+        ({"input_pipeline": "cache"}, "input_pipeline", "cache with loop graph"),
+        ({"delay_seconds": 0.1}, "delay_seconds", "with loop graph"),
+        ({"loop": "fit", "replicas": 2}, "replicas", "2 with loop fit"),
+        ({"loop": "eager", "method": "sam"}, "method", "sam with loop eager"),
+    ],
+)
+def test_of_a_timing(changes, factor, received):
+    ((name, text),) = of_timing(**changes)
+    assert name == factor and text.startswith(f"received {received}")
+
+
+def test_what_goes_together():
+    assert of_timing(threads=0) == of_training(info(32)) == []
+    crops = {"replicas": 2, "augmentation": "crop"}
+    assert of_training(**crops) == of_timing(**crops) == []
+    assert of_timing(loop="eager", input_pipeline="prefetch", delay_seconds=0.1) == []
+    assert of_training(optimizer="rmsprop", momentum=0.9) == []
+
+
+def test_of_examples():
+    def found(model, **given):
+        factors = {**TRAINING, "model": model, **given}
+        return lambda data: [one for one, _ in incompatible_factors.of_examples(factors, data)]
+
+    assert found("tiny_transformer")(info(kind="sequences")) == ["model"]
+    assert found("mine-1f0a93c2")(info(kind="sequences")) == []
+    assert found("mlp", augmentation="crop")(info(kind="rows")) == ["augmentation"]
+    assert found("chang_vgg")(info(side=4)) == ["model"]
+    assert len(planner.make(config(experiment={"cases": [{"optimizer": "adam"}]})).runs) == 4
+
+
+@pytest.mark.parametrize(
+    ("task", "changes", "wrong"),
+    [
+        ("classification", {}, []),
+        ("classification", {"loss_function": "mae"}, ["loss_function"]),
+        ("regression", {"loss_function": "huber"}, []),
+        ("multi_label", {"loss_function": "mse"}, ["loss_function"]),
+        (None, {"loss_function": "mae"}, []),
+        ("classification", {"label_smoothing": 0.1}, []),
+        ("multi_label", {"label_smoothing": 0.1}, []),
+        ("regression", {"label_smoothing": 0.1}, ["label_smoothing"]),
+    ],
+)
+def test_a_task_has_its_own_losses(task, changes, wrong):
+    """What only prepared data know is checked again where a training begins."""
+    factors = {**TRAINING, "dataset": IDS["dataset"], **changes}
+    assert [name for name, _ in incompatible_factors.of_task(factors, "mine", task)] == wrong
+    if task and wrong:
+        with pytest.raises(UserError, match=wrong[0]):
+            incompatible_factors.check_task(factors, task)

@@ -1,0 +1,73 @@
+"""Which columns are of which task, and what figures become where another task is learned."""
+
+import pytest
+
+from batchscope.study import budget_kinds, figures, tasks
+from batchscope.study.specifications import Scale
+
+CLASSES, NUMBERS, LABELS = ("classification",), ("regression",), ("multi_label",)
+
+
+@pytest.mark.parametrize(
+    ("column", "name", "higher", "lower", "words"),
+    [
+        ("test_accuracy", "accuracy", True, False, "test accuracy"),
+        ("validation_r2", "r2", True, False, "validation R²"),
+        ("train_mae", "mae", False, True, "train mean absolute error"),
+        ("accuracy", "accuracy", False, False, "accuracy"),
+        ("generalisation_gap_f1", "f1", False, False, "generalisation gap micro-F1"),
+        ("test_loss", None, False, True, "test loss"),
+        ("best_validation_loss", None, False, False, "best validation loss"),
+        ("own_f1", None, False, False, "own f1"),  # a column of somebody's own table
+        ("seconds", None, False, False, "seconds"),
+    ],
+)
+def test_a_column_of_a_metric(column, name, higher, lower, words):
+    found = tasks.metric(column)
+    assert (found and found.name) == name
+    assert (tasks.higher_is_better(column), tasks.lower_is_better(column)) == (higher, lower)
+    assert tasks.words(column) == words
+
+
+def test_columns_say_what_is_learned():
+    names = ["run", "train_loss", "test_accuracy", "test_r2", "test_mse", "test_f1", "own_mae"]
+    assert tasks.of(names[:2]) == CLASSES and tasks.of(["lines", "mse"]) == NUMBERS
+    assert tasks.of(names) == (*CLASSES, *NUMBERS, *LABELS)
+    assert tasks.kept(names, NUMBERS) == ["run", "train_loss", "test_r2", "test_mse", "own_mae"]
+    assert tasks.kept(names, LABELS) == ["run", "train_loss", "test_f1", "own_mae"]
+    units = [tasks.unit(unit, NUMBERS) for unit in ("nats", "nats^2", "s", "")]
+    assert units == ["", "", "s", ""] and tasks.unit("nats^2", LABELS) == "nats^2"
+
+
+def test_figures_have_the_panels_labels_and_words_of_a_task():
+    loss, *_ = figures.learned("loss_curves", NUMBERS).panels
+    assert loss.label == "loss" and figures.FIGURES["loss_curves"].panels[0].label == "loss (nats)"
+    quality = figures.learned("accuracy", NUMBERS)
+    assert [panel.column for panel in quality.panels[:4]] == [
+        *("train_r2", "validation_r2", "test_r2", "train_mse")
+    ]
+    assert {panel.scale for panel in quality.panels} == {Scale.LINEAR, Scale.AUTO}
+    assert not any(panel.counted_on for panel in quality.panels)
+    labels = figures.learned("accuracy", LABELS)
+    assert {(each.label, each.scale) for each in labels.panels} == {("micro-F1 (%)", Scale.PERCENT)}
+    both = figures.learned("generalisation_gap", (*CLASSES, *NUMBERS))
+    assert [each.label for each in both.panels[2:]] == [
+        *("training − test accuracy (points)", "training − test R²")
+    ]
+    assert figures.learned("line", NUMBERS).shows("r2") and not quality.shows("test_loss")
+
+
+@pytest.mark.parametrize(
+    ("column", "good", "bad"),
+    [
+        ("validation_f1", [0.5, 1], [0, 1.1]),
+        ("validation_r2", [-2, 0, 1], [1.1]),
+        ("test_mse", [1e-3, 4000], [0, -1]),
+    ],
+)
+def test_what_a_target_may_be(column, good, bad):
+    target = budget_kinds.target(column)
+    assert [target.read(value) for value in good] == good
+    for value in bad:
+        with pytest.raises(ValueError, match="Expected"):
+            target.read(value)

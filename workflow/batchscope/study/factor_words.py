@@ -1,0 +1,56 @@
+"""Words for factors and their values, in legends and in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from batchscope import wording
+from batchscope.study import own_columns
+from batchscope.study.run_factors import EVERY_FACTOR, Factor
+from batchscope.study.setting import Parameter
+
+# Series differ in the factors of trainings and of timings, and in the machine.
+FACTORS = {**EVERY_FACTOR, "machine": Parameter("machine", str, None, "", Factor("", phrase="{}"))}
+
+
+def describe(factors: Mapping[str, Any]) -> str:
+    """Return words for some factors: `learning rate 0.1, adam`."""
+    return ", ".join(_words(name, plain(value)) for name, value in factors.items())
+
+
+def value_words(name: str, value: Any) -> str:
+    """Return words for the value of a factor, without its name: `Adam`, `half-life`."""
+    text = str(value)
+    if name not in FACTORS:
+        return text
+    words = text.replace("_", " ") if FACTORS[name].choices else text
+    return _metadata(name).titles.get(text, words)
+
+
+def plain(value: Any) -> Any:
+    return value.item() if hasattr(value, "item") else value
+
+
+def _metadata(name: str) -> Factor:
+    return FACTORS[name].metadata if name in FACTORS else Factor("")
+
+
+def _words(factor_name: str, value: Any) -> str:
+    metadata = _metadata(factor_name)
+    name = factor_name.removeprefix(own_columns.OWN).replace("_", " ")
+    if isinstance(value, bool):
+        return name if value else f"no {name}"
+    if value in metadata.phrases:
+        return metadata.phrases[value]
+    if factor_name == "delay_seconds":
+        return f"delay of {wording.number(1000 * value)} ms"
+    words = value_words(factor_name, value)
+    if metadata.noun:
+        whole = isinstance(value, float) and value.is_integer()
+        words = wording.count(int(value) if whole else value, metadata.noun)
+    elif isinstance(value, int | float):
+        words = wording.tick(value) if value < 0 else wording.shortest(value)
+    if metadata.phrase or metadata.noun:
+        return (metadata.phrase or "{}").format(words)
+    return f"no {name}" if value == "none" else f"{name} {words.replace('_', ' ')}"

@@ -1,0 +1,82 @@
+"""The columns of a table of external runs, and their names in our tables."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterable
+from typing import Any
+
+from batchscope.study import tasks
+from batchscope.study.run_factors import FACTORS
+
+# Costs of a run so far.
+AXES = ("updates", "examples", "seconds")
+# The first known loss is the default target.
+_SPLITS = ("validation", "test", "train")
+LOSSES = tuple(f"{split}_loss" for split in _SPLITS)
+METRICS = {f"{split}_{name}": each for name, each in tasks.METRICS.items() for split in _SPLITS}
+OUTCOMES = (*LOSSES, *METRICS)
+# Column of our tables -> the columns of a log that it is made of.
+MADE_OF = {
+    "best_train_loss": {"train_loss"},
+    "best_validation_loss": {"validation_loss"},
+    "generalisation_gap": {"train_loss", "test_loss"},
+    **{gap: {f"train_{metric.name}", f"test_{metric.name}"} for gap, metric in tasks.GAPS.items()},
+}
+LEAST_SIZES = 3  # batch sizes of a series: two leave the two constants of a fit no residual
+# Begins the name of a column that no factor of ours has: it can be no other column of a table.
+OWN = "own_"
+NOTHING = "none"  # value of an empty cell in such a column
+AT_TARGET, AT_BUDGET = "target", "budget"  # why a run with a single row stopped
+ELSEWHERE = "elsewhere"  # the machine of external runs
+
+
+def of_metrics(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(f"{split}_{name}" for name in names for split in _SPLITS)
+
+
+def outcomes() -> tuple[str, ...]:
+    return (*OUTCOMES, *of_metrics(tasks.OWN))
+
+
+def is_own(column: Any) -> bool:
+    return isinstance(column, str) and column.startswith(OWN)
+
+
+def named(column: str) -> str:
+    return column if column in FACTORS else f"{OWN}{column}"
+
+
+def factor(column: str, texts: Iterable[str]) -> tuple[str, list[Any]]:
+    """Return the name of a column that distinguishes series in our tables, and its values.
+
+    A factor of the pipeline keeps its name if every value has its type. Any other column gets a
+    name that begins with `own_`; its values become numbers if every one is a number.
+    """
+    texts = list(texts)
+    if column in FACTORS:
+        with contextlib.suppress(ValueError):
+            return column, [_as_kind(FACTORS[column].kind, text) for text in texts]
+    for convert in (int, _finite):
+        with contextlib.suppress(ValueError):
+            return f"{OWN}{column}", [convert(text) for text in texts]
+    return f"{OWN}{column}", texts
+
+
+def _as_kind(kind: str, text: str) -> Any:
+    if kind == "str":
+        return text
+    if kind == "bool" and text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    value = float(text)
+    if not math.isfinite(value) or (kind == "int" and not value.is_integer()):
+        raise ValueError(text)
+    return int(value) if kind == "int" else value
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if math.isnan(value):
+        raise ValueError(text)
+    return value

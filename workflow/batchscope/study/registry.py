@@ -1,0 +1,46 @@
+"""Registry of the measures and timings: one module each, found by listing their packages."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from pathlib import Path
+from typing import TypeVar
+
+from batchscope.study.specifications import Entry, Measure, Timing
+
+Kind = TypeVar("Kind", bound=Entry)
+
+
+def discover(package: str, kind: type[Kind]) -> dict[str, Kind]:
+    """Return the specifications of a package of the library, by name and in order.
+
+    A module that assigns `ENTRY` is a plug-in. The others are helpers and may be slow to import, so
+    the text is searched first.
+
+    Raises:
+        TypeError: If `ENTRY` of a module is not of the kind.
+    """
+    entries = []
+    for path in Path(__file__).parents[1].joinpath(package).glob("*.py"):
+        if not re.search(r"^ENTRY = ", path.read_text(encoding="utf-8"), re.MULTILINE):
+            continue
+        module = importlib.import_module(f"batchscope.{package}.{path.stem}")
+        if not isinstance(module.ENTRY, kind):
+            text = f"{module.__name__}: expected ENTRY to be a {kind.__name__}."
+            raise TypeError(f"{text} Received: {module.ENTRY!r}")
+        doc = " ".join(module.__doc__.partition("\n\n")[0].split())
+        entries.append(module.ENTRY.completed(path.stem, doc))
+    entries.sort(key=lambda entry: (entry.order, entry.name))
+    return {entry.name: entry for entry in entries}
+
+
+MEASURES = discover("measures", Measure)
+TIMINGS = discover("timing", Timing)
+# Measures of losses and metrics.
+OF_OUTCOMES = {name: entry for name, entry in MEASURES.items() if entry.outcomes}
+# Timings of a training's configuration, under `measure`; timings of sweeps, under `timing`.
+OF_TRAININGS = {name: entry for name, entry in TIMINGS.items() if entry.trains}
+OF_SWEEPS = {name: entry for name, entry in TIMINGS.items() if not entry.trains}
+# Timings that give trainings their seconds.
+OF_SECONDS = {name: entry for name, entry in TIMINGS.items() if entry.seconds}

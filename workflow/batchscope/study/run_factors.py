@@ -1,0 +1,415 @@
+"""The factors of a training run, and those that only a timing experiment may vary."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from batchscope.study import optimizer_constants, setting, tasks
+from batchscope.study.batch_phases import SEESAW, STEPS
+from batchscope.study.model import Flag, Integer, Model, Number, Positive, Seed, Share, Text
+from batchscope.study.optimizer_constants import DEFAULT
+from batchscope.study.setting import Parameter, Setting, Word
+
+# Nobody trains with more: a larger number is a slip of the hand.
+MOST_EXAMPLES, MOST_EPOCHS, MOST_STEPS = 10**8, 10**6, 10**6
+# With a constant rate, epoch 2 of 5 has the weights of a training of 2 epochs, and one training
+# serves every smaller budget. With a schedule that falls towards the horizon, its results before
+# the end understate a training that ends there (Shallue et al. 2019, arXiv 1811.03600; Hoffmann et
+# al. 2022, arXiv 2203.15556).
+CONSTANT = "constant"
+FALLING = ("cosine", "linear")
+HORIZON_REASON = "which goes by the horizon: before its end a training is no shorter training"
+_LOOPS = {
+    "graph": "loop in the graph",
+    "eager": "eager",
+    "function": "tf.function",
+    "fit": "Keras fit",
+    "fit_steps": "Keras fit, 32 steps per execution",
+}
+_PIPELINES = {
+    "plain": "arrays in memory",
+    "map": "parallel maps",
+    "prefetch": "prefetching",
+    "cache": "caching",
+    "jpeg": "JPEG files (resized beforehand, in the page cache)",
+}
+
+
+class Affects(enum.Flag):
+    """Properties of a training that a factor may change, as planning and analysis ask for them."""
+
+    NOTHING = 0
+    STEP = enum.auto()  # time of a step
+    EVALUATIONS = enum.auto()  # time of an epoch besides its steps
+    GRAPH = enum.auto()  # graph of a step; only the loop in the graph, on one device, has it
+    UPDATE = enum.auto()  # result of an update, in a way that no argument of the optimizer has
+    HORIZON = enum.auto()  # rate or batch size before the end of the training depends on its length
+    WEIGHTS = enum.auto()  # initial weights
+    END = enum.auto()  # end of a training, which a value above 0 may stop before its horizon
+
+
+@dataclass(frozen=True)
+class Factor(Setting):
+    """Metadata of a field that is a factor of a training run or of a timing.
+
+    Attributes:
+        affects: Properties of a training that depend on it.
+        used_with: Other factor -> values that give this one an effect; one match is enough. A
+            factor without entries always has an effect.
+        titles: Value as text -> how people write it.
+        noun: Unit of counted values: with `epoch`, 2 is `2 epochs`.
+        phrase: Name of a series by a value, `{}`, with its noun: `{} of warmup`. If empty, value
+            and noun; without a noun, name and value: `rho 0.05`.
+        phrases: Value -> name of a series; overrides `phrase`.
+    """
+
+    affects: Affects = Affects.NOTHING
+    used_with: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    titles: Mapping[str, str] = field(default_factory=dict)
+    noun: str = ""
+    phrase: str = ""
+    phrases: Mapping[Any, str] = field(default_factory=dict)
+
+
+Examples = Annotated[Integer, Field(ge=1, le=MOST_EXAMPLES)]
+ExamplesOrNone = Annotated[Integer, Field(ge=0, le=MOST_EXAMPLES)]  # 0 for none
+Epochs = Annotated[Integer, Field(ge=1, le=MOST_EPOCHS)]
+EpochsOrNone = Annotated[Integer, Field(ge=0, le=MOST_EPOCHS)]
+NotNegative = Annotated[Number, Field(ge=0)]
+UpToOne = Annotated[Number, Field(ge=0, le=1)]
+Threads = Annotated[Integer, Field(ge=1, le=4096)]
+# In place of a number: the default of the optimizer.
+OfKeras = Word("default", DEFAULT)
+_THREADS = Factor(
+    "th",
+    "threads",
+    Affects.STEP,
+    titles={"0": "all"},
+    noun="thread",
+    phrases={0: "all threads"},
+)
+
+
+def _constant(alias: str, name: str, affects: Affects = Affects.NOTHING) -> Factor:
+    return Factor(alias, affects=affects, phrases={DEFAULT: f"default {name}"})
+
+
+class RunFactors(Model):
+    """The factors of a run.
+
+    A name spells a factor only if it differs from the default, so a default never changes. Names
+    and tables have the same order: append, and never reorder.
+    """
+
+    dataset: Annotated[Text, Factor("data", affects=Affects.STEP | Affects.WEIGHTS, phrase="{}")]
+    """Data set, by its name under `datasets`."""
+    model: Annotated[Text, Factor("model", affects=Affects.STEP | Affects.WEIGHTS, phrase="{}")]
+    """Model, by its name."""
+    batch_size: Annotated[Examples, Factor("bs", "examples", Affects.STEP)]
+    """Examples per update."""
+    learning_rate: Annotated[Positive, Factor("lr")]
+    """Rate before any scaling."""
+    optimizer: Annotated[
+        Literal[tuple(optimizer_constants.CONSTANTS)],
+        Factor("opt", affects=Affects.STEP, titles=optimizer_constants.TITLES, phrase="{}"),
+    ]
+    """Keras optimizer."""
+    epochs: Annotated[Epochs, Factor("ep", "epochs")]
+    """Horizon of the training."""
+    seed: Annotated[Seed, Factor("seed", affects=Affects.WEIGHTS)]
+    """Fixes initial weights and data order."""
+    momentum: Annotated[UpToOne, Factor("mom", affects=Affects.STEP)] = 0.0
+    """Momentum of sgd and rmsprop."""
+    nesterov: Annotated[Flag, Factor("nest", affects=Affects.STEP)] = False
+    """Nesterov momentum of sgd."""
+    patience: Annotated[EpochsOrNone, Factor("pat", "epochs", Affects.END)] = 0
+    """Epochs without a lower validation loss after which a training stops; 0 never stops it."""
+    learning_rate_scaling: Annotated[
+        Literal["none", "linear", "sqrt"],
+        Factor(
+            "lrs",
+            titles={"sqrt": "square-root"},
+            phrase="{} scaling",
+            phrases={"none": "no scaling"},
+        ),
+    ] = "none"
+    """How the rate follows batch_size / base_batch_size."""
+    base_batch_size: Annotated[
+        Examples,
+        Factor(
+            "bbs",
+            used_with={
+                "learning_rate_scaling": ("linear", "sqrt"),
+                "beta_scaling": ("half_life", "square_root"),
+            },
+        ),
+    ] = 32
+    """Batch size that the rate is for."""
+    device: Annotated[
+        Literal["cpu", "gpu"],
+        Factor("dev", affects=Affects.STEP, titles={"cpu": "CPU", "gpu": "GPU"}, phrase="{}"),
+    ] = "cpu"
+    """Where to train."""
+    threads: Annotated[Threads, _THREADS] = 1
+    """Threads of a training."""
+    warmup_epochs: Annotated[
+        EpochsOrNone,
+        Factor(
+            "wu",
+            "epochs",
+            Affects.UPDATE,
+            noun="epoch",
+            phrase="{} of warmup",
+            phrases={0: "no warmup"},
+        ),
+    ] = 0
+    """Epochs over which the rate rises to the scaled one: from the unscaled one, or from 0 without
+    scaling.
+    """
+    target_train_loss: Annotated[NotNegative, Factor("ttl", affects=Affects.END)] = 0.0
+    """Training loss of an epoch, and of the weights at its end, at which a training stops; 0 never
+    stops it.
+    """
+    update_norms: Annotated[Flag, Factor("un")] = False
+    """Whether the norm of every update is kept."""
+    replicas: Annotated[
+        Integer, Field(ge=1, le=1024), Factor("rep", affects=Affects.STEP, noun="replica")
+    ] = 1
+    """Devices among which every batch is divided (tf.distribute.MirroredStrategy)."""
+    augmentation: Annotated[
+        Literal["none", "crop", "random"],
+        Factor(
+            "aug",
+            affects=Affects.STEP | Affects.GRAPH | Affects.UPDATE,
+            phrases={"crop": "augmentation by crops", "random": "random augmentation"},
+        ),
+    ] = "none"
+    """What is done to the training images; crop doubles the training set."""
+    method: Annotated[
+        Literal["plain", "proximal", "sam"],
+        Factor(
+            "method",
+            affects=Affects.STEP | Affects.GRAPH | Affects.UPDATE,
+            titles={"sam": "SAM"},
+            phrase="{} updates",
+        ),
+    ] = "plain"
+    """How an update uses its batch."""
+    gamma: Annotated[NotNegative, Factor("gamma", used_with={"method": ("proximal",)})] = 1.0
+    """Weight of the distance from the weights before an update, for proximal."""
+    inner_steps: Annotated[
+        Integer,
+        Field(ge=1, le=MOST_STEPS),
+        Factor(
+            "inner", "steps", Affects.STEP, used_with={"method": ("proximal",)}, noun="inner step"
+        ),
+    ] = 5
+    """Steps on every batch, for proximal."""
+    rho: Annotated[Positive, Factor("rho", used_with={"method": ("sam",)})] = 0.05
+    """Distance within which the worst case counts, for sam."""
+    evaluate_every: Annotated[ExamplesOrNone, Factor("ee", "examples", Affects.EVALUATIONS)] = 0
+    """Examples from one evaluation of the trajectory to the next, on top of the one at the end; 0
+    for the epochs' ends alone.
+    """
+    beta_1: Annotated[UpToOne, OfKeras, _constant("b1", "beta 1")] = DEFAULT
+    """Decay per update of the optimizer's mean of gradients; default: Keras's."""
+    beta_2: Annotated[UpToOne, OfKeras, _constant("b2", "beta 2")] = DEFAULT
+    """Decay per update of the optimizer's mean of squared gradients; default: Keras's."""
+    epsilon: Annotated[Positive, OfKeras, _constant("eps", "epsilon")] = DEFAULT
+    """What the optimizer adds to the root of the squared gradients; default: Keras's."""
+    weight_decay: Annotated[NotNegative, OfKeras, _constant("wd", "weight decay", Affects.STEP)] = (
+        DEFAULT
+    )
+    """Every update takes rate * weight_decay * w off each weight, biases too; default: Keras's,
+    0.004 of adamw and 0 of the others.
+    """
+    beta_scaling: Annotated[
+        Literal["none", "half_life", "square_root"],
+        Factor("bsc", titles={"half_life": "half-life", "square_root": "square-root"}),
+    ] = "none"
+    """How the betas follow k = batch_size / base_batch_size: half_life makes beta_2 into beta_2^k;
+    square_root both into 1 - k (1 - beta), and epsilon into epsilon / sqrt(k).
+    """
+    schedule: Annotated[
+        Literal[(CONSTANT, *FALLING)], Factor("sch", affects=Affects.UPDATE | Affects.HORIZON)
+    ] = CONSTANT
+    """What the rate does after the warm-up: it stays, or falls to 0 at the horizon along half a
+    cosine or a line, update by update.
+    """
+    micro_batch_size: Annotated[
+        ExamplesOrNone,
+        Factor(
+            "mbs",
+            "examples",
+            Affects.STEP | Affects.GRAPH,
+            titles={"0": "none (whole batches)"},
+            phrase="pieces of {}",
+            phrases={0: "whole batches"},
+        ),
+    ] = 0
+    """Examples of a piece of a batch, whose gradients are accumulated; 0 for whole batches."""
+    precision: Annotated[
+        Literal["float32", "mixed_bfloat16", "mixed_float16"],
+        Factor("prec", affects=Affects.STEP | Affects.GRAPH | Affects.UPDATE),
+    ] = "float32"
+    """What a training computes in: Keras's policies. The mixed ones keep weights, loss and
+    updates in float32, and mixed_float16 scales the loss.
+    """
+    loss_function: Annotated[Literal[tuple(tasks.LOSSES)], Factor("loss", phrase="{} loss")] = (
+        "default"
+    )
+    """What is minimised; default: the cross-entropy of classes, the mean squared error of numbers.
+    Numbers may have another, on their standardised values: huber is quadratic up to one standard
+    deviation.
+    """
+    batch_schedule: Annotated[
+        Literal[CONSTANT, STEPS, SEESAW],
+        Factor(
+            "bsch",
+            affects=Affects.UPDATE | Affects.HORIZON,
+            phrase="batch size in {}",
+            phrases={CONSTANT: "constant batch size", SEESAW: "seesaw"},
+        ),
+    ] = CONSTANT
+    """What the batch size does: it stays, or rises in place of divisions of the rate, at steps or
+    wherever `schedule` has let the rate fall by another batch_rise_factor.
+    """
+    batch_rise_factor: Annotated[
+        Number,
+        Field(gt=1, le=1024),
+        Factor("brf", used_with={"batch_schedule": (STEPS, SEESAW)}),
+    ] = 2.0
+    """What a rise multiplies the batch size by, in place of a division of the rate by as much."""
+    largest_batch_size: Annotated[
+        ExamplesOrNone,
+        Factor("lbs", "examples", used_with={"batch_schedule": (STEPS, SEESAW)}, phrase="up to {}"),
+    ] = 0
+    """Batch size up to which it rises; beyond it the rate is divided."""
+    batch_rises: Annotated[
+        Integer,
+        Field(ge=1, le=64),
+        Factor("brn", used_with={"batch_schedule": (STEPS,)}, noun="rise"),
+    ] = 1
+    """Rises of the batch schedule steps."""
+    batch_rises_from: Annotated[
+        Share,
+        Factor("brs", used_with={"batch_schedule": (STEPS,)}, phrase="from {} of the examples"),
+    ] = 0.5
+    """Share of the horizon's examples at which the first rise of the batch schedule steps stands;
+    the others at equal distances from there to the end.
+    """
+    compilation: Annotated[
+        Literal["none", "xla"],
+        Factor(
+            "comp",
+            affects=Affects.STEP | Affects.GRAPH,
+            titles={"xla": "XLA"},
+            phrase="compiled by {}",
+        ),
+    ] = "none"
+    """What compiles an update: nothing, so that TensorFlow runs its operations one by one, or XLA,
+    which makes one program of them: its last bits are others, and so is what dropout draws.
+    """
+    label_smoothing: Annotated[
+        Number,
+        Field(ge=0, lt=1),
+        Factor(
+            "ls",
+            affects=Affects.UPDATE,
+            used_with={"loss_function": ("default",)},
+            phrases={0: "no label smoothing"},
+        ),
+    ] = 0.0
+    """Share s of each target that is spread evenly over the k classes, (1 - s) y + s / k, as in
+    Keras; a single output, and each of several labels, has two classes. The training loss of an
+    epoch has it, as updates minimise it; evaluations and measures compute losses without smoothing.
+    """
+
+
+class TimingOnlyFactors(Model):
+    """Factors that only a timing experiment may vary. Append, and never reorder.
+
+    A training always has the loop in the graph, over arrays in memory.
+    """
+
+    loop: Annotated[Literal[tuple(_LOOPS)], Factor("loop", phrases=_LOOPS)] = "graph"
+    """What drives the training steps."""
+    input_pipeline: Annotated[Literal[tuple(_PIPELINES)], Factor("in", phrases=_PIPELINES)] = (
+        "plain"
+    )
+    """Where a step's batch comes from; plain: the graph's own arrays for the loop in the graph,
+    tf.data without any remedy for the others; jpeg: files of the resized images, written just
+    before and so in the page cache.
+    """
+    delay_seconds: Annotated[
+        Number, Field(ge=0, le=3600), Factor("delay", "s", phrases={0: "no delay"})
+    ] = 0.0
+    """Wait before every step; its throughput is timed in turns with and without it."""
+
+
+class _ThreadsOfTimings(Model):
+    """Threads of a timing, which may use every core of its job."""
+
+    threads: Annotated[Threads, Word("all", 0), _THREADS] = 1
+    """Threads of a training."""
+
+
+def affecting(what: Affects) -> tuple[str, ...]:
+    """Return the factors of runs that affect one of some properties, in the order of names."""
+    return tuple(name for name, factor in FACTORS.items() if factor.metadata.affects & what)
+
+
+def used_with(other: str) -> tuple[str, ...]:
+    """Return the factors of runs that another one can deprive of their effect."""
+    return tuple(name for name, factor in FACTORS.items() if other in factor.metadata.used_with)
+
+
+def is_used(name: str, values: Mapping[str, Collection[Any]]) -> bool:
+    """Return whether a factor has an effect.
+
+    Args:
+        name: Any column; one that is no factor always has an effect.
+        values: Factor -> its values in some runs; a missing factor may have any value.
+    """
+    conditions = FACTORS[name].metadata.used_with if name in FACTORS else {}
+    stated = [other for other in conditions if other in values]
+    return not stated or any({*conditions[other]} & {*values[other]} for other in stated)
+
+
+FACTORS: dict[str, Parameter] = setting.parameters(RunFactors)
+TIMING_ONLY_FACTORS: dict[str, Parameter] = setting.parameters(TimingOnlyFactors)
+# A name of a timing configuration has the factors that a step's time depends on. These come first
+# and are always spelled.
+TIMING_CORE = ("dataset", "model", "batch_size", "optimizer", "device", "threads")
+TIMING_FACTORS = tuple(dict.fromkeys([*TIMING_CORE, *affecting(Affects.STEP)]))
+# Factors of timing experiments, in the order of names and tables.
+SWEEP_FACTORS: dict[str, Parameter] = {
+    **{name: FACTORS[name] for name in TIMING_FACTORS},
+    **setting.parameters(_ThreadsOfTimings),
+    **TIMING_ONLY_FACTORS,
+}
+# Factors of runs and of timing experiments, in the order of tables that have both.
+EVERY_FACTOR: dict[str, Parameter] = {**FACTORS, **SWEEP_FACTORS}
+
+
+def by_horizon(factors: Mapping[str, Any]) -> str:
+    """Return the factor that makes rate or batch size depend on the horizon; empty if none does.
+
+    Args:
+        factors: Factor -> value; a missing one has its default.
+    """
+    names = affecting(Affects.HORIZON)
+    return next((name for name in names if factors.get(name, CONSTANT) != CONSTANT), "")
+
+
+def gpus(factors: Mapping[str, Any]) -> int:
+    return factors["replicas"] if factors["device"] == "gpu" else 0
+
+
+def training_copies(factors: Mapping[str, Any]) -> int:
+    return 2 if factors["augmentation"] == "crop" else 1

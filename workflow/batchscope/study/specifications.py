@@ -1,0 +1,380 @@
+"""Specifications of measures, timings, tables, columns and figures.
+
+The command line, the rules, the schema, the tables and the reference are made from them. The module
+of a measure or timing assigns its specification to `ENTRY`, see `catalogue.registry`.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import itertools
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+from pydantic import Field
+
+from batchscope.errors import UserError
+from batchscope.study.model import Integer, Model
+from batchscope.study.setting import Parameter, Setting, parameters
+
+# Values of factors or settings by name.
+Values = dict[str, Any]
+# Factors, settings and the number of training examples (None if unknown) -> settings that do not
+# fit, each with the problem.
+Problems = Callable[[Values, Values, int | None], Iterator[tuple[str, str]]]
+# Column of the horizontal axis of a training -> its words.
+OVER = {
+    "epoch": "epoch",
+    "updates": "updates",
+    "examples": "examples",
+    "seconds": "training time",
+}
+
+
+@dataclass(frozen=True)
+class Column:
+    """Column of a table. A column of runs.csv with a label is an outcome, which claims may name.
+
+    Attributes:
+        doc: Meaning, in a sentence.
+        unit: Unit of the values.
+        kind: `int`, `float`, `str` or `bool`; empty if the values decide.
+        label: Words for people; `{setting}` in it stands for the value of a setting.
+        direction: `rises` or `falls` with the batch size, as stated by `source`.
+        source: Publication that states the direction: every study tests it.
+        at_epochs: Whether a record of one of an experiment's `at_epochs` fills it too.
+        words: Values of a setting -> their words in the label.
+        adds_up: Whether it is a count that adds up over the jobs of a configuration.
+        least: Lower bound of the values.
+        most: Upper bound of the values.
+    """
+
+    doc: str
+    unit: str = ""
+    kind: str = "float"
+    label: str = ""
+    direction: str = ""
+    source: str = ""
+    at_epochs: bool = True
+    words: dict[str, str] = field(default_factory=dict)
+    adds_up: bool = False
+    least: float = -math.inf
+    most: float = math.inf
+
+
+TextColumn = functools.partial(Column, kind="str")
+IntegerColumn = functools.partial(Column, kind="int")
+PositiveColumn = functools.partial(Column, least=0.0)
+PercentColumn = functools.partial(Column, least=0.0, most=100.0)
+
+
+def interval(
+    name: str, low: str = "Lower end of its 95 % interval.", high: str = "Upper end."
+) -> dict[str, Column]:
+    return {f"{name}_low": Column(low), f"{name}_high": Column(high)}
+
+
+@dataclass(frozen=True)
+class Table:
+    """Table of an experiment, written as a CSV file.
+
+    Attributes:
+        columns: Columns after those that name the run or the sweep of a row.
+        rows: Yields the rows of a record, from the record and its path. The record of a sweep also
+            has `batch_sizes`. Only tables with the column `repeat` have the rows of further jobs.
+        keys: Columns that distinguish the rows of a run or sweep; None if no claim may name the
+            table.
+        measures: Measures and timings that fill it; empty for every training.
+        figures: Figures that show it, the preferred one first.
+    """
+
+    columns: dict[str, Column] = field(default_factory=dict)
+    rows: Callable[[dict[str, Any], Path], Iterable[dict[str, Any]]] | None = None
+    keys: tuple[str, ...] | None = None
+    measures: tuple[str, ...] = ()
+    figures: tuple[str, ...] = ()
+
+
+class Need(enum.Enum):
+    """Requirements of a figure, in addition to measures and factors.
+
+    A figure that a study names is drawn without EVALUATIONS, SECONDS or BATCH_SIZES too. Without
+    one of the others it is refused.
+    """
+
+    AT_EPOCHS = "at_epochs"  # the experiment has the key `at_epochs`
+    MARGINS = "margins"  # the experiment has the key `margins`
+    PREFIXES = "prefixes"  # a prefix of a training is a shorter training: no rate falls to the end
+    EVALUATIONS = "evaluations"  # all runs have `evaluate_every`
+    SECONDS = "seconds"  # the time of a step is known
+    BATCH_SIZES = "batch_sizes"  # the experiment trains at three batch sizes
+    COMMAND = "command"  # a command makes the runs
+
+
+class Scale(enum.StrEnum):
+    """Scale of a vertical axis."""
+
+    AUTO = ""  # logarithmic if positive values span much, else linear
+    LINEAR = "linear"
+    LOG = "log"
+    ZERO = "zero"  # linear from zero, so that heights can be compared
+    PERCENT = "percent"  # shares as percentages, on the same axis in all panels
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Panel of a figure.
+
+    A column with `{setting}` has a panel for each value of the setting, which title and label may
+    name too. `catalogue.figures.learned` replaces `{metric}`, `{first}` and so on.
+
+    Attributes:
+        column: Column of the figure's table.
+        title: Heading.
+        label: Label of the vertical axis, with the unit.
+        scale: Scale of the vertical axis.
+        error: Column of the errors of single values, drawn if there is one seed.
+        ends: Columns of the ends of bars, which replace the interval over seeds.
+        unless: Column with the same meaning: a panel that equals it throughout is left out.
+        counted_on: Column of the number of examples behind a share: its binomial error is drawn.
+        bounds: Whether a run that nothing stopped gives a lower bound.
+    """
+
+    column: str
+    title: str
+    label: str
+    scale: Scale = Scale.AUTO
+    error: str = ""
+    ends: tuple[str, ...] = ()
+    unless: str = ""
+    counted_on: str = ""
+    bounds: bool = False
+
+    @property
+    def columns(self) -> list[str]:
+        more = (self.error, *self.ends, self.unless, self.counted_on)
+        return [self.column, *filter(None, more)]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Figure of every experiment that has the right measures.
+
+    Attributes:
+        name: Name of its files.
+        title: Heading.
+        category: Section of the report.
+        caption: How to read it, in a sentence or two.
+        kind: Module of `batchscope.figures.kinds` that draws it.
+        table: Table that it shows.
+        panels: Panels, in order.
+        columns: Columns of the table that it needs in addition to those of the panels.
+        lines: Column with a line in each panel for each value, in addition to the series.
+        facets: Column with a panel for each value.
+        over: Columns of the horizontal axes, a panel for each.
+        also_over: Further columns of the horizontal axis: the report switches between them.
+        of: Name of the figure that this one shows over another axis.
+        best_rate: Whether it shows each batch size at its best learning rate alone.
+        doublings: Whether it shows columns in doublings, the last one as the sum of the others.
+        target: Whether it also draws the loss to reach, if there is a target.
+        asked: Whether it is drawn only if a study names it.
+        measures: Required measures and timings, `a|b` for either; those of its module if empty.
+        varied: Factors that must have several values.
+        needs: Further requirements.
+        own: Columns that external runs must have instead of measures; None if no columns suffice.
+    """
+
+    name: str
+    title: str
+    category: str
+    caption: str
+    kind: str = "against_batch_size"
+    table: str = "runs"
+    panels: tuple[Panel, ...] = ()
+    columns: tuple[str, ...] = ()
+    lines: str = ""
+    facets: str = ""
+    over: tuple[str, ...] = ()
+    also_over: tuple[str, ...] = ()
+    of: str = ""
+    best_rate: bool = False
+    doublings: bool = False
+    target: bool = False
+    asked: bool = False
+    measures: tuple[str, ...] = ()
+    varied: tuple[str, ...] = ()
+    needs: tuple[Need, ...] = ()
+    own: tuple[str, ...] | None = ()
+
+    def shows(self, column: str) -> bool:
+        names = (re.sub(r"\\{\w+\\}", ".+", re.escape(panel.column)) for panel in self.panels)
+        return any(re.fullmatch(name, column) for name in names)
+
+    @property
+    def along(self) -> str:
+        return self.over[0] if self.of else ""
+
+    def variants(self) -> Iterator[Figure]:
+        for axis in self.also_over:
+            name, title = f"{self.name}_by_{axis}", f"{self.title} by {OVER[axis]}"
+            yield replace(self, name=name, title=title, over=(axis,), also_over=(), of=self.name)
+
+
+def no_problems(
+    factors: Values, settings: Values, training_examples: int | None
+) -> Iterator[tuple[str, str]]:
+    yield from ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """Specification that measures and timings have in common.
+
+    Attributes:
+        version: Version of the numbers. Raise it when they change, and only then.
+        name: Name of the module, in the study file and in paths.
+        doc: First paragraph of the module's docstring.
+        settings: Model of the settings. Append fields, never reorder them: names of paths follow
+            their order.
+        columns: Columns of runs.csv. A name with `{setting}` has a column for each value.
+        problems: Yields the settings that do not fit a run's factors or its training set.
+        figures: Figures that need this entry alone.
+        tables: Tables by name.
+        at_epochs: Whether there is a value for each of an experiment's `at_epochs`. A measure then
+            has a setting `epoch`, and one more record for each epoch.
+        also_writes: Suffixes of the files that are written next to the record.
+        memory_mb: Memory to request from a cluster.
+        minutes: Time to request from a cluster.
+        order: Position in lists and tables.
+    """
+
+    version: str
+    name: str = ""
+    doc: str = ""
+    settings: type[Model] = Model
+    columns: dict[str, Column] = field(default_factory=dict)
+    problems: Problems = no_problems
+    figures: tuple[Figure, ...] = ()
+    tables: dict[str, Table] = field(default_factory=dict)
+    at_epochs: bool = False
+    also_writes: tuple[str, ...] = ()
+    memory_mb: int = 4000
+    minutes: int = 60
+    order: int = 100
+
+    @functools.cached_property
+    def parameters(self) -> dict[str, Parameter]:
+        """Settings by name, in the order of names in paths."""
+        return parameters(self.settings)
+
+    def columns_for(self, settings: Values) -> tuple[str, ...]:
+        """Return the columns of runs.csv that these settings fill."""
+        names = []
+        for pattern in self.columns:
+            keys = re.findall(r"\{(\w+)\}", pattern)
+            for values in itertools.product(*(settings[key] for key in keys)):
+                pairs = zip(keys, values, strict=True)
+                texts = {key: self.parameters[key].text((value,)) for key, value in pairs}
+                names.append(pattern.format(**texts))
+        return tuple(names)
+
+    def check(self, factors: Values, settings: Values, training_examples: int) -> None:
+        """Raise `UserError` if the settings do not fit a run's factors and training set."""
+        for setting, problem in self.problems(factors, settings, training_examples):
+            raise UserError(f"{self.name}.{setting}: {problem}")
+
+    def completed(self, name: str, doc: str) -> Self:
+        """Return the specification with its name and doc; its figures and tables need it alone."""
+        names = tuple(figure.name for figure in self.figures)
+        figures = tuple(
+            replace(figure, measures=figure.measures or (name,)) for figure in self.figures
+        )
+        tables = {
+            key: replace(table, measures=table.measures or (name,), figures=table.figures or names)
+            for key, table in self.tables.items()
+        }
+        return replace(self, name=name, doc=doc, figures=figures, tables=tables)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measure(Entry):
+    """Specification of a measure of a finished run, or of a pair of runs.
+
+    Attributes:
+        weights: Weights that it reads: `initial`, `final`, `best`, or `middle`, the snapshot
+            nearest half of the training.
+        reads: Other files of the run that it reads.
+        data: Whether it reads the data set and builds the model, and so needs TensorFlow.
+        factors: Factors and the value that a run must have for it.
+        outcomes: Whether it gives losses and metrics of every split: logs of commands and of
+            external runs have these without the measure.
+    """
+
+    weights: tuple[str, ...] = ("final", "best")
+    reads: tuple[str, ...] = ()
+    data: bool = True
+    factors: dict[str, Any] = field(default_factory=dict)
+    outcomes: bool = False
+
+    @property
+    def pairs(self) -> bool:
+        """Whether it needs two runs, which the setting `between` selects."""
+        return "between" in self.settings.model_fields
+
+    @property
+    def subjects(self) -> tuple[str, ...]:
+        return ("run", "other") if self.pairs else ("run",)
+
+
+MOST_REPEATS = 100
+
+
+class TimingSettings(Model):
+    """Settings of every timing."""
+
+    repeats: Annotated[Integer, Field(ge=1, le=MOST_REPEATS), Setting("rep")] = 1
+    """Timing jobs of each configuration, each a process of its own, in turns with those of the
+    others: a time gets intervals and verdicts over them. A training's configuration has as many
+    as seeds, and states none. In a path, which of them it is.
+    """
+
+
+REPEATS = parameters(TimingSettings)["repeats"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timing(Entry):
+    """Specification of a timing. Its job runs alone on the machine.
+
+    Attributes:
+        trains: Whether it times the configuration of a training, in a training experiment. Any
+            other timing times a sweep over batch sizes, in a timing experiment.
+        batch_sizes: Batch sizes of a job of a sweep: `together` (all, in turns), `each` (one), or
+            `searched` (none, it searches for one).
+        seconds: Whether its examples per second give the seconds of trajectories. If it `trains`,
+            these are trajectories of its own experiment, else of experiments with the key `beside`.
+        forked: Whether the fork server may run it. Imports and the memory that an earlier job left
+            must not change its numbers.
+    """
+
+    settings: type[TimingSettings] = TimingSettings
+    trains: bool = False
+    batch_sizes: str = "together"
+    seconds: bool = False
+    forked: bool = False
+
+    @functools.cached_property
+    def parameters(self) -> dict[str, Parameter]:
+        """Settings by name; names of paths spell `repeats` last."""
+        settings = parameters(self.settings)
+        repeats = settings.pop(REPEATS.name)
+        return {**settings, REPEATS.name: repeats}
+
+    @property
+    def subjects(self) -> tuple[str, ...]:
+        return ("machine", "timing" if self.trains else "sweep")
