@@ -40,7 +40,7 @@ def reading(values, outcome="test_accuracy", margin=0.05, kind="epochs", **more)
 
 def table(*args, **more):
     found = reading(*args, **more)
-    return comparisons.table(found.runs, [found])
+    return comparisons.table(found.trainings.runs, [found])
 
 
 def pair(at, other):

@@ -115,4 +115,4 @@ def test_settings_that_do_not_fit_the_training_set_are_refused(sizes, measure, p
 
 def test_settings_that_fit_are_planned():
     found = planner.make(study(16, 64, branches=None, noise_scale={"micro_batch": 8}))
-    assert [*found.experiments["a"].trainings.measures] == ["branches", "noise_scale"]
+    assert [*found.experiments["a"].measures] == ["branches", "noise_scale"]

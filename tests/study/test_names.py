@@ -103,7 +103,7 @@ def test_golden_timing_name():
 @pytest.mark.parametrize(("measure", "settings", "name"), GOLDEN_SETTINGS)
 def test_golden_settings_names(measure, settings, name):
     assert names.settings_name(measure, settings) == name
-    frozen = {each.name: each.default for each in ENTRIES[measure].settings}
+    frozen = {key: each.default for key, each in ENTRIES[measure].parameters.items()}
     assert names.parse_settings(measure, name) == {**frozen, **settings}
 
 
@@ -190,7 +190,7 @@ def test_names_have_an_end():
 
 def test_aliases_are_distinct_and_safe_in_paths():
     assert [name for name, factor in run_factors.FACTORS.items() if factor.required] == list(CORE)
-    settings = [entry.settings for entry in ENTRIES.values()]
+    settings = [entry.parameters.values() for entry in ENTRIES.values()]
     for known in (run_factors.EVERY_FACTOR.values(), *settings):
         aliases = [parameter.alias for parameter in known]
         assert len(set(aliases)) == len(aliases)

@@ -2,7 +2,8 @@
 
 import pytest
 
-from batchscope.study import budget_kinds, figures, tasks
+from batchscope.study import checks, figures, tasks
+from batchscope.study.experiments import TrainingExperiment
 from batchscope.study.specifications import Scale
 
 CLASSES, NUMBERS, LABELS = ("classification",), ("regression",), ("multi_label",)
@@ -66,8 +67,8 @@ def test_figures_have_the_panels_labels_and_words_of_a_task():
     ],
 )
 def test_what_a_target_may_be(column, good, bad):
-    target = budget_kinds.target(column)
-    assert [target.read(value) for value in good] == good
-    for value in bad:
-        with pytest.raises(ValueError, match="Expected"):
-            target.read(value)
+    def problems(value):
+        keys = {"seeds": 6, "budgets": {"target": {column: value}}}
+        return [*checks.target((), TrainingExperiment.model_validate(keys))]
+
+    assert not any(map(problems, good)) and all(map(problems, bad))

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 # Attributes of Snakemake's `workflow` that its documentation does not name -> what for.
 SNAKEMAKE = {
+    "config_settings": "the options of `--config` alone; `config` has those of the file too",
     "configfiles": "the configuration file as it was given; `config` has its contents alone",
     "dag": "what a command was to make, and which of its outputs are made though they are there",
     "get_rule": "docstrings of rules that a loop makes; a rule's own must be a literal",

@@ -281,9 +281,17 @@ class Followed:
             dates: Whether the dates of what bundles make are part of it.
         """
         found = self._study.experiments[experiment]
-        followed: dict[str, Any] = {"at_epochs": found.at_epochs, "machines": self._study.machines}
-        for name in ("margins", "budgets", "slower", "seeds_planned", "beside", "looks"):
-            followed[name] = getattr(found.trainings, name)
+        keys = found.keys
+        followed: dict[str, Any] = {
+            "at_epochs": found.at_epochs,
+            "machines": self._study.machines,
+            "margins": keys.margins,
+            "budgets": keys.budgets,
+            "slower": keys.advice.slower,
+            "seeds_planned": keys.seeds_planned,
+            "beside": keys.beside,
+            "looks": found.looks,
+        }
         if found.numbers:
             followed["published"] = {
                 figure: [found.keys.published[figure].figure, *map(asdict, series)]

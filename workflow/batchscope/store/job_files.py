@@ -70,7 +70,7 @@ def measure_jobs(
 
     A measure at epochs writes one more file for each of the experiment's `at_epochs`.
     """
-    trainings, place = experiment.trainings, Place("", Path(results), machine)
+    place = Place("", Path(results), machine)
     for measure, values in trainings.measures.items():
         settings = names.settings_name(measure, values)
         if measure in TIMINGS:
@@ -135,7 +135,7 @@ def time_path(
     those of one seed at several batch sizes were taken in the same turn. Where seeds come in
     stages, those before the first are counted too: their times were of another plan.
     """
-    trainings, seed = experiment.trainings, factors["seed"]
+    seed = factors["seed"]
     repeat = 1 + (seed if trainings.looks else trainings.seeds.index(seed))
     settings = _job_settings(timing, trainings.measures[timing], repeat)
     configuration = names.timing_name(factors)
