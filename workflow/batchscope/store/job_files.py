@@ -71,7 +71,7 @@ def measure_jobs(
     A measure at epochs writes one more file for each of the experiment's `at_epochs`.
     """
     place = Place("", Path(results), machine)
-    for measure, values in trainings.measures.items():
+    for measure, values in experiment.measures.items():
         settings = names.settings_name(measure, values)
         if measure in TIMINGS:
             for run, factors in experiment.runs.items():
@@ -136,8 +136,8 @@ def time_path(
     stages, those before the first are counted too: their times were of another plan.
     """
     seed = factors["seed"]
-    repeat = 1 + (seed if trainings.looks else trainings.seeds.index(seed))
-    settings = _job_settings(timing, trainings.measures[timing], repeat)
+    repeat = 1 + (seed if experiment.looks else experiment.seeds.index(seed))
+    settings = _job_settings(timing, experiment.measures[timing], repeat)
     configuration = names.timing_name(factors)
     return paths.timing_path(place.results, place.recorded, configuration, settings, timing)
 
