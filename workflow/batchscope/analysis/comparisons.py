@@ -18,7 +18,7 @@ lies at one end of [-margin, margin] at most; the level a of a pair solves
 with T Student's t, so that both ends count where the margin is small beside the scatter.
 
 Where seeds come in stages, a pair is bounded at every look, at its share of these levels, and the
-tightest bounds count (see `catalogue.stages`). Each pair has the seeds that both of its sizes have.
+tightest bounds count (see `study.stages`). Each pair has the seeds that both of its sizes have.
 
 What was taken to a target is compared by its logarithm, so that differences are ratios. Rows of
 comparisons.csv have the outcome's own direction: below 0 is a lower accuracy, and a loss that is

@@ -13,7 +13,7 @@ alpha* = max(R, 1) .05 / m; the intervals have the false coverage rate of Benjam
 2005 (J. Am. Stat. Assoc. 100, 71).
 
 Where replicates come in stages, a contrast is tested at every look, each of which may spend a share
-of the level (see `catalogue.stages`): its p is the smallest of p / share, and its interval is the
+of the level (see `study.stages`): its p is the smallest of p / share, and its interval is the
 intersection of those at share times the level.
 
 Several contrasts that must all hold are an intersection-union test, which takes no adjustment

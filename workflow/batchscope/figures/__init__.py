@@ -1,6 +1,6 @@
 """The figures of an experiment: tidy tables in, SVG, PNG and CSV out.
 
-A figure is a spec in the catalogue: a table, its panels, and the kind of figure that they make.
+A figure is a specification: a table, its panels, and the kind of figure that they make.
 Each kind is a module of batchscope.figures.kinds, under its name:
 
 - `draw(frame, spec) -> matplotlib.figure.Figure`: the figure, from that frame alone, and from the
@@ -73,7 +73,7 @@ class Tables:
 
     def __init__(self, folder: Path | None = None, **given: pandas.DataFrame) -> None:
         if unknown := given.keys() - table_entries.TABLES.keys():
-            raise TypeError(f"Expected tables of the catalogue. Received: {unknown}")
+            raise TypeError(f"Expected known tables. Received: {unknown}")
         vars(self).update(given, _folder=folder)
 
     def __getattr__(self, name: str) -> pandas.DataFrame:

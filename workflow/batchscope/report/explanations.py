@@ -1,6 +1,6 @@
 """Two lines for each check, verdict, grade, headline and number of a report.
 
-A key is the code as `analysis` and the other catalogue modules spell it, or the word with
+A key is the code as `analysis` and `study` spell it, or the word with
 underscores. The report shows a text behind a question mark, `explain WORD` prints it.
 """
 

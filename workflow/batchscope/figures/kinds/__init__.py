@@ -1,1 +1,1 @@
-"""The kinds of figures, one module each: how a spec of the catalogue is drawn."""
+"""The kinds of figures, one module each: how a specification is drawn."""
