@@ -1,4 +1,4 @@
-"""The reference page is what the catalogue says, and one entry of it can be asked for."""
+"""The reference page is what the specifications say, and one entry of it can be asked for."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from batchscope.study.tables import TABLES
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference.md"
 
 
-def test_the_page_is_the_catalogue():
+def test_the_page_is_printed():
     same = PAGE.read_text(encoding="utf-8") == reference.whole()
     assert same, "Run `python workflow/run.py explain > docs/reference.md`."
 

@@ -51,7 +51,7 @@ def planned(*tests, **given):
 FALLS = {"type": "trend", "direction": "falls"}
 
 
-def test_a_claim_is_read_with_the_values_of_the_catalogue():
+def test_a_claim_is_read_with_values_of_factors():
     made = planned(
         {**FALLS, "table": "at_epochs", "cells": {"at_epoch": 1, "learning_rate": 0.001}},
         {"type": "comparison", "of": {"batch_size": 64}, "to": {"batch_size": 16}, "above": 0},

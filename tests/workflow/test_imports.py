@@ -20,7 +20,7 @@ READING = TABLES | {"pandas", "scipy", "sklearn", "jinja2", "snakemake", "torch"
 # Name -> what is done, and the packages that it may not import.
 THINGS = {
     "the registry of figures": (
-        "from batchscope import figures; from batchscope.catalogue import figure_names;"
+        "from batchscope import figures; from batchscope.study import figure_names;"
         "figure_names.available(figure_names.Given(['evaluate'])); "
         "figures.FIGURES['time'].caption",
         {"numpy", "pandas", "matplotlib", "scipy"},

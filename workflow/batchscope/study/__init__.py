@@ -1,4 +1,5 @@
-"""From a YAML file to a plan: read, checked, every problem reported at once.
+"""From a YAML file to a plan: models of the file, factors, names of runs, and specifications.
 
-Nothing here reads results or imports what runs.
+The specifications of measures, timings and data sources stand with their functions, in packages
+above, and are found by name. Nothing here reads results, trains or imports what does.
 """

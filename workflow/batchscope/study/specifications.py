@@ -1,7 +1,7 @@
 """Specifications of measures, timings, tables, columns and figures.
 
 The command line, the rules, the schema, the tables and the reference are made from them. The module
-of a measure or timing assigns its specification to `ENTRY`, see `catalogue.registry`.
+of a measure or timing assigns its specification to `ENTRY`, see `study.registry`.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class Panel:
     """Panel of a figure.
 
     A column with `{setting}` has a panel for each value of the setting, which title and label may
-    name too. `catalogue.figures.learned` replaces `{metric}`, `{first}` and so on.
+    name too. `study.figures.learned` replaces `{metric}`, `{first}` and so on.
 
     Attributes:
         column: Column of the figure's table.
