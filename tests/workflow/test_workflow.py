@@ -190,13 +190,13 @@ EDITS = {
     "a comment": ("batchscope/training/trainer.py", "annotations\n", "annotations  # now\n", {}),
     **{
         f"the version of {step}": (
-            *(f"batchscope/catalogue/{place}.py", f'"{VERSIONS[step]}"', f'"{VERSIONS[step]}0"'),
+            *(f"batchscope/{place}.py", f'"{VERSIONS[step]}"', f'"{VERSIONS[step]}0"'),
             {**jobs, **TABLES},
         )
         for step, place, jobs in (
             ("sharpness", "measures/sharpness", {"sharpness": 4}),
-            ("train", "versions", trained(4)),
-            ("time_epoch", "timings/time_epoch", {"time_epoch": 4}),
+            ("train", "study/versions", trained(4)),
+            ("time_epoch", "timing/time_epoch", {"time_epoch": 4}),
         )
     },
 }
