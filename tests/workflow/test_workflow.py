@@ -187,7 +187,7 @@ def test_an_edited_experiment(edited, top, keys, expected):
 EDITS = {
     "a colour": ("batchscope/figures/drawing/canvas.py", "#0072b2", "#0072b3", DRAWN),
     "a font size": ("report/batchscope.mplstyle", "\nfont.size: 9", "\nfont.size: 8", DRAWN),
-    "a comment": ("batchscope/training/trainer.py", "annotations\n", "annotations  # now\n", {}),
+    "a comment": ("batchscope/training/trainer.py", "import mmap\n", "import mmap  # now\n", {}),
     **{
         f"the version of {step}": (
             *(f"batchscope/{place}.py", f'"{VERSIONS[step]}"', f'"{VERSIONS[step]}0"'),
