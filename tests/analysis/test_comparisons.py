@@ -118,7 +118,7 @@ def test_a_size_that_finished_without_reaching_the_target_is_no_failure():
     """Of 32 a run diverged at the only rate."""
     values = np.vstack([THREE[0], [*THREE[1][:5], INF], [*THREE[2][:5], INF]])
     of = reading(values, "updates", 0.1, "target")
-    runs = of.runs
+    runs = of.trainings.runs
     runs.loc[(runs["batch_size"] == 32) & (runs["seed"] == 5), "status"] = "diverged"
     evaluations = runs.assign(run="", epoch=np.arange(len(runs)))
     of = dataclasses.replace(of, trainings=Trainings({}, runs, evaluations))

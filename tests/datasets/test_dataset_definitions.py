@@ -165,33 +165,33 @@ def test_training_size(raw, size):
 @pytest.mark.parametrize(
     ("raw", "place", "words"),
     [
-        ({**CATS, "per_class": 20000}, "per_class", "received 20000; at most 12500"),
+        ({**CATS, "per_class": 20000}, "per_class", "12500.*received 20000"),
         ({**CATS, "per_class": 900, "split": COUNTS}, "split", "received 1000 .* at most 900"),
-        ({**CATS, "per_class": 5}, "validation", "received 0.1;"),
+        ({**CATS, "per_class": 5}, "validation", "received 0.1"),
         ({**CATS, "split": {**TENTHS, "validation": 0.3}}, "split", "sum to 1.2;"),
         ({**CATS, "split": {**TENTHS, "test": 100}}, "split", "received 0.8, 0.1, 100;"),
         ({**CATS, "split": {**COUNTS, "train": 1.5}}, "split", "received 1.5, 200, 200;"),
-        ({"source": "digits", "split": {**FIFTHS, "test": 1e-3}}, "test", "received 0.001;"),
+        ({"source": "digits", "split": {**FIFTHS, "test": 1e-3}}, "test", "received 0.001"),
         ({"source": "wine", "split": {**FIFTHS, "test": 0.015}}, None, ""),
         ({**MNIST, "split": {"validation": 9999, **FROM_TEST}}, None, ""),
-        ({**MNIST, "split": FROM_TEST}, "validation", "received 10000; at most 9999 "),
+        ({**MNIST, "split": FROM_TEST}, "validation", "9999 .*received 10000"),
         ({**MNIST, "per_class": 5421}, None, ""),
-        ({**MNIST, "per_class": 5422}, "per_class", "received 5422; at most 5421"),
-        ({**MNIST, "per_class": 1000}, "validation", "received 10000; at most 9999 "),
-        ({**MNIST, "sha256": SHA256}, "path", "missing;"),
+        ({**MNIST, "per_class": 5422}, "per_class", "5421.*received 5422"),
+        ({**MNIST, "per_class": 1000}, "validation", "9999 .*received 10000"),
+        ({**MNIST, "sha256": SHA256}, "path", "Missing"),
         # What a file of the user's holds is not known.
         ({**CATS, "path": __file__, "per_class": 20000}, None, ""),
         ({**CATS, "path": __file__, "split": {**COUNTS, "train": 20000}}, None, ""),
         ({**MNIST, "path": __file__, "per_class": 500}, None, ""),
-        (NPZ, "path", "received 'x.npz'; an existing file is expected"),
-        ({**FOLDER, "path": __file__}, "path", "an existing folder is expected"),
-        ({**FOLDER, "path": HERE, "split": None}, "split", "missing; .* validation and test"),
-        ({**FOLDER, "path": HERE, "split": {"validation": 0.1}}, "test", "missing;"),
+        (NPZ, "path", "existing file.*'x.npz'"),
+        ({**FOLDER, "path": __file__}, "path", "existing folder"),
+        ({**FOLDER, "path": HERE, "split": None}, "split", "validation and test"),
+        ({**FOLDER, "path": HERE, "split": {"validation": 0.1}}, "test", "Missing"),
         ({**FOLDER, "path": HERE, "split": {"validation": 1, "test": 1}}, None, ""),
         (
             {**FOLDER, "path": HERE, "per_class": 5, "split": {"validation": 0.1, "test": 0.4}},
             "validation",
-            "received 0.1;",
+            "received 0.1",
         ),
         ({**LIST, "path": __file__}, None, ""),
     ],
@@ -216,7 +216,7 @@ def test_a_path_that_nobody_may_look_at(monkeypatch):
 
     monkeypatch.setattr(Path, "stat", refuse)
     (problem,) = read(MNIST | {"path": "x"}).problems(("d",))
-    assert problem.line.startswith("d.path: received 'x' (Permission denied); ")
+    assert problem.line.startswith("d.path: ") and "'x' (Permission denied)" in problem.line
 
 
 def test_a_path_may_begin_in_a_users_home(tmp_path, monkeypatch):

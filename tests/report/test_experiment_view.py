@@ -115,7 +115,8 @@ def test_few_seeds_have_no_winner():
 def test_the_answer_is_of_the_outcomes_that_the_question_is_about(whole, changes, expected):
     study, inputs = whole
     found = inputs.experiments["gap"]
-    found = found._replace(experiment=replace(found.experiment, **changes))
+    keys = found.experiment.keys.model_copy(update=changes)
+    found = found._replace(experiment=replace(found.experiment, keys=keys))
     answer = [row["outcome"] for row in experiment_view.build(found, [])["answer"]]
     assert {outcome.partition("_")[0] for outcome in answer} == expected
 

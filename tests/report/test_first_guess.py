@@ -13,7 +13,8 @@ from batchscope.study.study_file import Guess
 
 @pytest.fixture
 def guessed(whole):
-    return replace(whole[0], guess=Guess(batch_size=64, learning_rate=0.01))
+    file = whole[0].file.model_copy(update={"guess": Guess(batch_size=64, learning_rate=0.01)})
+    return replace(whole[0], file=file)
 
 
 def test_ratios_are_of_recommendation_over_guess(guessed):

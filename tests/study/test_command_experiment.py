@@ -29,7 +29,7 @@ def problems(folder, *words, **keys):
 
 def test_every_factor_is_in_the_words_and_in_the_name(tmp_path):
     cases = [{"width": 64, "optimizer": "AdamW"}, {"width": 128, "optimizer": "muon"}]
-    vary = {"learning_rate": ["1e-3", 0.1], "batch_size": [32]}
+    vary = {"learning_rate": [1e-3, 0.1], "batch_size": [32]}
     words = ("lr={learning_rate}", "w={width}", "{optimizer}", "{{{seed}}}", "th={threads}{gpus}")
     found = commanded.planned(
         tmp_path, *words, cases=cases, vary=vary, seeds=[3], resources={"threads": 4}

@@ -5,8 +5,8 @@ import pytest
 from project import ROOT
 
 MOST_LINES = {
-    "workflow": 42146,
-    "tests": 30257,
+    "workflow": 41978,
+    "tests": 30460,
 }
 
 

@@ -13,7 +13,7 @@ from pydantic import (
     Field,
     WrapValidator,
 )
-from pydantic_core import PydanticCustomError
+from pydantic_core import InitErrorDetails, PydanticCustomError, ValidationError
 
 LARGEST_INTEGER = 10**9
 _LONGEST_TEXT = 500
@@ -37,8 +37,9 @@ Item = TypeVar("Item", bound=Hashable)
 def _unique(values: tuple[Item, ...]) -> tuple[Item, ...]:
     for index, value in enumerate(values):
         if value in values[:index]:
-            text = "Every value should occur once, '{value}' occurs again"
-            raise PydanticCustomError("repeated_value", text, {"value": str(value)})
+            error = PydanticCustomError("repeated_value", "Every value should occur once")
+            detail = InitErrorDetails(type=error, loc=(index,), input=value)
+            raise ValidationError.from_exception_data("list", [detail])
     return values
 
 
