@@ -129,7 +129,7 @@ def test_every_module_of_the_package_defines_sources_that_read():
         ({**CSV, "label": 0}, ("label",)),
         ({**CSV, "label": ""}, ("label",)),
         ({**CSV, "label": ["a", 1.5]}, ("label", 1)),
-        ({**CSV, "label": ["a", "a"]}, ("label",)),
+        ({**CSV, "label": ["a", "a"]}, ("label", 1)),
         ({**MNIST, "per_class": "500"}, ("per_class",)),
         ({**CATS, "split": {**TENTHS, "train": True}}, ("split", "train")),
         ({**CSV, "label": 1.5}, ("label",)),

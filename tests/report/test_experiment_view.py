@@ -115,8 +115,11 @@ def test_few_seeds_have_no_winner():
 def test_the_answer_is_of_the_outcomes_that_the_question_is_about(whole, changes, expected):
     study, inputs = whole
     found = inputs.experiments["gap"]
-    keys = found.experiment.keys.model_copy(update=changes)
-    found = found._replace(experiment=replace(found.experiment, keys=keys))
+    experiment = found.experiment
+    keys = {key: value for key, value in changes.items() if key != "vary"}
+    keys = experiment.keys.model_copy(update=keys)
+    vary = changes.get("vary", experiment.vary)
+    found = found._replace(experiment=replace(experiment, keys=keys, vary=vary))
     answer = [row["outcome"] for row in experiment_view.build(found, [])["answer"]]
     assert {outcome.partition("_")[0] for outcome in answer} == expected
 

@@ -23,7 +23,12 @@ THINGS = {
         "from batchscope import figures; from batchscope.study import figure_names;"
         "figure_names.available(figure_names.Given(['evaluate'])); "
         "figures.FIGURES['time'].caption",
-        {"numpy", "pandas", "matplotlib", "scipy"},
+        {"pandas", "matplotlib", "scipy"},
+    ),
+    "specifications, explain and the schema": (
+        "from batchscope.study import registry; from batchscope.cli import reference;"
+        "reference.whole(); from batchscope.study import editor_schema; editor_schema.text()",
+        READING,
     ),
     "reading a study": (
         "from batchscope.store import status; from batchscope.study import config;"

@@ -6,7 +6,7 @@ from project import ROOT
 
 MOST_LINES = {
     "workflow": 41978,
-    "tests": 30460,
+    "tests": 30468,
 }
 
 
