@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from batchscope import wording
 from batchscope.errors import UserError
 from batchscope.problems import nearest
-from batchscope.report import explanations
-from batchscope.study import columns, tables
+from batchscope.study import columns, explanations, tables
 from batchscope.study.decision_columns import CLAIMS, LOOKS
 from batchscope.study.figures import FIGURES
 from batchscope.study.registry import MEASURES, OF_SWEEPS, OF_TRAININGS

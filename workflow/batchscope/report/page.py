@@ -16,8 +16,7 @@ from markupsafe import Markup
 
 from batchscope import project_files, wording
 from batchscope.host import absence
-from batchscope.report import explanations, text
-from batchscope.study import factor_words, names
+from batchscope.study import explanations, factor_words, names, text
 
 _WORDS = ("batch_size", "capital", "cell", "grouped", "listed", "lower", "number")
 _WORDS += ("p_value", "percent", "shortest", "size")

@@ -8,7 +8,7 @@ import pytest
 from batchscope.analysis import advice
 from batchscope.cli import reference
 from batchscope.report import page
-from batchscope.report.explanations import EXPLANATIONS
+from batchscope.study.explanations import EXPLANATIONS
 from batchscope.study.outcomes import Verdict
 from html_page import Page
 
