@@ -16,7 +16,8 @@ from markupsafe import Markup
 
 from batchscope import project_files, wording
 from batchscope.host import absence
-from batchscope.study import explanations, factor_words, names, text
+from batchscope.report import text
+from batchscope.study import explanations, factor_words, names
 
 _WORDS = ("batch_size", "capital", "cell", "grouped", "listed", "lower", "number")
 _WORDS += ("p_value", "percent", "shortest", "size")
