@@ -125,7 +125,7 @@ def figures(arguments: Namespace) -> None:
     study = options.study(arguments)
     experiment = study.experiments[arguments.experiment]
     given = (figures.drawn(experiment), arguments.output, arguments.processes)
-    figures.write(arguments.tables, *given, experiment.published, study.figure_format)
+    figures.write(arguments.tables, *given, experiment.keys.published, study.figure_format)
 
 
 def claims(arguments: Namespace) -> None:
