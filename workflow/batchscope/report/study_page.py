@@ -249,7 +249,7 @@ def published(row: Row, learned: tuple[str, ...] = (tasks.CLASSIFICATION,)) -> R
     unit = tasks.unit(parameter.unit, learned)
     return {
         **known,
-        "label": (described and described.label) or parameter.doc,
+        "label": (described and described.label) or parameter.label,
         "unit": "%" if parameter.unit in ("shares", "percent") else unit,
         "published": "" if known["value"] is None else f"{scale * row['value']:.6g}",
         "here": format_interval(*(None if each is None else scale * each for each in ours)),
