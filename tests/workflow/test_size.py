@@ -5,7 +5,7 @@ import pytest
 from project import ROOT
 
 MOST_LINES = {
-    "workflow": 41978,
+    "workflow": 41985,
     "tests": 30468,
 }
 

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import ConfigDict, Field, create_model
 
 from batchscope.study import command_factors
-from batchscope.study.model import Model, Scalar, Unique, mapping
+from batchscope.study.model import GeneratedModel, Model, Scalar, Unique, mapping
 from batchscope.study.run_factors import EVERY_FACTOR, FACTORS, SWEEP_FACTORS
 from batchscope.study.setting import Parameter
 
@@ -16,14 +16,14 @@ from batchscope.study.setting import Parameter
 RESERVED = ("seed", "threads", "device", "replicas", "gpus", "run_dir")
 
 
-class OpenFactors(Model):
+class OpenFactors(GeneratedModel):
     """A map of factors, also of names that only a command knows."""
 
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, Scalar]
 
 
-class _OpenLists(Model):
+class _OpenLists(GeneratedModel):
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, Unique[Scalar]]
 
@@ -39,8 +39,8 @@ def value_fields(factors: Mapping[str, Parameter]) -> dict[str, Any]:
 def _models(
     name: str,
     factors: Mapping[str, Parameter],
-    base: type[Model] = Model,
-    list_base: type[Model] = Model,
+    base: type[Model] = GeneratedModel,
+    list_base: type[Model] = GeneratedModel,
 ) -> tuple[Any, Any]:
     """Return the types of a map from factors to values, and from factors to lists of values."""
     lists = {

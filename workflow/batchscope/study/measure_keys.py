@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, ConfigDict, create_model
+from pydantic import BeforeValidator, create_model
 from pydantic_core import PydanticCustomError, core_schema
 
+from batchscope.study.model import GeneratedModel
 from batchscope.study.specifications import REPEATS, Entry, Timing
 
 
@@ -29,9 +30,7 @@ class Asked:
 def entries_type(entries: Mapping[str, Entry], noun: str) -> Any:
     """Return the type of a key that lists measures or timings, or maps them to their settings."""
     fields = {name: (_settings(entry) | None, None) for name, entry in entries.items()}
-    # Not a `Model`: pydantic would search the stack for docstrings, which takes 0.1 s.
-    config = ConfigDict(extra="forbid", frozen=True)
-    model = create_model(f"{noun.capitalize()}s", __config__=config, **fields)
+    model = create_model(f"{noun.capitalize()}s", __base__=GeneratedModel, **fields)
     return Annotated[model, _Entries(entries, noun)]
 
 

@@ -23,12 +23,22 @@ class Model(BaseModel):
     """A map with known keys. Docstrings of attributes are the descriptions of the schema."""
 
     model_config = ConfigDict(
-        extra="forbid", frozen=True, use_attribute_docstrings=True, populate_by_name=True
+        extra="forbid",
+        frozen=True,
+        populate_by_name=True,
+        use_attribute_docstrings=True,
+        defer_build=True,
     )
 
     def stated(self) -> dict[str, Any]:
         """Return the keys that the file states."""
         return {key: getattr(self, key) for key in self.model_fields_set}
+
+
+class GeneratedModel(Model):
+    """Base of models that `create_model` makes, whose docstrings pydantic would search for long."""
+
+    model_config = ConfigDict(use_attribute_docstrings=False)
 
 
 Item = TypeVar("Item", bound=Hashable)

@@ -12,7 +12,7 @@ from pydantic_core import PydanticCustomError
 from batchscope import wording
 from batchscope.problems import Place, Problem, received
 from batchscope.study.factor_models import OpenFactors, value_fields
-from batchscope.study.model import Count, Model, Number, Unique, mapping
+from batchscope.study.model import Count, GeneratedModel, Number, Unique, mapping
 from batchscope.study.run_factors import EVERY_FACTOR
 from batchscope.study.tasks import METRICS, NATS, Metric
 
@@ -71,11 +71,10 @@ FIGURES: dict[str, tuple[str, ...]] = {
 }
 
 
-class _Series(Model):
+class _Series(GeneratedModel):
     """One series: factors that name it, batch sizes, and one number of each column for each."""
 
-    batch_size: Unique[Count]
-    """The document's batch sizes."""
+    batch_size: Annotated[Unique[Count], Field(description="The document's batch sizes.")]
 
     @model_validator(mode="after")
     def _check_lengths(self) -> Self:
