@@ -41,16 +41,16 @@ TORCH = importlib.util.find_spec("torch") is not None
 OPTIMIZERS = {"campbell_cnn": ("SGD", 0.01), "tiny_transformer": ("Adam", 0.001)}
 
 
-def examples_of(network: str) -> tuple[Examples, looks.Look]:
+def examples_of(network: str) -> tuple[Examples, looks.ModelInput]:
     """Returns what a network trains on."""
     if network == "campbell_cnn":
         shape, classes = (28, 28, 1), 10
-        return random_images(shape, classes, 20_000), looks.Look(shape, classes)
+        return random_images(shape, classes, 20_000), looks.ModelInput(shape, classes)
     data = dataset("numpy_docs")
     return data.examples("train"), data.look
 
 
-def built(network: str, look: looks.Look):
+def built(network: str, look: looks.ModelInput):
     """Returns the network and its optimizer, as Keras has them."""
     import keras
 
@@ -68,7 +68,7 @@ def as_floats(examples: Examples) -> tuple[np.ndarray, np.ndarray]:
     return inputs, labels
 
 
-def ours(network: str, look: looks.Look, examples: Examples, batch_size: int) -> Contender:
+def ours(network: str, look: looks.ModelInput, examples: Examples, batch_size: int) -> Contender:
     from batchscope.training import optimizers
 
     births = {name: factor.default for name, factor in run_factors.FACTORS.items()}
@@ -78,14 +78,16 @@ def ours(network: str, look: looks.Look, examples: Examples, batch_size: int) ->
     return our_loop(built(network, look)[0], optimizer, examples, batch_size)
 
 
-def keras_fit(network: str, look: looks.Look, examples: Examples, batch_size: int) -> Contender:
+def keras_fit(
+    network: str, look: looks.ModelInput, examples: Examples, batch_size: int
+) -> Contender:
     model, optimizer = built(network, look)
     model.compile(optimizer, loss="sparse_categorical_crossentropy", metrics=["accuracy"])
     inputs, labels = as_floats(examples)
     return lambda: model.fit(inputs, labels, batch_size=batch_size, epochs=1, verbose=0)
 
 
-def by_hand(network: str, look: looks.Look, examples: Examples, batch_size: int) -> Contender:
+def by_hand(network: str, look: looks.ModelInput, examples: Examples, batch_size: int) -> Contender:
     import keras
     import tensorflow as tf
 
@@ -115,7 +117,7 @@ def by_hand(network: str, look: looks.Look, examples: Examples, batch_size: int)
     return block
 
 
-def pytorch(network: str, look: looks.Look, examples: Examples, batch_size: int) -> Contender:
+def pytorch(network: str, look: looks.ModelInput, examples: Examples, batch_size: int) -> Contender:
     import torch
     from torch.nn import functional
 
@@ -140,7 +142,7 @@ def pytorch(network: str, look: looks.Look, examples: Examples, batch_size: int)
     return block
 
 
-def in_pytorch(network: str, look: looks.Look) -> tuple[Any, Callable[[Any], Any]]:
+def in_pytorch(network: str, look: looks.ModelInput) -> tuple[Any, Callable[[Any], Any]]:
     """Returns the network in PyTorch: what has its weights, and what computes its logits."""
     import torch
     from torch import nn

@@ -68,7 +68,7 @@ def test_a_look_is_what_preparing_finds(make, definition, expected, tmp_path):
     _, examples = looks.sized("own", definition)
     for _ in range(2):
         found = datasets.look(tmp_path, token, definition)
-        assert found._replace(scaling=None) == looks.Look(*expected)
+        assert found._replace(scaling=None) == looks.ModelInput(*expected)
         assert (found.scaling is not None) == (found.kind == example_kinds.IMAGES)
         datasets.prepare(token, definition, tmp_path)
     assert examples == records.training_images(tmp_path, token)

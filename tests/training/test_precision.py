@@ -24,7 +24,7 @@ def updated(model, optimizer, steps, micro_batch=0):
 
 
 def built(precision):
-    return models.build("small_cnn", looks.Look((8, 8, 1), 10), 3, precision=precision)
+    return models.build("small_cnn", looks.ModelInput((8, 8, 1), 10), 3, precision=precision)
 
 
 def trained(precision, micro_batch=0, steps=8):

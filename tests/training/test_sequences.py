@@ -25,7 +25,7 @@ LABELS = RANDOM.integers(0, CLASSES, (20, LENGTH)).astype(np.int32)
 
 
 def transformer():
-    look = looks.Look((LENGTH,), CLASSES, example_kinds.TOKENS)
+    look = looks.ModelInput((LENGTH,), CLASSES, example_kinds.TOKENS)
     return models.build("tiny_transformer", look, 0)
 
 
@@ -86,7 +86,7 @@ def own_model(tmp_path, body, classes=CLASSES, kind=example_kinds.TOKENS, **more
         f"    return keras.Sequential([{body}])\n"
     )
     token = model_files.token("own", str(path))
-    return models.build(token, looks.Look((LENGTH,), classes, kind, **more), 0, path)
+    return models.build(token, looks.ModelInput((LENGTH,), classes, kind, **more), 0, path)
 
 
 FLAT = "layers.Embedding(classes, 4), layers.Flatten(), layers.Dense(classes)"

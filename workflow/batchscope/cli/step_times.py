@@ -28,7 +28,7 @@ def note(study: Any, results: Path) -> None:
     """
     if importlib.util.find_spec("tensorflow") is None:  # it is in the jobs' environment only
         return
-    statuses = states.statuses(states.Table(study, results))
+    statuses = states.statuses(states.JobTable(study, results))
     missing = [each for run, each in study.runs.items() if statuses[run] == records.MISSING]
     history = estimates.History(results, set(map(estimates.subject, missing)))
     unknown: dict[tuple[Any, ...], dict[int, dict[str, Any]]] = {}

@@ -30,7 +30,7 @@ Looks = dict[str, Any]
 
 def check(study: Any, results: Path) -> None:
     """Reads own data and builds own models; raises `ConfigError`, a line for each fault."""
-    table = states.Table(study, results)
+    table = states.JobTable(study, results)
     models = sorted(table.own_models())
     wanted = {*table.own_data(), *(dataset for dataset, _ in models)}
     # In a copy too: some data are read by TensorFlow, which no later copy may have started.

@@ -46,7 +46,7 @@ FAILED = "failed"  # any other error: it says nothing about memory
 
 
 @dataclass(frozen=True)
-class Limits:
+class MemoryLimits:
     """How much memory a try may take."""
 
     device: str  # `cpu` or `gpu`, whose memory is looked at
@@ -64,7 +64,7 @@ class Limits:
         return min(asked or self.free_mb, self.free_mb)
 
 
-def limits_now(device: str, asked_mb: float) -> Limits:
+def limits_now(device: str, asked_mb: float) -> MemoryLimits:
     """Returns the limits on this machine now, never above 90 % of the memory that is free.
 
     A limit above that would leave the decision to the kernel, which ends other processes too. Free
@@ -73,7 +73,7 @@ def limits_now(device: str, asked_mb: float) -> Limits:
     """
     left = [group.left() for group in control_groups.own()]
     free = [psutil.virtual_memory().available, *(most for most in left if most is not None)]
-    return Limits(device, float(asked_mb), FREE_SHARE * min(free) / MEGABYTE)
+    return MemoryLimits(device, float(asked_mb), FREE_SHARE * min(free) / MEGABYTE)
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class Try:
 def attempt(
     command: Sequence[str],
     batch_size: int,
-    limits: Limits,
+    limits: MemoryLimits,
     cores: int = 1,
     timeout: float = TIMEOUT_SECONDS,
 ) -> Try:
