@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from batchscope import datasets, disk
-from batchscope.datasets.looks import ModelInput
+from batchscope.datasets.model_inputs import ModelInput
 from batchscope.errors import UserError
 from batchscope.measures import batch_norm, line, measure_job
 from batchscope.measures.finished_run import FinishedRun

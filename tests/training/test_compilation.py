@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from batchscope.datasets import Examples
-from batchscope.datasets.looks import ModelInput
+from batchscope.datasets.model_inputs import ModelInput
 from batchscope.errors import UserError
 from batchscope.host import control_groups
 from batchscope.study import run_factors

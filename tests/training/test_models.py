@@ -16,7 +16,7 @@ tensorflow_start.start()
 import keras
 import tensorflow as tf
 
-from batchscope.datasets.looks import ModelInput
+from batchscope.datasets.model_inputs import ModelInput
 from batchscope.store import records, weights
 from batchscope.training import models, scoring
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from batchscope import datasets
-from batchscope.datasets.looks import ModelInput
+from batchscope.datasets.model_inputs import ModelInput
 from batchscope.study import dataset_definitions
 from batchscope.training import models, probe
 

@@ -6,7 +6,7 @@ tensorflow_start.start(1, "cpu")
 
 import pytest
 
-from batchscope.datasets.looks import ModelInput
+from batchscope.datasets.model_inputs import ModelInput
 from batchscope.study import run_factors
 from batchscope.training import step_times
 

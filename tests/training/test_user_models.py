@@ -15,7 +15,7 @@ tensorflow_start.start()
 
 import keras
 
-from batchscope.datasets.looks import ImageScaling, ModelInput
+from batchscope.datasets.model_inputs import ImageScaling, ModelInput
 from batchscope.training import models, runs, trainer
 from digit_runs import run_name
 

@@ -56,7 +56,7 @@ def _looks(
 ) -> tuple[Looks, dict[str, int | None], list[str]]:
     """Return the looks of data sets, their training examples, and the problems of their files."""
     from batchscope import datasets
-    from batchscope.datasets import looks as unprepared
+    from batchscope.datasets import model_inputs
 
     looks: Looks = {}
     sizes: dict[str, int | None] = {}
@@ -66,7 +66,7 @@ def _looks(
             sizes[dataset] = records.training_images(results, dataset)
             if sizes[dataset] is None:
                 name = names.split_token(dataset)[0]
-                looks[dataset], sizes[dataset] = unprepared.sized(name, study.datasets[dataset])
+                looks[dataset], sizes[dataset] = model_inputs.sized(name, study.datasets[dataset])
             else:
                 looks[dataset] = datasets.look(results, dataset, study.datasets[dataset])
         except UserError as error:

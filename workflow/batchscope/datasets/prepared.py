@@ -11,7 +11,7 @@ import numpy as np
 
 from batchscope import disk
 from batchscope.datasets import verification
-from batchscope.datasets.looks import ImageScaling, ModelInput, known
+from batchscope.datasets.model_inputs import ImageScaling, ModelInput, known
 from batchscope.store import paths, records
 from batchscope.study import example_kinds, names, tasks
 

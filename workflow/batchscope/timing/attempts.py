@@ -23,7 +23,7 @@ import psutil
 
 from batchscope.host import control_groups, guard, tensorflow_start
 from batchscope.store import records
-from batchscope.timing import fates
+from batchscope.timing import step_errors
 from batchscope.timing.instruments import processes, samples
 from batchscope.timing.instruments.processes import MEGABYTE, Family
 from batchscope.timing.instruments.sampler import Sampler
@@ -183,12 +183,12 @@ def judge(status: int, reply: dict[str, Any], stderr: str) -> tuple[str, str]:
         return reply["outcome"], reply.get("message", "")
     if status == -signal.SIGKILL:
         return KILLED, "ended by SIGKILL, as the kernel does where memory runs out."
-    refused = fates.refusal(stderr)
+    refused = step_errors.refusal(stderr)
     if status != 0 and refused:
         return OUT_OF_MEMORY, refused
     how = f"ended by signal {-status}" if status < 0 else f"ended with status {status}"
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
-    return FAILED, f"{how}: {lines[-1][: fates.SHOWN] if lines else 'nothing on stderr'}"
+    return FAILED, f"{how}: {lines[-1][: step_errors.SHOWN] if lines else 'nothing on stderr'}"
 
 
 def run(
@@ -229,7 +229,7 @@ def run(
             loop.run(order, 0, 1, step_loop.Totals())
     except Exception as error:
         resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))  # the answer itself takes memory
-        refused = fates.refusal_of(error)
+        refused = step_errors.refusal_of(error)
         if refused is None:
             raise
         reply |= {"outcome": OUT_OF_MEMORY, "message": refused}

@@ -35,8 +35,8 @@ from batchscope.datasets import Learned
 from batchscope.study import run_factors
 from batchscope.timing import pipelines
 from batchscope.timing.blocks import LEAD_IN_STEPS
-from batchscope.timing.fates import NonFiniteLoss
 from batchscope.timing.instruments.processes import MEGABYTE
+from batchscope.timing.step_errors import NonFiniteLoss
 from batchscope.training import augmentations, losses, optimizers, replicas, scoring
 from batchscope.training.step_loop import Batches, Examples, StepLoop, Totals
 

@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from batchscope import private_interfaces
-from batchscope.datasets.looks import ModelInput
+from batchscope.datasets.model_inputs import ModelInput
 from batchscope.study import example_kinds
 
 # Operations that leave numbers as they are, or mix them with their neighbours.

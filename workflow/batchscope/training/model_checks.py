@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from batchscope import private_interfaces, wording
-from batchscope.datasets.looks import ModelInput
+from batchscope.datasets.model_inputs import ModelInput
 from batchscope.errors import TrainsItself, UserError
 from batchscope.study import example_kinds, tasks
 

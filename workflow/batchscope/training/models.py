@@ -6,7 +6,7 @@ from pathlib import Path
 
 import keras
 
-from batchscope.datasets.looks import ModelInput
+from batchscope.datasets.model_inputs import ModelInput
 from batchscope.errors import UserError
 from batchscope.store.weights import Arrays
 from batchscope.study import names

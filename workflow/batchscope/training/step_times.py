@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from batchscope.datasets import Examples, Learned
-from batchscope.datasets.looks import ModelInput
+from batchscope.datasets.model_inputs import ModelInput
 from batchscope.study import tasks
 from batchscope.study.example_kinds import IMAGES, OF_TOKENS, TOKENS
 from batchscope.training import augmentations, models, optimizers

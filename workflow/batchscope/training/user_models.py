@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 import keras
 import tensorflow as tf
 
-from batchscope.datasets.looks import ModelInput
+from batchscope.datasets.model_inputs import ModelInput
 from batchscope.errors import ScaledTwice, UserError
 from batchscope.host import interruption
 from batchscope.study import example_kinds, model_files
