@@ -11,7 +11,7 @@ import numpy as np
 
 from batchscope import disk
 from batchscope.datasets import verification
-from batchscope.datasets.looks import Look, Scaling, known
+from batchscope.datasets.model_inputs import ImageScaling, ModelInput, known
 from batchscope.store import paths, records
 from batchscope.study import example_kinds, names, tasks
 
@@ -65,15 +65,15 @@ class Dataset:
         return self.record.get("task", tasks.CLASSIFICATION)
 
     @property
-    def look(self) -> Look:
+    def look(self) -> ModelInput:
         """What a model is built for; without the largest token of sequences, which `look` finds."""
         kind = self.record.get("kind", example_kinds.IMAGES)
-        look = Look(self.input_shape, self.classes, kind, task=self.task)
+        look = ModelInput(self.input_shape, self.classes, kind, task=self.task)
         definition = self.record.get("definition")
         if kind != example_kinds.IMAGES or not definition:
             return look
         name = names.split_token(self.folder.name)[0]
-        return look._replace(scaling=Scaling.of(name, definition, self.scale))
+        return look._replace(scaling=ImageScaling.of(name, definition, self.scale))
 
     def examples(self, split: str) -> Examples:
         deviations = tuple(self.record.get("target_deviations", ()))
@@ -109,7 +109,7 @@ def load(results: Path | str, token: str) -> Dataset:
     return dataset
 
 
-def look(results: Path | str, token: str, definition: dict[str, Any]) -> Look | None:
+def look(results: Path | str, token: str, definition: dict[str, Any]) -> ModelInput | None:
     """Returns what the examples of a data set look like; raises as `load` does.
 
     Where it is not prepared yet, what its definition and its files state, or None; raises where

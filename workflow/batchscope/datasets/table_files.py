@@ -48,7 +48,7 @@ class Used(NamedTuple):
 
 
 @dataclass
-class Cells:
+class TableCells:
     """What is in the columns that are read."""
 
     # pandas' data frame, by position: numbers where all are; of labels and words each as written.
@@ -128,7 +128,7 @@ class TextFile:
         received = f"{line.decode('latin-1')[max(0, found - 20) : found + 20].strip()!r} in Latin-1"
         return unexpected(place, received, "UTF-8", "`iconv -f latin1 -t utf-8 old.csv > new.csv`")
 
-    def read(self, header: bool, used: Used) -> Cells:
+    def read(self, header: bool, used: Used) -> TableCells:
         """Returns the cells of the rows; each line of another width is a problem.
 
         Args:
@@ -171,7 +171,7 @@ class TextFile:
         if len(frame) != len(lines):  # cells with line breaks, or lines of blanks, beside others
             unread = unexpected(self.where, "such lines", "a plain table")
             raise_problems([*problems, str(unread)], self.where)
-        return Cells(frame, np.asarray(lines), problems=problems)
+        return TableCells(frame, np.asarray(lines), problems=problems)
 
 
 @dataclass(frozen=True)
@@ -198,10 +198,10 @@ class ParquetFile:
     def first(self) -> tuple[str, ...]:
         return tuple(map(str, self.frame.columns))
 
-    def read(self, header: bool, used: Used) -> Cells:
+    def read(self, header: bool, used: Used) -> TableCells:
         columns = sorted({*used.features, *used.labels})
         frame = self.frame.iloc[:, columns].set_axis(columns, axis=1)
         for at, kind in frame.dtypes.items():
             if at in (*used.words, *used.labels) or kind.kind not in "biuf":
                 frame[at] = frame[at].astype(object).map(str, na_action="ignore")
-        return Cells(frame, np.arange(1, len(frame) + 1), "row")
+        return TableCells(frame, np.arange(1, len(frame) + 1), "row")

@@ -37,7 +37,7 @@ _DROP = "`missing: drop` leaves such rows out"
 _FILL = f"{_DROP}, `missing: median` fills the gaps"
 
 
-class Column(NamedTuple):
+class TableColumn(NamedTuple):
     """A column of a table."""
 
     name: str
@@ -47,16 +47,16 @@ class Column(NamedTuple):
     missing: int = 0
 
 
-class Table(NamedTuple):
+class ParsedTable(NamedTuple):
     """A table as far as it could be read."""
 
-    columns: list[Column]  # in the order of the file
+    columns: list[TableColumn]  # in the order of the file
     rows: int
     problems: list[str]
     raw: Raw | None  # None where there is a problem
 
 
-def read(request: Request) -> Table:
+def read(request: Request) -> ParsedTable:
     return _Reading(request).table()
 
 
@@ -159,7 +159,7 @@ class _Reading:
             return number if np.isfinite(number) else None
         return None
 
-    def table(self) -> Table:
+    def table(self) -> ParsedTable:
         self.cells = self.file.read(self.header, self.used)
         count, frame = len(self.cells.lines), self.cells.frame
         self.kept = np.ones(count, bool)
@@ -167,7 +167,9 @@ class _Reading:
         features = {at: self._feature(at, frame.pop(at)) for at in self.used.features}
         labels = [self._label(at, frame.pop(at)) for at in self.used.labels]
         others = {at: LABEL if at in self.used.labels else IGNORED for at in range(len(self.names))}
-        columns = [features.get(at) or Column(self.names[at], kind) for at, kind in others.items()]
+        columns = [
+            features.get(at) or TableColumn(self.names[at], kind) for at, kind in others.items()
+        ]
         matrix = np.zeros((self.kept.sum(), len(features)))
         for place, column in enumerate(features.values()):
             if column.values is not None:
@@ -177,18 +179,18 @@ class _Reading:
         except UserError as error:
             self.problems += str(error).splitlines()
         if self.problems:
-            return Table(columns, count, self.problems, None)
+            return ParsedTable(columns, count, self.problems, None)
         own = [*features.values()]
         coded = {at: each.categories for at, each in enumerate(own) if each.categories}
         names = Columns([each.name for each in own], coded, count - len(matrix))
         labels, classes, task = found
         kinds = {"kind": example_kinds.ROWS, "task": task}
         raw = Raw(matrix, labels, classes, [self.path], columns=names, **kinds)
-        return Table(columns, count, [], raw)
+        return ParsedTable(columns, count, [], raw)
 
     def _refuse(
         self, at: int, received: str, expected: str, mend: str = "", wrong: np.ndarray | None = None
-    ) -> Column:
+    ) -> TableColumn:
         """Notes what is wrong with a column, or the first of its wrong cells and how many."""
         name = self.names[at]
         place = f"{self.where}, column {name}"
@@ -198,7 +200,7 @@ class _Reading:
             received += wording.aside(f"and {wording.count(more, 'more cell')}" if more else "")
         called = name if _PLAIN.fullmatch(name) else at + 1
         self._note(place, received, expected, mend.replace("[it]", f"[{called}]"))
-        return Column(name, REFUSED)
+        return TableColumn(name, REFUSED)
 
     def _lacks(self, at: int, missing: np.ndarray, expected: str, fill: bool) -> None:
         """Notes the cells that a column lacks, unless they are filled or their rows dropped."""
@@ -208,7 +210,7 @@ class _Reading:
         if remedy == "drop" or not fill:
             self.kept &= ~missing
 
-    def _feature(self, at: int, cells: Any) -> Column:
+    def _feature(self, at: int, cells: Any) -> TableColumn:
         """Returns a column of features; notes why it is none, or which cells are wrong."""
         if cells.dtype.kind in "biuf":
             kind = BOOLEAN if cells.dtype.kind == "b" else NUMBER
@@ -236,7 +238,7 @@ class _Reading:
         if kind == CATEGORICAL and len(words) > _MOST_CATEGORIES:
             return self._refuse_words(at, codes, words)
         categories = words if kind == CATEGORICAL else None
-        return Column(self.names[at], kind, values, categories, int(missing.sum()))
+        return TableColumn(self.names[at], kind, values, categories, int(missing.sum()))
 
     def _read(self, at: int, codes: np.ndarray, words: list[str]) -> tuple[str, np.ndarray]:
         """Returns what a column of words is, and the number of each word; NaN of a wrong one."""
@@ -252,7 +254,7 @@ class _Reading:
             return CATEGORICAL, every
         return REFUSED, every
 
-    def _refuse_words(self, at: int, codes: np.ndarray, words: list[str]) -> Column:
+    def _refuse_words(self, at: int, codes: np.ndarray, words: list[str]) -> TableColumn:
         received, expected = f"words, such as {words[0]!r}", "a column of numbers"
         mend = _EITHER
         if _all_dates(words):

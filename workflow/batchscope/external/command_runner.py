@@ -29,7 +29,7 @@ from batchscope.study import commands, tasks
 from batchscope.study.log_source import AUTO
 from batchscope.study.own_columns import AXES, outcomes
 from batchscope.study.versions import VERSIONS
-from batchscope.timing import fates
+from batchscope.timing import step_errors
 from batchscope.timing.instruments import samples
 from batchscope.timing.instruments.processes import Family
 from batchscope.timing.instruments.sampler import Sampler
@@ -89,9 +89,9 @@ def make(results: Path | str, name: str) -> str:
     return status
 
 
-def _planned(folder: Path, name: str) -> commands.Run:
+def _planned(folder: Path, name: str) -> commands.CommandRun:
     """Returns what makes a run; raises `UserError` where an input has changed meanwhile."""
-    run = commands.Run.of(disk.read_json(folder / paths.COMMAND_NOTE, "command", "factors"))
+    run = commands.CommandRun.of(disk.read_json(folder / paths.COMMAND_NOTE, "command", "factors"))
     for path, planned in run.command.inputs.items():
         here = Path(run.command.folder, os.path.expanduser(path))
         if commands.sha256(here) != planned:
@@ -104,7 +104,7 @@ def _planned(folder: Path, name: str) -> commands.Run:
     return run
 
 
-def _run(folder: Path, run: commands.Run) -> Ended:
+def _run(folder: Path, run: commands.CommandRun) -> Ended:
     """Runs a command to its end, in an emptied folder, or in one from which it goes on."""
     command, files = run.command, folder.resolve() / paths.COMMAND_FOLDER
     output = folder / paths.COMMAND_OUTPUT
@@ -187,7 +187,7 @@ def _said(here: socket.socket, folder: Path, output: Path) -> dict[str, Any]:
     run_job = (folder.parents[1], "run_command", folder.name)
     with progress.running(*run_job):
         while not select.select([here], [], [], progress.SECONDS)[0]:
-            printed = _tail(output).strip().rpartition("\n")[2][: fates.SHOWN]
+            printed = _tail(output).strip().rpartition("\n")[2][: step_errors.SHOWN]
             text = f"{wording.duration(time.monotonic() - begun)} so far"
             progress.say(*run_job, f"{text}: {printed}" if printed else text)
     with contextlib.suppress(OSError, ValueError), here.makefile() as answer:
@@ -201,7 +201,9 @@ def _tail(output: Path) -> str:
         return file.read().decode(errors="replace")
 
 
-def _judged(folder: Path, run: commands.Run, ended: Ended) -> tuple[str, str, pandas.DataFrame]:
+def _judged(
+    folder: Path, run: commands.CommandRun, ended: Ended
+) -> tuple[str, str, pandas.DataFrame]:
     """Returns a run's status, what is to be said of it, and its evaluations.
 
     Raises:
@@ -215,7 +217,7 @@ def _judged(folder: Path, run: commands.Run, ended: Ended) -> tuple[str, str, pa
     except UserError:
         if ended.status == 0:
             raise
-    if ended.status and (refusal := fates.refusal("\n".join(reversed(ended.lines)))):
+    if ended.status and (refusal := step_errors.refusal("\n".join(reversed(ended.lines)))):
         return records.OUT_OF_MEMORY, refusal, rows
     if ended.status in _KILLED and ended.limit_mb is not None:
         return records.OUT_OF_MEMORY, memory_kills.record_or_retry(folder, ended.limit_mb), rows
@@ -225,7 +227,7 @@ def _judged(folder: Path, run: commands.Run, ended: Ended) -> tuple[str, str, pa
         return records.OUT_OF_MEMORY, "The log says so.", rows
     if ended.status:
         print(*ended.lines, sep="\n")
-        last = ended.lines[-1][: fates.SHOWN] if ended.lines else "nothing was printed"
+        last = ended.lines[-1][: step_errors.SHOWN] if ended.lines else "nothing was printed"
         raise UserError(
             f"{folder.name}: received {ended.how} of the command; 0 is expected. It printed last: "
             f"{last} ({folder / paths.COMMAND_OUTPUT})"
@@ -237,7 +239,7 @@ def _judged(folder: Path, run: commands.Run, ended: Ended) -> tuple[str, str, pa
     return records.FINISHED, "", rows
 
 
-def _evaluated(folder: Path, run: commands.Run) -> tuple[pandas.DataFrame, str]:
+def _evaluated(folder: Path, run: commands.CommandRun) -> tuple[pandas.DataFrame, str]:
     """Returns a run's evaluations, in order, and what its log says became of it.
 
     Raises:
@@ -282,7 +284,7 @@ def _ended(rows: pandas.DataFrame) -> pandas.DataFrame:
 
 def _write(
     folder: Path,
-    run: commands.Run,
+    run: commands.CommandRun,
     ended: Ended | None,
     status: str,
     message: str,

@@ -20,7 +20,7 @@ STEP_OVER_WIDTH = 100.0
 LossAndGradient = Callable[[np.ndarray], tuple[float, np.ndarray]]
 
 
-class NotFinite(ArithmeticError):
+class NonFiniteValue(ArithmeticError):
     """The function has no finite value at a point; `what` is said in the words of L-BFGS-B."""
 
     def __init__(self, what: str) -> None:
@@ -62,7 +62,7 @@ def maximise(
         width: Half the box's edges, shape (n,), all positive.
     """
     if not (np.isfinite(at_zero[0]) and np.isfinite(at_zero[1]).all()):
-        raise NotFinite("THE LOSS OR ITS GRADIENT AT THE WEIGHTS")
+        raise NonFiniteValue("THE LOSS OR ITS GRADIENT AT THE WEIGHTS")
     points = (_start(index, at_zero[1], seed) for index in range(starts))
     return [_search(function, at_zero, width, *point, iterations) for point in points]
 
@@ -101,11 +101,11 @@ def _search(
         value, gradient = known or function(point)
         known = None  # the start's own, not computed again
         if not np.isfinite(value):
-            raise NotFinite("THE LOSS")
+            raise NonFiniteValue("THE LOSS")
         if value > found.maximum:
             found.maximum, where = value, point
         if not np.isfinite(gradient.sum()):
-            raise NotFinite("THE GRADIENT")
+            raise NonFiniteValue("THE GRADIENT")
         return -scale * value, -scale * gradient
 
     def count(intermediate_result: optimize.OptimizeResult) -> None:
@@ -121,7 +121,7 @@ def _search(
             callback=count,
             options={"maxiter": iterations, "ftol": 0.0, "gtol": 0.0},
         ).message
-    except NotFinite as stopped:
+    except NonFiniteValue as stopped:
         found.message, found.non_finite = str(stopped), 1
     # L-BFGS-B sets coordinates to the bound itself; the margin is for the line search.
     found.share_at_bound = float(np.mean(np.abs(where) >= width * (1 - 1e-9)))

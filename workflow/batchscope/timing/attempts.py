@@ -23,7 +23,7 @@ import psutil
 
 from batchscope.host import control_groups, guard, tensorflow_start
 from batchscope.store import records
-from batchscope.timing import fates
+from batchscope.timing import step_errors
 from batchscope.timing.instruments import processes, samples
 from batchscope.timing.instruments.processes import MEGABYTE, Family
 from batchscope.timing.instruments.sampler import Sampler
@@ -46,7 +46,7 @@ FAILED = "failed"  # any other error: it says nothing about memory
 
 
 @dataclass(frozen=True)
-class Limits:
+class MemoryLimits:
     """How much memory a try may take."""
 
     device: str  # `cpu` or `gpu`, whose memory is looked at
@@ -64,7 +64,7 @@ class Limits:
         return min(asked or self.free_mb, self.free_mb)
 
 
-def limits_now(device: str, asked_mb: float) -> Limits:
+def limits_now(device: str, asked_mb: float) -> MemoryLimits:
     """Returns the limits on this machine now, never above 90 % of the memory that is free.
 
     A limit above that would leave the decision to the kernel, which ends other processes too. Free
@@ -73,7 +73,7 @@ def limits_now(device: str, asked_mb: float) -> Limits:
     """
     left = [group.left() for group in control_groups.own()]
     free = [psutil.virtual_memory().available, *(most for most in left if most is not None)]
-    return Limits(device, float(asked_mb), FREE_SHARE * min(free) / MEGABYTE)
+    return MemoryLimits(device, float(asked_mb), FREE_SHARE * min(free) / MEGABYTE)
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class Try:
 def attempt(
     command: Sequence[str],
     batch_size: int,
-    limits: Limits,
+    limits: MemoryLimits,
     cores: int = 1,
     timeout: float = TIMEOUT_SECONDS,
 ) -> Try:
@@ -183,12 +183,12 @@ def judge(status: int, reply: dict[str, Any], stderr: str) -> tuple[str, str]:
         return reply["outcome"], reply.get("message", "")
     if status == -signal.SIGKILL:
         return KILLED, "ended by SIGKILL, as the kernel does where memory runs out."
-    refused = fates.refusal(stderr)
+    refused = step_errors.refusal(stderr)
     if status != 0 and refused:
         return OUT_OF_MEMORY, refused
     how = f"ended by signal {-status}" if status < 0 else f"ended with status {status}"
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
-    return FAILED, f"{how}: {lines[-1][: fates.SHOWN] if lines else 'nothing on stderr'}"
+    return FAILED, f"{how}: {lines[-1][: step_errors.SHOWN] if lines else 'nothing on stderr'}"
 
 
 def run(
@@ -229,7 +229,7 @@ def run(
             loop.run(order, 0, 1, step_loop.Totals())
     except Exception as error:
         resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))  # the answer itself takes memory
-        refused = fates.refusal_of(error)
+        refused = step_errors.refusal_of(error)
         if refused is None:
             raise
         reply |= {"outcome": OUT_OF_MEMORY, "message": refused}

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from batchscope.study.common_settings import DISTURBED_CORES
-from batchscope.timing import fates
+from batchscope.timing import step_errors
 from batchscope.timing.instruments import processes
 from batchscope.timing.instruments.sampler import Sampler
 
@@ -99,7 +99,7 @@ def time_blocks(
             try:
                 found[turn].append(_block(turn, timed[turn], sampler))
             except Exception as error:
-                ended[turn] = fates.status(error)
+                ended[turn] = step_errors.status(error)
                 del found[turn]
     return found, ended
 

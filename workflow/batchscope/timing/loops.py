@@ -35,8 +35,8 @@ from batchscope.datasets import Learned
 from batchscope.study import run_factors
 from batchscope.timing import pipelines
 from batchscope.timing.blocks import LEAD_IN_STEPS
-from batchscope.timing.fates import NotFinite
 from batchscope.timing.instruments.processes import MEGABYTE
+from batchscope.timing.step_errors import NonFiniteLoss
 from batchscope.training import augmentations, losses, optimizers, replicas, scoring
 from batchscope.training.step_loop import Batches, Examples, StepLoop, Totals
 
@@ -102,7 +102,7 @@ class Runner(abc.ABC):
         """Runs the next updates, waits for the device, and returns the seconds that they took.
 
         After a change of batch size, or of whether the sweep's delay comes before every step, a
-        lead-in runs untimed. Raises `NotFinite` if the loss is not finite.
+        lead-in runs untimed. Raises `NonFiniteLoss` if the loss is not finite.
         """
         if (batch_size, delayed) != self._current:
             self._current = (batch_size, delayed)
@@ -117,7 +117,7 @@ class Runner(abc.ABC):
         start = self._positions.get(batch_size, 0)
         seconds, loss = self._run(batch_size, start, steps)
         if not math.isfinite(loss):
-            raise NotFinite(f"The loss is not finite within {steps} steps.")
+            raise NonFiniteLoss(f"The loss is not finite within {steps} steps.")
         self._positions[batch_size] = (start + steps) % self.per_epoch(batch_size)
         return seconds
 

@@ -255,7 +255,7 @@ def record(
 def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
     """Profile a configuration, and keep the trace for TensorBoard next to the record."""
     from batchscope.store import records
-    from batchscope.timing import fates
+    from batchscope.timing import step_errors
     from batchscope.timing.blocks import LEAD_IN_STEPS, whole
     from batchscope.timing.instruments.sampler import Sampler
 
@@ -272,5 +272,5 @@ def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
             found |= read(folder)
             found["utilisation"] = sampler.summary(PLAIN)
         except Exception as error:
-            status = fates.status(error)
+            status = step_errors.status(error)
     return Timed(status, {"threads": runner.threads, **found, **sampler.details("phase")})

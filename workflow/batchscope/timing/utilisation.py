@@ -223,7 +223,7 @@ def _prepared(runner: Runner, size: int) -> dict[str, Any]:
     one would be that of the larger one.
     """
     from batchscope.store import records
-    from batchscope.timing import fates
+    from batchscope.timing import step_errors
     from batchscope.timing.blocks import calibrate
     from batchscope.timing.instruments import processes
 
@@ -232,7 +232,7 @@ def _prepared(runner: Runner, size: int) -> dict[str, Any]:
     try:
         count = calibrate(runner.at(size), CALL_SECONDS, runner.unit)
     except Exception as error:
-        return found | {"status": fates.status(error)}
+        return found | {"status": step_errors.status(error)}
     return found | {
         "steps_per_call": count,
         "memory_peak_mb": processes.peak_memory() if resident else None,

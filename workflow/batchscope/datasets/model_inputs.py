@@ -15,7 +15,7 @@ from batchscope.store import paths
 from batchscope.study import dataset_definitions, example_kinds, tasks
 
 
-class Scaling(NamedTuple):
+class ImageScaling(NamedTuple):
     """What images are multiplied by before a model gets them."""
 
     factor: float
@@ -23,13 +23,13 @@ class Scaling(NamedTuple):
     key: str  # where it can be stated, as `datasets.mine.scale`; empty of a source without it
 
     @classmethod
-    def of(cls, name: str, definition: dict[str, Any], usual: float) -> Scaling:
+    def of(cls, name: str, definition: dict[str, Any], usual: float) -> ImageScaling:
         stated = definition.get("scale")
         known = "scale" in dataset_definitions.SOURCES[definition["source"]].model_fields
         return cls(stated or usual, stated is not None, f"datasets.{name}.scale" if known else "")
 
 
-class Look(NamedTuple):
+class ModelInput(NamedTuple):
     """What a model is built for."""
 
     input_shape: tuple[int, ...]  # height, width, channels; features; or length of a sequence
@@ -37,14 +37,14 @@ class Look(NamedTuple):
     kind: str = example_kinds.IMAGES  # of `example_kinds.KINDS`
     largest: int = 1  # token of sequences with one class each, which `classes` do not give
     task: str = tasks.CLASSIFICATION  # of `tasks.TASKS`
-    scaling: Scaling | None = None  # of images
+    scaling: ImageScaling | None = None  # of images
 
 
-def known(name: str, definition: dict[str, Any]) -> Look:
+def known(name: str, definition: dict[str, Any]) -> ModelInput:
     return sized(name, definition)[0]
 
 
-def sized(name: str, definition: dict[str, Any]) -> tuple[Look, int | None]:
+def sized(name: str, definition: dict[str, Any]) -> tuple[ModelInput, int | None]:
     """Returns what is known without a download and without decoding photographs.
 
     Beside it the training examples; None where a download tells. Of images they are counted as if
@@ -55,25 +55,27 @@ def sized(name: str, definition: dict[str, Any]) -> tuple[Look, int | None]:
     """
     source = dataset_definitions.read(definition)
     request = Request(f"datasets.{name}", definition, Path(), Path())
-    scaling = Scaling.of(name, definition, source.usual_scale)
+    scaling = ImageScaling.of(name, definition, source.usual_scale)
     try:
         if listing := source.listing(request):
             if problems := photographs.problems(request, listing):
                 raise ConfigError(problems)
-            look = Look(source.shape(), len(listing.names), task=listing.task, scaling=scaling)
+            look = ModelInput(
+                source.shape(), len(listing.names), task=listing.task, scaling=scaling
+            )
             return look, _training_photos(source, listing)
         if examples := source.examples():
             kind = source.kind_of_examples()
             known_scaling = scaling if kind == example_kinds.IMAGES else None
-            look = Look(*examples, kind, task=source.task_of_labels(), scaling=known_scaling)
+            look = ModelInput(*examples, kind, task=source.task_of_labels(), scaling=known_scaling)
             return look, source.training_size()
         found = divided(request)
     except OSError as error:
         raise of_system(request.where, error) from None
     raw, record = found.raw, found.record
-    look = Look(tuple(record["input_shape"]), record["classes"], raw.kind, task=raw.task)
+    look = ModelInput(tuple(record["input_shape"]), record["classes"], raw.kind, task=raw.task)
     if raw.kind == example_kinds.IMAGES:
-        look = look._replace(scaling=Scaling.of(name, definition, raw.usual_scale))
+        look = look._replace(scaling=ImageScaling.of(name, definition, raw.usual_scale))
     if raw.kind == example_kinds.SEQUENCES:
         look = look._replace(largest=max(int(part.max()) for part, _ in found.parts.values()))
     return look, record["counts"]["train"]

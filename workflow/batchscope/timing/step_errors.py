@@ -15,13 +15,13 @@ _REFUSAL = re.compile(
 _LOG_PREFIX = re.compile(r"^[IWEF]\d{4} [\d:.]+ +\d+ \S+\] |\{\{.*?\}\} ?")
 
 
-class NotFinite(ArithmeticError):
+class NonFiniteLoss(ArithmeticError):
     """The loss is not finite, so the steps cannot be timed."""
 
 
 def status(error: Exception) -> str:
     """Returns the status of a batch size whose steps ended in an error; raises a failure."""
-    if isinstance(error, NotFinite):
+    if isinstance(error, NonFiniteLoss):
         return records.DIVERGED
     if refusal_of(error) is None:
         raise error
