@@ -39,9 +39,9 @@ class BranchedTraining(Training):
         self.points: dict[str, Any] = kept["points"] if kept.get("of") == self._of else {}
 
     def _update(self, examples: float) -> int:
-        epoch, rest = divmod(max(examples - 1e-6, 0.0), self.examples)
+        epoch, remainder = divmod(max(examples - 1e-6, 0.0), self.examples)
         size = self.factors["batch_size"]
-        return self.course.updates(int(epoch)) + int(rest // size) + 1
+        return self.course.updates(int(epoch)) + int(remainder // size) + 1
 
     @property
     def epochs(self) -> int:
@@ -56,20 +56,20 @@ class BranchedTraining(Training):
 
     def _point(self) -> dict[str, Any]:
         if self._branches is None:
-            given = self.factors, self.model, self.optimizer, self.training_set, self.batches
-            self._branches = Branches(Stem(*given, self._validation_loss), self.window)
+            stem = self.factors, self.model, self.optimizer, self.training_set, self.batches
+            self._branches = Branches(Stem(*stem, self._validation_loss), self.window)
         rate = self.optimizer.learning_rate
         if self.schedule:  # after the last update there is no next one
             last = self.course.updates(self.factors["epochs"]) - 1
             rate = self.schedule(min(self.updates, last))
         rate = float(np.asarray(rate))
         losses = self._branches.losses(self._following(), rate)
-        times = (rate_factor(self.factors["optimizer"], each) for each in self.window.factors)
+        times = (rate_factor(self.factors["optimizer"], factor) for factor in self.window.factors)
         return {
             "share": self._shares[self.updates],
             "examples_used": self.progress.epoch * self.examples + self.used,
             "losses": [loss if math.isfinite(loss) else None for loss in losses],
-            "learning_rates": [rate * each for each in times],
+            "learning_rates": [rate * factor for factor in times],
             "noise": self._noise_scale(),
         }
 
@@ -79,19 +79,19 @@ class BranchedTraining(Training):
     def _following(self) -> np.ndarray:
         """Return the examples of a window, which the training uses next."""
         seed, epoch = self.factors["seed"], self.progress.epoch
-        found = epoch_order(seed, epoch, self.examples)[self.used :]
-        while len(found) < self.window.examples:
+        order = epoch_order(seed, epoch, self.examples)[self.used :]
+        while len(order) < self.window.examples:
             epoch += 1
-            found = np.concatenate([found, epoch_order(seed, epoch, self.examples)])
-        return found[: self.window.examples]
+            order = np.concatenate([order, epoch_order(seed, epoch, self.examples)])
+        return order[: self.window.examples]
 
     def _noise_scale(self) -> dict[str, float | None]:
         models.set_weights(self._noise.model, *models.weights(self.model))
-        found, _ = noise_scale.of_objective(self._noise)
+        estimate, _ = noise_scale.of_objective(self._noise)
         return finite(
             {
-                "gradient_noise_scale": found.scale,
-                "gradient_norm_squared": found.norm_squared,
-                "gradient_variance": found.variance,
+                "gradient_noise_scale": estimate.scale,
+                "gradient_norm_squared": estimate.norm_squared,
+                "gradient_variance": estimate.variance,
             }
         )

@@ -87,12 +87,12 @@ def critical_factor(factors: list[int], losses: list[float], tolerance: float) -
 
     At least the first; the loss of a branch that diverged is infinite.
     """
-    found, least = factors[0], losses[0]
+    critical, least = factors[0], losses[0]
     for factor, loss in zip(factors[1:], losses[1:], strict=True):
         if math.isfinite(loss) and loss <= least + tolerance:
-            found = factor
+            critical = factor
         least = min(least, loss)
-    return found
+    return critical
 
 
 _POINT = {

@@ -143,8 +143,8 @@ def logs(values: dict[str, float | None], distance: float) -> dict[str, float | 
 
 
 def quantiles(norms: np.ndarray) -> dict[str, float]:
-    found = np.quantile(np.asarray(norms, np.float64), QUANTILES)
-    return {str(share): float(norm) for share, norm in zip(QUANTILES, found, strict=True)}
+    values = np.quantile(np.asarray(norms, np.float64), QUANTILES)
+    return {str(share): float(norm) for share, norm in zip(QUANTILES, values, strict=True)}
 
 
 def histogram(norms: np.ndarray) -> dict[str, list]:

@@ -29,24 +29,24 @@ _KESKAR = "Keskar et al. 2017, arXiv 1609.04836"
 _TITLES = {"train": "Training", "validation": "Validation", "test": "Test"}
 
 
-def _of_split(split: str, **stated: str) -> dict[str, Column]:
-    """Return the columns of a split, with `stated` for the first metric of each task."""
+def _of_split(split: str, **facts: str) -> dict[str, Column]:
+    """Return the columns of a split, with `facts` for the first metric of each task."""
     loss = f"{_TITLES[split]} loss"
-    found = {
+    columns = {
         f"{split}_loss": PositiveColumn(
             f"Mean loss over the {split} split, dropout off.", label=loss
         )
     }
-    for each in tasks.METRICS.values():
-        found[f"{split}_{each.name}"] = Column(
-            f"{each.doc.format(split=split)}, dropout off.",
-            each.unit,
-            label=f"{_TITLES[split]} {each.words}",
-            least=each.least,
-            most=each.most,
-            **(stated if each in tasks.FIRST else {}),
+    for metric in tasks.METRICS.values():
+        columns[f"{split}_{metric.name}"] = Column(
+            f"{metric.doc.format(split=split)}, dropout off.",
+            metric.unit,
+            label=f"{_TITLES[split]} {metric.words}",
+            least=metric.least,
+            most=metric.most,
+            **(facts if metric in tasks.FIRST else {}),
         )
-    return found
+    return columns
 
 
 ENTRY = Measure(
@@ -63,8 +63,8 @@ ENTRY = Measure(
             source=_KESKAR,
         ),
         **{
-            name: Column(f"train_{each.name} - test_{each.name}.", unit=each.unit)
-            for name, each in tasks.GAPS.items()
+            name: Column(f"train_{metric.name} - test_{metric.name}.", unit=metric.unit)
+            for name, metric in tasks.GAPS.items()
         },
         "generalisation_gap_ratio": Column(
             "test_loss / train_loss; empty where the training loss is no more than rounding."

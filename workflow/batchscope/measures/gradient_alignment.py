@@ -74,10 +74,10 @@ def _rows(record: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
     names = ("norm", "ratio", "independent")
     for place in record.get("places") or ():
         same = {name: place[name] for name in ("place", "epoch")}
-        for examples, *found in zip(
+        for examples, *values in zip(
             place["batch_sizes"], *(place[name] for name in names), strict=True
         ):
-            yield {**same, "examples": examples, **dict(zip(names, found, strict=True))}
+            yield {**same, "examples": examples, **dict(zip(names, values, strict=True))}
 
 
 ENTRY = Measure(

@@ -173,23 +173,24 @@ def _cycle(times: Times, start: np.ndarray, basis: int) -> np.ndarray:
 def trace(times: Times, size: int, probes: int) -> tuple[float, float]:
     """Return Hutchinson's estimate of a symmetric matrix's trace, and its standard error.
 
-    Exact for a diagonal matrix. At least 2 probes; more of them include those of a smaller number.
+    The estimate is exact for a diagonal matrix. At least 2 probes are needed. A larger number of
+    probes begins with the probes of a smaller number.
     """
     random = np.random.default_rng(PROBE_SEED)
-    found = np.empty(probes)
+    products = np.empty(probes)
     for index in range(probes):
         probe = 2.0 * random.integers(0, 2, size, np.int8) - 1.0
-        found[index] = probe @ times(probe)
-    return float(found.mean()), float(found.std(ddof=1) / math.sqrt(probes))
+        products[index] = probe @ times(probe)
+    return float(products.mean()), float(products.std(ddof=1) / math.sqrt(probes))
 
 
 def measure(times: Times, size: int, settings: dict[str, Any]) -> Measured:
     """Measure eigenvalue and trace; None if a product with H is not finite."""
     top = top_eigenvalue(times, size, settings["iterations"])
     counted = _Counted(times)
-    found: tuple[float | None, float | None] = None, None
+    estimate: tuple[float | None, float | None] = None, None
     with contextlib.suppress(NotFinite):
-        found = trace(counted, size, settings["probes"])
+        estimate = trace(counted, size, settings["probes"])
     details = {
         "parameters": size,
         "converged": top.converged,
@@ -201,14 +202,14 @@ def measure(times: Times, size: int, settings: dict[str, Any]) -> Measured:
         "probe_distribution": "Rademacher",
     }
     columns = ENTRY.columns
-    return Measured(dict(zip(columns, (top.value, top.error, *found), strict=True)), details)
+    return Measured(dict(zip(columns, (top.value, top.error, *estimate), strict=True)), details)
 
 
 def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
     """Measure a run's curvature; raise `UserError` for a model without second derivatives."""
     loss, described = run.training_loss(settings)
     try:
-        found = measure(loss.hessian_times, loss.size, settings)
+        measured = measure(loss.hessian_times, loss.size, settings)
     except LookupError as error:
         if "gradient" not in str(error):  # TensorFlow's word for a derivative it lacks
             raise
@@ -216,4 +217,4 @@ def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
             f"hessian: the model of {run.name} has an operation without a second derivative "
             f"({str(error).splitlines()[0]}); layers that have one are expected."
         ) from None
-    return found.also({"loss": loss.evaluate()[0], **described})
+    return measured.also({"loss": loss.evaluate()[0], **described})

@@ -60,8 +60,10 @@ _LINES = {
     "split": TextColumn("train, validation or test."),
     "loss": Column("Loss there.", "nats"),
     **{
-        each.name: Column(f"{wording.capital(each.words)} there.", least=each.least, most=each.most)
-        for each in tasks.FIRST
+        metric.name: Column(
+            f"{wording.capital(metric.words)} there.", least=metric.least, most=metric.most
+        )
+        for metric in tasks.FIRST
     },
 }
 
@@ -69,9 +71,10 @@ _LINES = {
 def _rows(record: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
     """Yield loss and metric of every split along the line."""
     for split in tasks.SPLITS if record.get("alphas") else ():
-        names = ["loss", *(each.name for each in tasks.FIRST if f"{split}_{each.name}" in record)]
-        found = (record["alphas"], *(record[f"{split}_{name}"] for name in names))
-        for values in zip(*found, strict=True):
+        metrics = [metric.name for metric in tasks.FIRST if f"{split}_{metric.name}" in record]
+        names = ["loss", *metrics]
+        columns = (record["alphas"], *(record[f"{split}_{name}"] for name in names))
+        for values in zip(*columns, strict=True):
             yield {"split": split, **dict(zip(("alpha", *names), values, strict=True))}
 
 
@@ -142,7 +145,7 @@ def measure_run(run: FinishedRun, other: FinishedRun, settings: dict[str, Any]) 
         )
     alphas = positions(settings["start"], settings["stop"], settings["points"])
     model = run.model(settings["weights"])
-    small, large = (each.weights(settings["weights"]) for each in (run, other))
+    small, large = (end.weights(settings["weights"]) for end in (run, other))
     rows, subsets = {}, {}
     for split in tasks.SPLITS:
         rows[split] = run.data.examples(split)
@@ -161,7 +164,7 @@ def measure_run(run: FinishedRun, other: FinishedRun, settings: dict[str, Any]) 
         "batch_norm": "re-estimated" if normalised else "none",
         "subsets": subsets,
     }
-    shown = ("loss", tasks.TASKS[run.data.task][0])
+    metrics = ("loss", tasks.TASKS[run.data.task][0])
     for alpha in alphas.tolist():
         # Frozen layers are equal in both runs. Other state is interpolated like the weights.
         trainable, state = (between(small[i], large[i], alpha) for i in (0, 1))
@@ -169,7 +172,7 @@ def measure_run(run: FinishedRun, other: FinishedRun, settings: dict[str, Any]) 
         if normalised:
             estimate()
         for split, loss in objectives.items():
-            found = trajectory.named(split, loss.evaluate())
-            for column in shown:
-                details.setdefault(f"{split}_{column}", []).append(found[f"{split}_{column}"])
+            measured = trajectory.named(split, loss.evaluate())
+            for column in metrics:
+                details.setdefault(f"{split}_{column}", []).append(measured[f"{split}_{column}"])
     return Measured(details=details)

@@ -23,8 +23,8 @@ LossAndGradient = Callable[[np.ndarray], tuple[float, np.ndarray]]
 class NotFinite(ArithmeticError):
     """The function has no finite value at a point; `what` is said in the words of L-BFGS-B."""
 
-    def __init__(self, what: str) -> None:
-        super().__init__(f"STOP: {what} IS NOT FINITE")
+    def __init__(self, quantity: str) -> None:
+        super().__init__(f"STOP: {quantity} IS NOT FINITE")
 
 
 @dataclass
@@ -90,29 +90,29 @@ def _search(
     from scipy import optimize
 
     start = direction * width
-    known = first = at_zero if kind == "zero" else function(start)
+    at_start = first = at_zero if kind == "zero" else function(start)
     scale = 1.0 if kind == "zero" else _scale(width, first[1])
-    found = Search(kind, -np.inf, 0, 0, "", 0.0, scale, 0)
-    where = start
+    search = Search(kind, -np.inf, 0, 0, "", 0.0, scale, 0)
+    best_point = start
 
     def climb(point: np.ndarray) -> tuple[float, np.ndarray]:
-        nonlocal known, where
-        found.evaluations += 1
-        value, gradient = known or function(point)
-        known = None  # the start's own, not computed again
+        nonlocal at_start, best_point
+        search.evaluations += 1
+        value, gradient = at_start or function(point)
+        at_start = None  # used once
         if not np.isfinite(value):
             raise NotFinite("THE LOSS")
-        if value > found.maximum:
-            found.maximum, where = value, point
+        if value > search.maximum:
+            search.maximum, best_point = value, point
         if not np.isfinite(gradient.sum()):
             raise NotFinite("THE GRADIENT")
         return -scale * value, -scale * gradient
 
     def count(intermediate_result: optimize.OptimizeResult) -> None:
-        found.iterations += 1
+        search.iterations += 1
 
     try:
-        found.message = optimize.minimize(
+        search.message = optimize.minimize(
             climb,
             start,
             jac=True,
@@ -122,10 +122,10 @@ def _search(
             options={"maxiter": iterations, "ftol": 0.0, "gtol": 0.0},
         ).message
     except NotFinite as stopped:
-        found.message, found.non_finite = str(stopped), 1
+        search.message, search.non_finite = str(stopped), 1
     # L-BFGS-B sets coordinates to the bound itself; the margin is for the line search.
-    found.share_at_bound = float(np.mean(np.abs(where) >= width * (1 - 1e-9)))
-    return found
+    search.share_at_bound = float(np.mean(np.abs(best_point) >= width * (1 - 1e-9)))
+    return search
 
 
 def _scale(width: np.ndarray, gradient: np.ndarray) -> float:

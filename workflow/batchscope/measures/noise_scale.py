@@ -184,12 +184,12 @@ def products(
     part = np.empty(0, np.intp) if part is None else part
     total, squared, along = np.zeros(size), np.empty((2, count)), np.empty((2, count))
     for index in range(count):
-        one = gradient(index).astype(np.float64)
-        squared[:, index] = one @ one, one[part] @ one[part]
-        total += one
+        row = gradient(index).astype(np.float64)
+        squared[:, index] = row @ row, row[part] @ row[part]
+        total += row
     for index in range(count):
-        one = gradient(index).astype(np.float64)
-        along[:, index] = one @ total, one[part] @ total[part]
+        row = gradient(index).astype(np.float64)
+        along[:, index] = row @ total, row[part] @ total[part]
     return (squared[0], along[0]), (squared[1], along[1])
 
 
@@ -232,10 +232,10 @@ def of_objective(loss: Objective, micro_batch: int = 1) -> tuple[NoiseScale, Noi
         loss: Over chunks of `micro_batch` examples.
     """
     count, part = loss.examples // micro_batch, normalisation(loss)
-    whole, alone = products(loss.chunk_gradient, count, loss.size, part)
+    pairs, alone = products(loss.chunk_gradient, count, loss.size, part)
     none = NoiseScale(math.nan, math.nan, math.nan, math.nan)
-    found = estimate(*whole, micro_batch)
-    return found, estimate(*alone, micro_batch) if len(part) else none
+    noise = estimate(*pairs, micro_batch)
+    return noise, estimate(*alone, micro_batch) if len(part) else none
 
 
 def normalisation(loss: Objective) -> np.ndarray:
@@ -248,13 +248,13 @@ def normalisation(loss: Objective) -> np.ndarray:
         keras.layers.LayerNormalization,
         keras.layers.RMSNormalization,
     )
-    own = {
+    norm_ids = {
         id(variable)
         for layer in private_interfaces.all_layers(loss.model)
         if isinstance(layer, kinds)
         for variable in layer.trainable_variables
     }
-    mine = [id(variable) in own for variable in loss.variables]
+    mine = [id(variable) in norm_ids for variable in loss.variables]
     return np.flatnonzero(np.repeat(mine, loss.sizes))
 
 
@@ -279,14 +279,14 @@ def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
     values: dict[str, float | None] = {}
     for suffix, weights in places.items():
         models.set_weights(loss.model, *run.weights(weights))
-        found, alone = of_objective(loss, micro_batch)
+        noise, alone = of_objective(loss, micro_batch)
         columns = {
-            "gradient_noise_scale": found.scale,
-            "gradient_noise_scale_error": found.error,
-            "gradient_norm_squared": found.norm_squared,
-            "gradient_variance": found.variance,
+            "gradient_noise_scale": noise.scale,
+            "gradient_noise_scale_error": noise.error,
+            "gradient_norm_squared": noise.norm_squared,
+            "gradient_variance": noise.variance,
             "normalisation_noise_scale": alone.scale,
-            "normalisation_noise_ratio": alone.scale / found.scale if found.scale else math.nan,
+            "normalisation_noise_ratio": alone.scale / noise.scale if noise.scale else math.nan,
         }
         values |= finite({f"{column}{suffix}": value for column, value in columns.items()})
     counts = {"gradients": count, "micro_batch": micro_batch, "parameters": loss.size}

@@ -87,5 +87,5 @@ def measure(
 
 def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
     loss, described = run.training_loss(settings)
-    given = loss.loss_and_gradient, loss.loss, loss.weights()
-    return measure(*given, settings["rhos"]).also(described)
+    functions = loss.loss_and_gradient, loss.loss, loss.weights()
+    return measure(*functions, settings["rhos"]).also(described)

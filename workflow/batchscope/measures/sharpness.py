@@ -166,9 +166,9 @@ def _describe(searches: list[Search], loss: float) -> dict[str, Any]:
         {**asdict(search), "sharpness": sharpness(search.maximum, loss)} for search in searches
     ]
     best = max(starts, key=lambda start: start["maximum"])  # the first of equals
-    own = ("sharpness", "maximum", "iterations", "evaluations", "message", "share_at_bound")
+    keys = ("sharpness", "maximum", "iterations", "evaluations", "message", "share_at_bound")
     return {
-        **{key: best[key] for key in own},
+        **{key: best[key] for key in keys},
         "best_start": starts.index(best),
         "best_start_kind": best["start"],
         "total_evaluations": sum(start["evaluations"] for start in starts),

@@ -147,15 +147,15 @@ def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
     def fits(size: int) -> Try:
         return attempts.attempt([*command, "--batch-size", str(size)], size, limits, cores)
 
-    found = search(fits, settings["most"], factors["replicas"], settings["resolution"])
-    if found.bound == attempts.FAILED:
-        last = found.tries[-1]
+    result = search(fits, settings["most"], factors["replicas"], settings["resolution"])
+    if result.bound == attempts.FAILED:
+        last = result.tries[-1]
         raise UserError(f"max_batch_size: batch size {last.batch_size}: {last.message}")
     details = {
-        **found._asdict(),
+        **result._asdict(),
         "threads": factors["threads"],
         "limit_mb": limits.memory_mb,
         "limits": asdict(limits),
-        "tries": [asdict(entry) for entry in found.tries],
+        "tries": [asdict(entry) for entry in result.tries],
     }
     return Timed(records.FINISHED, details)

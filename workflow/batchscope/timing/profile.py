@@ -1,4 +1,4 @@
-"""What the time of a step goes to, by TensorFlow's profiler; keeps a trace for TensorBoard.
+"""Parts of the time of a step, by TensorFlow's profiler, with a trace for TensorBoard.
 
 The wall time of the profiled steps has three parts:
 
@@ -256,7 +256,7 @@ def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
     """Profile a configuration, and keep the trace for TensorBoard next to the record."""
     from batchscope.store import records
     from batchscope.timing import fates
-    from batchscope.timing.blocks import LEAD_IN_STEPS, whole
+    from batchscope.timing.blocks import LEAD_IN_STEPS, rounded_up
     from batchscope.timing.instruments.sampler import Sampler
 
     folder = Path(job.output).with_suffix("")
@@ -264,13 +264,13 @@ def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
     folder.mkdir(parents=True)
     (batch_size,) = job.subject.batch_sizes
     per_step = job.factors["loop"] in ("eager", "function")
-    status, found = records.FINISHED, {}
+    status, details = records.FINISHED, {}
     with job.runner() as runner, Sampler(cores=runner.threads, gpu=job.gpu) as sampler:
-        count, lead_in = (whole(n, runner.unit) for n in (settings["steps"], LEAD_IN_STEPS))
+        count, lead_in = (rounded_up(n, runner.unit) for n in (settings["steps"], LEAD_IN_STEPS))
         try:
-            found = record(runner.at(batch_size), folder, count, sampler, per_step, lead_in)
-            found |= read(folder)
-            found["utilisation"] = sampler.summary(PLAIN)
+            details = record(runner.at(batch_size), folder, count, sampler, per_step, lead_in)
+            details |= read(folder)
+            details["utilisation"] = sampler.summary(PLAIN)
         except Exception as error:
             status = fates.status(error)
-    return Timed(status, {"threads": runner.threads, **found, **sampler.details("phase")})
+    return Timed(status, {"threads": runner.threads, **details, **sampler.details("phase")})

@@ -237,7 +237,7 @@ def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
     """Time the batch sizes of a sweep, without validation, checkpoints and tracing."""
     from batchscope.store import records
     from batchscope.timing import fates
-    from batchscope.timing.blocks import Turn, calibrate, time_blocks, whole
+    from batchscope.timing.blocks import Turn, calibrate, rounded_up, time_blocks
     from batchscope.timing.instruments.sampler import Sampler
 
     counts: dict[Turn, int] = {}  # steps of a block of each turn that can run
@@ -249,14 +249,14 @@ def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
             except Exception as error:
                 status[turn] = fates.status(error)
         if settings["iterations"]:
-            asked = whole(settings["iterations"] / settings["blocks"], runner.unit)
-            counts = dict.fromkeys(counts, asked)
+            count = rounded_up(settings["iterations"] / settings["blocks"], runner.unit)
+            counts = dict.fromkeys(counts, count)
         timed = {
             turn: functools.partial(block, runner.at(*turn), count)
             for turn, count in counts.items()
         }
-        turn_of = settings[REPEATS.name]
-        found, ended = time_blocks(timed, settings["blocks"], sampler, turn_of)
+        repeat = settings[REPEATS.name]
+        block_lists, ended = time_blocks(timed, settings["blocks"], sampler, repeat)
     status |= ended
     sizes = []
     for size in job.subject.batch_sizes:
@@ -265,11 +265,11 @@ def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
             "batch_size": size,
             "status": status[turn],
             "steps": counts.get(turn),
-            "blocks": found.get(turn, []),
-            "utilisation": sampler.summary("batch_size", size) if turn in found else None,
+            "blocks": block_lists.get(turn, []),
+            "utilisation": sampler.summary("batch_size", size) if turn in block_lists else None,
         }
         if without in status:
-            entry["blocks_without_delay"] = found.get(without, [])
+            entry["blocks_without_delay"] = block_lists.get(without, [])
         sizes.append(entry)
     details = {
         "threads": runner.threads,

@@ -219,21 +219,21 @@ def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
 def _prepared(runner: Runner, size: int) -> dict[str, Any]:
     """Warm up with a batch size; return status, steps of a call and peaks.
 
-    Allocators keep their memory. So the batch sizes run in ascending order: the peak after a larger
-    one would be that of the larger one.
+    Allocators keep their memory. The batch sizes therefore run in ascending order: a smaller one
+    would otherwise show the peak of a larger one.
     """
     from batchscope.store import records
     from batchscope.timing import fates
     from batchscope.timing.blocks import calibrate
     from batchscope.timing.instruments import processes
 
-    found = {"batch_size": size, "utilisation": None, "status": records.FINISHED}
+    entry = {"batch_size": size, "utilisation": None, "status": records.FINISHED}
     resident, counted = processes.reset_peak_memory(), runner.reset_peak()
     try:
         count = calibrate(runner.at(size), CALL_SECONDS, runner.unit)
     except Exception as error:
-        return found | {"status": fates.status(error)}
-    return found | {
+        return entry | {"status": fates.status(error)}
+    return entry | {
         "steps_per_call": count,
         "memory_peak_mb": processes.peak_memory() if resident else None,
         "tensorflow_peak_mb": runner.peak_mb() if counted else None,
@@ -250,15 +250,20 @@ def train(
         runner.run(batch_size, runner.unit)
     for repeats in range(MOST_REPEATS + 1):
         time.sleep(settings["pause_seconds"])
-        spent, done = 0.0, 0
+        total_seconds, total_steps = 0.0, 0
         with sampler.phase(TRAINING, batch_size) as phase:
-            while spent < settings["seconds"]:
-                spent += runner.run(batch_size, steps)
-                done += steps
-        others = sampler.summary(TRAINING, batch_size)["foreign_cores"]
-        disturbed = others is not None and others > common_settings.DISTURBED_CORES
+            while total_seconds < settings["seconds"]:
+                total_seconds += runner.run(batch_size, steps)
+                total_steps += steps
+        foreign_cores = sampler.summary(TRAINING, batch_size)["foreign_cores"]
+        disturbed = foreign_cores is not None and foreign_cores > common_settings.DISTURBED_CORES
         if not disturbed:
             break
         if repeats < MOST_REPEATS:
             sampler.phases[phase] = (REPEATED, (batch_size, repeats))
-    return {"steps": done, "seconds": spent, "disturbed": disturbed, "repeats": repeats}
+    return {
+        "steps": total_steps,
+        "seconds": total_seconds,
+        "disturbed": disturbed,
+        "repeats": repeats,
+    }
