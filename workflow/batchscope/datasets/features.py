@@ -23,21 +23,26 @@ class Features:
     def __init__(self, train: np.ndarray, columns: Columns | None) -> None:
         self.columns, width = columns, train.shape[1]
         coded = columns.categories if columns else {}
-        self._numbers = [at for at in range(width) if at not in coded]
+        self._numbers = [index for index in range(width) if index not in coded]
         self._medians = np.nanmedian(train[:, self._numbers], axis=0) if columns else None
         numbers = self._filled(train)
         self._mean, self._deviation = numbers.mean(axis=0), numbers.std(axis=0)
         # Column -> its codes that the training part has.
         self._seen = {
-            at: np.unique(train[:, at][~np.isnan(train[:, at])]).astype(int) for at in coded
+            index: np.unique(train[:, index][~np.isnan(train[:, index])]).astype(int)
+            for index in coded
         }
-        widths = [len(self._seen.get(at, (at,))) for at in range(width)]
+        widths = [len(self._seen.get(index, (index,))) for index in range(width)]
         self._starts = np.cumsum([0, *widths])  # of each column, its first feature
 
     @staticmethod
     def unknown(train: np.ndarray, columns: Columns | None) -> list[str]:
         gaps = np.isnan(train).all(axis=0) if columns else ()
-        return [columns.names[at] for at in np.flatnonzero(gaps) if at not in columns.categories]
+        return [
+            columns.names[index]
+            for index in np.flatnonzero(gaps)
+            if index not in columns.categories
+        ]
 
     @property
     def count(self) -> int:
@@ -50,16 +55,16 @@ class Features:
         numbers = rows[:, self._numbers] if self.columns.categories else rows
         return np.where(np.isnan(numbers), self._medians, numbers)
 
-    def of(self, rows: np.ndarray) -> np.ndarray:
+    def transform(self, rows: np.ndarray) -> np.ndarray:
         """Returns the features of rows, float32."""
-        found = np.zeros((len(rows), self.count), np.float32)
+        features = np.zeros((len(rows), self.count), np.float32)
         numbers = standardised(self._filled(rows), self._mean, self._deviation)
-        found[:, self._starts[self._numbers]] = numbers
-        for at, seen in self._seen.items():
-            found[:, self._starts[at] : self._starts[at + 1]] = rows[:, [at]] == seen
-        return found
+        features[:, self._starts[self._numbers]] = numbers
+        for index, seen in self._seen.items():
+            features[:, self._starts[index] : self._starts[index + 1]] = rows[:, [index]] == seen
+        return features
 
-    def record(self, others: list[np.ndarray]) -> dict[str, Any]:
+    def record(self, held_out: list[np.ndarray]) -> dict[str, Any]:
         """Returns what repeats them, and which values of the other parts have no feature.
 
         Each feature is its column less the mean over the deviation; of a value of a category these
@@ -68,25 +73,27 @@ class Features:
         mean, deviation = np.zeros(self.count), np.ones(self.count)
         places = self._starts[self._numbers]
         mean[places], deviation[places] = self._mean, self._deviation
-        found = {"feature_means": mean.tolist(), "feature_deviations": deviation.tolist()}
+        moments = {"feature_means": mean.tolist(), "feature_deviations": deviation.tolist()}
         if self.columns is None:
-            return found
+            return moments
         names, categories, unseen = self.columns.names, {}, {}
-        for at, seen in self._seen.items():
-            words = self.columns.categories[at]
-            categories[names[at]] = [words[code] for code in seen]
-            codes = np.concatenate([rows[:, at] for rows in others])
+        for index, seen in self._seen.items():
+            values = self.columns.categories[index]
+            categories[names[index]] = [values[code] for code in seen]
+            codes = np.concatenate([rows[:, index] for rows in held_out])
             codes = codes[~np.isnan(codes) & ~np.isin(codes, seen)].astype(int)
             if len(codes):
                 counts = zip(*np.unique(codes, return_counts=True), strict=True)
-                unseen[names[at]] = {words[code]: int(count) for code, count in counts}
+                unseen[names[index]] = {values[code]: int(count) for code, count in counts}
         features = [
             [f"{name}={word}" for word in categories[name]] if name in categories else [name]
             for name in names
         ]
-        medians = zip((names[at] for at in self._numbers), self._medians.tolist(), strict=True)
+        medians = zip(
+            (names[index] for index in self._numbers), self._medians.tolist(), strict=True
+        )
         return {
-            **found,
+            **moments,
             "feature_names": sum(features, []),
             "feature_medians": dict(medians),
             "categories": categories,
@@ -100,6 +107,6 @@ def standardised(rows: np.ndarray, mean: np.ndarray, deviation: np.ndarray) -> n
     # A constant's deviation may be a rounding; what differs from it elsewhere says nothing.
     constant = deviation <= 1e-12 * np.abs(mean)
     with np.errstate(over="ignore"):
-        found = (rows - mean) / np.where(constant, 1.0, deviation)
-    found[:, constant] = 0.0
-    return found.astype(np.float32)
+        scaled = (rows - mean) / np.where(constant, 1.0, deviation)
+    scaled[:, constant] = 0.0
+    return scaled.astype(np.float32)

@@ -19,14 +19,14 @@ class Scaling(NamedTuple):
     """What images are multiplied by before a model gets them."""
 
     factor: float
-    stated: bool  # in their definition
+    explicit: bool  # whether their definition has it
     key: str  # where it can be stated, as `datasets.mine.scale`; empty of a source without it
 
     @classmethod
-    def of(cls, name: str, definition: dict[str, Any], usual: float) -> Scaling:
-        stated = definition.get("scale")
-        known = "scale" in dataset_definitions.SOURCES[definition["source"]].model_fields
-        return cls(stated or usual, stated is not None, f"datasets.{name}.scale" if known else "")
+    def from_definition(cls, name: str, definition: dict[str, Any], usual: float) -> Scaling:
+        scale = definition.get("scale")
+        has_scale = "scale" in dataset_definitions.SOURCES[definition["source"]].model_fields
+        return cls(scale or usual, scale is not None, f"datasets.{name}.scale" if has_scale else "")
 
 
 class Look(NamedTuple):
@@ -40,10 +40,6 @@ class Look(NamedTuple):
     scaling: Scaling | None = None  # of images
 
 
-def known(name: str, definition: dict[str, Any]) -> Look:
-    return sized(name, definition)[0]
-
-
 def sized(name: str, definition: dict[str, Any]) -> tuple[Look, int | None]:
     """Returns what is known without a download and without decoding photographs.
 
@@ -55,7 +51,7 @@ def sized(name: str, definition: dict[str, Any]) -> tuple[Look, int | None]:
     """
     source = dataset_definitions.read(definition)
     request = Request(f"datasets.{name}", definition, Path(), Path())
-    scaling = Scaling.of(name, definition, source.usual_scale)
+    scaling = Scaling.from_definition(name, definition, source.usual_scale)
     try:
         if listing := source.listing(request):
             if problems := photographs.problems(request, listing):
@@ -67,20 +63,20 @@ def sized(name: str, definition: dict[str, Any]) -> tuple[Look, int | None]:
             known_scaling = scaling if kind == example_kinds.IMAGES else None
             look = Look(*examples, kind, task=source.task_of_labels(), scaling=known_scaling)
             return look, source.training_size()
-        found = divided(request)
+        data = divided(request)
     except OSError as error:
-        raise of_system(request.where, error) from None
-    raw, record = found.raw, found.record
+        raise of_system(request.place, error) from None
+    raw, record = data.raw, data.record
     look = Look(tuple(record["input_shape"]), record["classes"], raw.kind, task=raw.task)
     if raw.kind == example_kinds.IMAGES:
-        look = look._replace(scaling=Scaling.of(name, definition, raw.usual_scale))
+        look = look._replace(scaling=Scaling.from_definition(name, definition, raw.usual_scale))
     if raw.kind == example_kinds.SEQUENCES:
-        look = look._replace(largest=max(int(part.max()) for part, _ in found.parts.values()))
+        look = look._replace(largest=max(int(part.max()) for part, _ in data.parts.values()))
     return look, record["counts"]["train"]
 
 
-def _training_photos(stated: DataSource, listing: photographs.Listing) -> int:
+def _training_photos(source: DataSource, listing: photographs.Listing) -> int:
     members = Counter(photo.group for photo in listing.photos if photo.part == "train")
-    counts, split = tuple(members.values()), dict(stated.split or {})
-    whole = all(split.get(part) for part in paths.SPLITS)
-    return stated.split.training_size(counts) if whole else sum(counts)
+    counts, split = tuple(members.values()), dict(source.split or {})
+    is_complete = all(split.get(part) for part in paths.SPLITS)
+    return source.split.training_size(counts) if is_complete else sum(counts)

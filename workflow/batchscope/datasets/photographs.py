@@ -74,9 +74,9 @@ def read(request: Request, listing: Listing) -> Raw:
         def look(file: IO[bytes]) -> np.ndarray:
             return decode(file.read(), size, channels)
 
-        for photo, found in _looked_at(request, listing, look):
+        for photo, image in _looked_at(request, listing, look):
             kept.append(photo)
-            yield found
+            yield image
 
     images = on_disk(request, pixels(), (size, size, channels))
     dtype = np.float64 if listing.task == tasks.REGRESSION else np.int32
@@ -85,8 +85,8 @@ def read(request: Request, listing: Listing) -> Raw:
         if rows := [row for row, photo in enumerate(kept) if photo.part == part]:
             labels = np.array([kept[row].label for row in rows], dtype)
             pairs[part] = images[rows[0] : rows[-1] + 1], labels
-    more = {"given": pairs, "skipped": listing.skipped, "task": listing.task}
-    return Raw(*pairs.pop("train"), listing.names, listing.files, **more)
+    facts = {"fixed_parts": pairs, "skipped": listing.skipped, "task": listing.task}
+    return Raw(*pairs.pop("train"), listing.names, listing.files, **facts)
 
 
 def problems(request: Request, listing: Listing) -> list[str]:
@@ -97,7 +97,7 @@ def problems(request: Request, listing: Listing) -> list[str]:
         classified = listing.task == tasks.CLASSIFICATION
         keys = np.array([classified and photo.label for photo in kept if photo.part == "train"])
         groups = [np.flatnonzero(keys == key) for key in np.unique(keys)]
-        splits.assign(request.where, groups, request.split, drawn)
+        splits.assign(request.place, groups, request.split, drawn)
     except UserError as error:
         return str(error).splitlines()
     return []
@@ -111,30 +111,34 @@ def _looked_at(
     Ends with a `ConfigError`, a line for each kind of fault. Notes in the listing what is skipped.
     """
     limit = request.definition.get("per_class") or 0
-    least = {each.group: limit if each.part == "train" else 0 for each in listing.photos}
+    least = {photo.group: limit if photo.part == "train" else 0 for photo in listing.photos}
     counts = dict.fromkeys(least, 0)
     for photo in listing.photos:
         if counts[photo.group] == (least[photo.group] or -1):
             continue
         try:
-            found = _looked(photo, look)
+            result = _looked(photo, look)
         except _Damaged as error:
             listing.skipped.append({"file": photo.name, "reason": str(error)})
             continue
         except _Refused as error:
             listing.faults[str(error)].append(photo.name)
         else:
-            yield photo, found
+            yield photo, result
         counts[photo.group] += 1
     for group, count in counts.items():
-        if count < (wanted := least[group] or 1):
-            fault = f"received {count} readable images; {wanted} or more are expected."
+        if count < (minimum := least[group] or 1):
+            fault = f"received {count} readable images; {minimum} or more are expected."
             listing.faults[fault].append(group)
     if any(listing.faults.values()):
-        skipped = [f"{each['file']} ({each['reason']})" for each in listing.skipped]
+        skipped = [f"{entry['file']} ({entry['reason']})" for entry in listing.skipped]
         listing.faults["received no image of a class; such files are skipped."] += skipped
-        named = [(wording.some(each), text) for text, each in listing.faults.items() if each]
-        raise ConfigError([": ".join(filter(None, (request.where, *line))) for line in named])
+        lines = [
+            (request.place, wording.some(places), fault)
+            for fault, places in listing.faults.items()
+            if places
+        ]
+        raise ConfigError([": ".join(filter(None, line)) for line in lines])
 
 
 def _looked(photo: Photo, look: Callable[[IO[bytes]], Any]) -> Any:

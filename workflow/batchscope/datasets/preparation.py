@@ -24,33 +24,33 @@ def prepare(token: str, definition: dict[str, Any], results: Path | str) -> list
 
     The folder replaces an older one when it is whole. Downloads are kept in `results/downloads`.
     """
-    where = f"datasets.{names.split_token(token)[0]}"
+    place = f"datasets.{names.split_token(token)[0]}"
     definition = dataset_definitions.resolve(definition)
     folder = paths.dataset_folder(results, token)
     try:
-        with disk.atomic_folder(folder) as made:
-            request = Request(where, definition, made, Path(results) / "downloads")
+        with disk.atomic_folder(folder) as scratch:
+            request = Request(place, definition, scratch, Path(results) / "downloads")
             record = {"dataset": token, "definition": definition, **_write(request)}
-            sha256 = record["sha256"] = {file: disk.file_sha256(made / file) for file in ARRAYS}
+            sha256 = record["sha256"] = {file: disk.file_sha256(scratch / file) for file in ARRAYS}
             before = [file for file in ARRAYS if (folder / file).exists()]
-            others = any(disk.file_sha256(folder / file) != sha256[file] for file in before)
-            verification.note(made, sha256)
-            disk.write_json(made / RECORD, record)
+            has_changed = any(disk.file_sha256(folder / file) != sha256[file] for file in before)
+            verification.note(scratch, sha256)
+            disk.write_json(scratch / RECORD, record)
     except OSError as error:
-        raise of_system(where, error) from error
-    found = [*records.data_warnings(token, records.data_record(results, token) or {})]
+        raise of_system(place, error) from error
+    warnings = [*records.data_warnings(token, records.data_record(results, token) or {})]
     runs = list((Path(results) / "runs").glob(f"{token}+*"))
-    if others and runs:
-        found.append(
-            f"{where}: its arrays are no longer those that {len(runs)} run(s) in "
+    if has_changed and runs:
+        warnings.append(
+            f"{place}: its arrays are no longer those that {len(runs)} run(s) in "
             f"{results}/runs may have read; delete {results}/runs/{token}+* to train them again."
         )
-    return found
+    return warnings
 
 
-def of_system(where: str, error: OSError) -> UserError:
-    place = f" {error.filename}" if error.filename else ""
-    return UserError(f"{where}: {error.strerror or error}{place}.")
+def of_system(place: str, error: OSError) -> UserError:
+    file = f" {error.filename}" if error.filename else ""
+    return UserError(f"{place}: {error.strerror or error}{file}.")
 
 
 class Divided(NamedTuple):
@@ -72,12 +72,12 @@ def divided(request: Request, raw: Raw | None = None) -> Divided:
     classified = raw.task == tasks.CLASSIFICATION and raw.kind != example_kinds.TOKENS
     if raw.stratified and classified:
         groups = [np.flatnonzero(raw.labels == label) for label in range(len(raw.class_names))]
-    drawn = [part for part in paths.SPLITS[1:] if part not in raw.given]
-    assigned = splits.assign(request.where, groups, request.split, drawn)
+    drawn = [part for part in paths.SPLITS[1:] if part not in raw.fixed_parts]
+    assigned = splits.assign(request.place, groups, request.split, drawn)
     parts = {part: (raw.images, rows) for part, rows in assigned.items()}
     labels = {part: raw.labels[rows] for part, rows in assigned.items()}
-    for part, (images, own) in raw.given.items():
-        parts[part], labels[part] = (images, np.arange(len(own))), own
+    for part, (images, part_labels) in raw.fixed_parts.items():
+        parts[part], labels[part] = (images, np.arange(len(part_labels))), part_labels
     class_counts = {}
     if classified:
         count = len(raw.class_names)
@@ -86,7 +86,7 @@ def divided(request: Request, raw: Raw | None = None) -> Divided:
         }
     if 0 in class_counts.get("train", []):
         name = raw.class_names[class_counts["train"].index(0)]
-        raise unexpected(request.where, f"no example of {name} to train on", "at least one")
+        raise unexpected(request.place, f"no example of {name} to train on", "at least one")
     features = None
     if raw.kind == example_kinds.ROWS:
         # Of the training part alone: nothing of the others is known when a model is trained.
@@ -94,15 +94,15 @@ def divided(request: Request, raw: Raw | None = None) -> Divided:
         if empty := Features.unknown(train, raw.columns):
             text = wording.listed(empty)
             mend = f"`ignore: [{', '.join(empty)}]`"
-            raise unexpected(request.where, f"no value of {text} to train on", "at least one", mend)
+            raise unexpected(request.place, f"no value of {text} to train on", "at least one", mend)
         features = Features(train, raw.columns)
-    others = (parts[part] for part in paths.SPLITS[1:])
+    held_out = (parts[part] for part in paths.SPLITS[1:])
     record = {
         "classes": len(raw.class_names),
         "class_names": raw.class_names,
         "input_shape": [features.count] if features else list(raw.images.shape[1:]),
         **({} if raw.kind == example_kinds.IMAGES else {"kind": raw.kind}),
-        **(features.record([images[rows] for images, rows in others]) if features else {}),
+        **(features.record([images[rows] for images, rows in held_out]) if features else {}),
         **targets.record(raw, labels),
         "counts": {part: len(labels[part]) for part in paths.SPLITS},
         "class_counts": class_counts,
@@ -112,7 +112,7 @@ def divided(request: Request, raw: Raw | None = None) -> Divided:
 
 def _write(request: Request) -> dict[str, Any]:
     raw, parts, labels, features, record = divided(request)
-    total, stored = 0, features.of if features else np.asarray
+    total, stored = 0, features.transform if features else np.asarray
     for part in paths.SPLITS:
         np.save(request.scratch / f"{part}_labels.npy", targets.stored(labels[part], record))
         total += _write_images(request.scratch / f"{part}_images.npy", *parts[part], stored)

@@ -11,7 +11,7 @@ import numpy as np
 
 from batchscope import disk
 from batchscope.datasets import verification
-from batchscope.datasets.looks import Look, Scaling, known
+from batchscope.datasets.looks import Look, Scaling, sized
 from batchscope.store import paths, records
 from batchscope.study import example_kinds, names, tasks
 
@@ -73,7 +73,7 @@ class Dataset:
         if kind != example_kinds.IMAGES or not definition:
             return look
         name = names.split_token(self.folder.name)[0]
-        return look._replace(scaling=Scaling.of(name, definition, self.scale))
+        return look._replace(scaling=Scaling.from_definition(name, definition, self.scale))
 
     def examples(self, split: str) -> Examples:
         deviations = tuple(self.record.get("target_deviations", ()))
@@ -94,8 +94,8 @@ class Dataset:
             shape = (self.classes,)
         return self._array(split, "labels", shape)
 
-    def _array(self, split: str, what: str, shape: tuple[int, ...]) -> np.ndarray:
-        path, count = self.folder / f"{split}_{what}.npy", int(self.record["counts"][split])
+    def _array(self, split: str, array: str, shape: tuple[int, ...]) -> np.ndarray:
+        path, count = self.folder / f"{split}_{array}.npy", int(self.record["counts"][split])
         return disk.map_array(path, (count, *shape), delete=self.folder)
 
 
@@ -116,7 +116,7 @@ def look(results: Path | str, token: str, definition: dict[str, Any]) -> Look | 
     these have a fault.
     """
     if records.data_record(results, token) is None:
-        return known(names.split_token(token)[0], definition)
+        return sized(names.split_token(token)[0], definition)[0]
     dataset = load(results, token)
     if dataset.look.kind != example_kinds.SEQUENCES:
         return dataset.look

@@ -28,7 +28,7 @@ Pair = tuple[np.ndarray, np.ndarray]  # examples and their labels
 class Request:
     """A data set to be read."""
 
-    where: str  # place in the configuration, for errors: `datasets.digits`
+    place: str  # place in the configuration, for errors: `datasets.digits`
     definition: dict[str, Any]  # resolved
     scratch: Path  # folder for files that are needed until the data set is written
     downloads: Path
@@ -66,7 +66,7 @@ class Raw:
     class_names: list[str]  # of a regression the targets' names
     files: list[Path]  # that were read; the record has their SHA-256
     origin: str = ""  # where they come from, for people, if the definition has no path
-    given: dict[str, Pair] = field(default_factory=dict)  # parts that the source itself fixes
+    fixed_parts: dict[str, Pair] = field(default_factory=dict)  # parts that the source itself fixes
     scale: float | None = None  # of the images, where it is not the usual one
     stratified: bool = True  # whether the split is drawn class by class
     skipped: list[dict[str, str]] = field(default_factory=list)  # `file` and `reason` of each
@@ -82,13 +82,13 @@ class Raw:
 
 
 @contextlib.contextmanager
-def reading(where: str, expected: str, *errors: type[Exception]) -> Iterator[None]:
+def reading(place: str, expected: str, *errors: type[Exception]) -> Iterator[None]:
     """Turns errors of reading a user's file into a `UserError` that says what is expected."""
     try:
         yield
     except errors as error:
         why = " ".join(str(error).split())[:300] or type(error).__name__
-        raise UserError(f"{where}: cannot be read ({why}); {expected} is expected.") from None
+        raise UserError(f"{place}: cannot be read ({why}); {expected} is expected.") from None
 
 
 def on_disk(request: Request, images: Iterable[np.ndarray], shape: tuple[int, ...]) -> np.ndarray:
@@ -105,8 +105,8 @@ def local_file(request: Request) -> Path | None:
     path, sha256 = request.path(), request.definition.get("sha256")
     if path is not None and sha256:
         if path.is_dir():
-            raise unexpected(f"{request.where}.path", f"the folder {path} with a sha256", "a file")
-        _check(f"{request.where}.path: {path}", path, sha256)
+            raise unexpected(f"{request.place}.path", f"the folder {path} with a sha256", "a file")
+        _check(f"{request.place}.path: {path}", path, sha256)
     return path
 
 
@@ -117,15 +117,15 @@ def local_or_downloaded(request: Request, url: str, sha256: str) -> Path:
 
     if (path := local_file(request)) is not None:
         return path
-    where, target = request.where, request.downloads / url.rpartition("/")[2]
+    place, target = request.place, request.downloads / url.rpartition("/")[2]
     if target.is_file():
         try:
-            _check(f"{where}: {target}", target, sha256)
+            _check(f"{place}: {target}", target, sha256)
             return target
         except UserError as error:
             print(f"{error} It is removed and downloaded again.")
             target.unlink()
-    hint = f"download it yourself and name the file as {where}.path."
+    hint = f"download it yourself and name the file as {place}.path."
     try:
         with disk.atomic_path(target) as temporary:
             with (
@@ -135,14 +135,14 @@ def local_or_downloaded(request: Request, url: str, sha256: str) -> Path:
                 shutil.copyfileobj(response, file, 1 << 20)
                 kind = response.headers.get("Content-Type", "unknown type")
             sent = f" The server sent {temporary.stat().st_size} bytes of {kind}; try again, or "
-            _check(f"{where}: {url}", temporary, sha256, sent + hint)
+            _check(f"{place}: {url}", temporary, sha256, sent + hint)
     except (OSError, http.client.HTTPException) as error:
         # In one line, whatever a server or a proxy sent.
         reason = repr(error)[:200] if isinstance(error, http.client.HTTPException) else str(error)
-        raise UserError(f"{where}: {url} cannot be downloaded ({reason}); {hint}") from None
+        raise UserError(f"{place}: {url} cannot be downloaded ({reason}); {hint}") from None
     return target
 
 
-def _check(where: str, path: Path, sha256: str, hint: str = "") -> None:
+def _check(place: str, path: Path, sha256: str, hint: str = "") -> None:
     if (received := disk.file_sha256(path)) != sha256.lower():
-        raise UserError(f"{where}: received SHA-256 {received}; {sha256} is expected.{hint}")
+        raise UserError(f"{place}: received SHA-256 {received}; {sha256} is expected.{hint}")

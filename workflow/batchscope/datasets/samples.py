@@ -30,32 +30,34 @@ class Sample(NamedTuple):
 def few(folder: Path, record: dict[str, Any]) -> list[Sample]:
     """Returns the first training examples of each class; none where the arrays are not there."""
     data = Dataset(folder, record)
-    if not all((folder / f"train_{what}.npy").exists() for what in ("images", "labels")):
+    if not all((folder / f"train_{array}.npy").exists() for array in ("images", "labels")):
         return []
     examples, names = data.images("train"), list(map(str, record.get("class_names", ())))
     kind = data.look.kind
     if kind == example_kinds.TOKENS:
         between = "" if all(len(name) == 1 for name in names) else " "
-        words = [[names[token] for token in row] for row in examples[:_LINES]]
-        return [Sample("", text=between.join(row).replace("\n", "\u21b5")) for row in words]
+        texts = [[names[token] for token in row] for row in examples[:_LINES]]
+        return [Sample("", text=between.join(row).replace("\n", "\u21b5")) for row in texts]
     labels = np.asarray(data.labels("train"))
-    shown = range(min(data.classes, _CLASSES))
-    each = max(1, (_IMAGES if kind == example_kinds.IMAGES else _LINES) // len(shown))
+    classes = range(min(data.classes, _CLASSES))
+    per_class = max(1, (_IMAGES if kind == example_kinds.IMAGES else _LINES) // len(classes))
     small = max(data.input_shape[:2]) <= _LOSSLESS
-    found = []
-    for label in shown:
+    samples = []
+    for label in classes:
         name = names[label] if label < len(names) else str(label)
-        for example in examples[np.flatnonzero(labels == label)[:each]]:
+        for example in examples[np.flatnonzero(labels == label)[:per_class]]:
             if kind == example_kinds.IMAGES:
-                found.append(Sample(name, _webp(example, data.scale, small), small=small))
+                samples.append(Sample(name, _webp(example, data.scale, small), small=small))
             else:
-                found.append(Sample(name, text=_row(example)))
-    return found
+                samples.append(Sample(name, text=_row(example)))
+    return samples
 
 
 def _row(values: np.ndarray) -> str:
-    shown = values[:_FEATURES].tolist()
-    texts = [str(each) if isinstance(each, int) else wording.number(each) for each in shown]
+    numbers = values[:_FEATURES].tolist()
+    texts = [
+        str(number) if isinstance(number, int) else wording.number(number) for number in numbers
+    ]
     return ", ".join([*texts, *(["\u2026"] if len(values) > _FEATURES else [])])
 
 

@@ -142,15 +142,15 @@ class DataSource(Model):
         """Yield the problems of a definition with valid values, such as a missing file."""
         path, per_class = getattr(self, "path", None), getattr(self, "per_class", None)
         if path is not None:
-            is_expected, words = self.path_is
+            is_expected, expected = self.path_is
             why = unmet(expanded(path), is_expected)
             if why is not None:
-                yield received((*place, "path"), path, words, why=why)
+                yield received((*place, "path"), path, expected, why=why)
         elif getattr(self, "sha256", None) is not None:
             yield missing((*place, "path"), "the local file that the sha256 belongs to")
         if path is None and per_class and self.members and per_class > min(self.members):
-            words = f"at most {min(self.members)}, the members of the smallest class,"
-            yield received((*place, "per_class"), per_class, words)
+            expected = f"at most {min(self.members)}, the members of the smallest class,"
+            yield received((*place, "per_class"), per_class, expected)
         if self.split is not None:
             members = self.class_members()
             if per_class and not self.members:

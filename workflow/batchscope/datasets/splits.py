@@ -80,8 +80,8 @@ class _Shares(Model):
             counts = [split_counts(numbers, count) for count in members]
             for part, of_classes in zip(SPLITS, zip(*counts, strict=True), strict=True):
                 if part in shares and not any(of_classes):
-                    words = "a part of at least one example"
-                    yield received((*place, part), shares[part], words)
+                    expected = "a part of at least one example"
+                    yield received((*place, part), shares[part], expected)
                     return
 
 
@@ -148,11 +148,11 @@ class MnistSplit(Model):
         part = self.validation_from
         images = sum(members) if part == "train" else MNIST_TEST
         if members and self.validation >= images:
-            words = f"at most {images - 1} of the {images} {part} images"
-            yield received((*place, "validation"), self.validation, words)
+            expected = f"at most {images - 1} of the {images} {part} images"
+            yield received((*place, "validation"), self.validation, expected)
 
 
-def sizes(where: str, members: int, split: dict[str, Any], drawn: Collection[str]) -> list[int]:
+def sizes(place: str, members: int, split: dict[str, Any], drawn: Collection[str]) -> list[int]:
     """Returns how many of a group's members go to train, validation and test.
 
     A part that is not drawn, because the source itself fixes it, gets none. Its fraction goes
@@ -162,37 +162,37 @@ def sizes(where: str, members: int, split: dict[str, Any], drawn: Collection[str
         return [members, 0, 0]
     for part in drawn:
         if split.get(part) is None:
-            raise unexpected(f"{where}.split.{part}", "nothing", "a fraction or count")
+            raise unexpected(f"{place}.split.{part}", "nothing", "a fraction or count")
     numbers = {part: split[part] for part in drawn}
     fractions = all(number < 1 for number in numbers.values())
-    rest = (1 if fractions else members) - sum(numbers.values())
-    train = rest if split.get("train") is None else split["train"]
+    remainder = (1 if fractions else members) - sum(numbers.values())
+    train = remainder if split.get("train") is None else split["train"]
     if fractions:
         fixed = [split.get(part) or 0 for part in SPLITS[1:] if part not in drawn]
-        train = min(train + sum(fixed), rest)
+        train = min(train + sum(fixed), remainder)
     parts = {"validation": 0, "test": 0, **numbers, "train": train}
     counts = [int(count) for count in split_counts(parts, members)]
     if sum(counts) > members or counts[0] < 1:
         listed = ", ".join(f"{part} {split[part]}" for part in SPLITS if split.get(part))
         received = f"{listed}, for {members} examples"
-        raise unexpected(f"{where}.split", received, "a smaller sum, with an example to train on,")
+        raise unexpected(f"{place}.split", received, "a smaller sum, with an example to train on,")
     return counts
 
 
-def divided(where: str, tested: Pair, split: dict[str, Any]) -> dict[str, Pair]:
+def divided(place: str, tested: Pair, split: dict[str, Any]) -> dict[str, Pair]:
     """Returns validation and test: `split.validation` examples of a test set, and the others."""
     examples, labels = tested
     count = split["validation"]
     if count >= len(labels):
         received = f"{count}, for {len(labels)} test examples"
-        raise unexpected(f"{where}.split.validation", received, "a smaller number")
+        raise unexpected(f"{place}.split.validation", received, "a smaller number")
     rows = _shuffler(split, "validation").permutation(len(labels))
     chosen = {"validation": rows[:count], "test": rows[count:]}
     return {part: (examples[picked], labels[picked]) for part, picked in chosen.items()}
 
 
 def assign(
-    where: str, groups: list[np.ndarray], split: dict[str, Any], drawn: Collection[str]
+    place: str, groups: list[np.ndarray], split: dict[str, Any], drawn: Collection[str]
 ) -> dict[str, np.ndarray]:
     """Returns the row numbers of train and of each drawn part, in their final order.
 
@@ -203,7 +203,7 @@ def assign(
     parts: dict[str, list[np.ndarray]] = {part: [] for part in SPLITS}
     for index, group in enumerate(groups):
         rows = np.random.default_rng([split.get("seed", 0), index]).permutation(group)
-        ends = np.cumsum(sizes(where, len(group), split, drawn))
+        ends = np.cumsum(sizes(place, len(group), split, drawn))
         for part, dealt in zip(SPLITS, np.split(rows, ends), strict=False):
             parts[part].append(dealt)
     result = {}
@@ -211,7 +211,7 @@ def assign(
         result[part] = _shuffler(split, part).permutation(np.concatenate(parts[part]))
         if len(result[part]) == 0:
             received = f"{split.get(part)}, which leaves none of {sum(map(len, groups))} examples"
-            raise unexpected(f"{where}.split.{part}", received, "at least one")
+            raise unexpected(f"{place}.split.{part}", received, "at least one")
     return result
 
 

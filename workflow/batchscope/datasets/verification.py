@@ -31,13 +31,13 @@ def check(folder: Path, sha256: dict[str, str]) -> None:
         UserError: If a file is missing or is another one.
     """
     states = _states(folder, sha256)  # before they are hashed: a change meanwhile is found later
-    known: dict[str, Any] = {}
+    verified: dict[str, Any] = {}
     with contextlib.suppress(UserError):  # nothing is known to be verified
-        known = disk.read_json(folder / _VERIFIED)
-    if states == known:
+        verified = disk.read_json(folder / _VERIFIED)
+    if states == verified:
         return
     for file, state in states.items():
-        if state != known.get(file):
+        if state != verified.get(file):
             disk.check_sha256(folder / file, sha256[file], delete=folder)
     with contextlib.suppress(OSError):  # results that may only be read are hashed every time
         disk.write_json(folder / _VERIFIED, states)
@@ -48,8 +48,8 @@ def _states(folder: Path, sha256: dict[str, str]) -> dict[str, list[Any]]:
     states = {}
     for file, expected in sha256.items():
         with errors.reading(folder / file, "a prepared array", delete=folder):
-            found = (folder / file).stat()
-        states[file] = [expected, found.st_size, found.st_mtime_ns, found.st_ctime_ns]
+            stat = (folder / file).stat()
+        states[file] = [expected, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns]
     return states
 
 

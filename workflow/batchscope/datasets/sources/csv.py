@@ -80,5 +80,5 @@ class Csv(DataSource):
         """Read the rows. Their features are made after the split."""
         table = tables.read(request)
         if table.raw is None:
-            raise_problems(table.problems, request.where)
+            raise_problems(table.problems, request.place)
         return table.raw

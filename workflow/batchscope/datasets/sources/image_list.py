@@ -50,20 +50,20 @@ class ImageList(ImageFolder):
         import pandas
 
         path = local_file(request)
-        where = f"{request.where}: {path}"
+        place = f"{request.place}: {path}"
         file, label = self.file, self.label
-        table = _table(where, path)
-        if missing := [each for each in (file, label) if each not in table.columns]:
+        table = _table(place, path)
+        if missing := [name for name in (file, label) if name not in table.columns]:
             expected = (
                 f"columns of the file ({', '.join(table.columns)[:200]}) as `file` and `label`"
             )
-            raise unexpected(where, ", ".join(missing), expected)
+            raise unexpected(place, ", ".join(missing), expected)
         names, labels = table[file], table[label]
         parts = table["split"] if "split" in table.columns else labels.map(lambda _: "train")
         parts = parts.str.casefold().map(PART_OF)
         folder = expanded(self.folder or str(path.parent))
-        found, several = _files(folder, names)
-        files = pandas.Series(found, names.index, dtype=object)
+        paths, several = _files(folder, names)
+        files = pandas.Series(paths, names.index, dtype=object)
         lines = "line " + (table.index + 2).astype(str).to_series(table.index)
         faulty = Listing([])
         for text, wrong, places in (
@@ -84,11 +84,12 @@ class ImageList(ImageFolder):
         images: dict[str, list[tuple[str, Path]]] = {}
         for part in SPLITS:
             if (rows := parts == part).any():
-                labelled[part] = f"{where}: {label} ({part})", values[rows]
+                labelled[part] = f"{place}: {label} ({part})", values[rows]
                 images[part] = [*zip(names[rows], files[rows], strict=True)]
         numbers = {part: np.arange(len(listed)) for part, listed in images.items()}
-        stated, kind = self.task, self.fixed_kind
-        pairs, classes, task = targets.labelled(request.where, kind, stated, numbers, labelled)
+        pairs, classes, task = targets.labelled(
+            request.place, self.fixed_kind, self.task, numbers, labelled
+        )
         photos = []
         for part, listed in images.items():
             for (name, image), value in zip(listed, pairs[part][1], strict=True):
@@ -97,13 +98,13 @@ class ImageList(ImageFolder):
         return Listing(classes, photos, files=[path], task=task)
 
 
-def _table(where: str, path: Path) -> Any:
+def _table(place: str, path: Path) -> Any:
     """Returns a data frame of the cells as they are written, without blanks around them."""
     import pandas
 
     lost = pandas.errors.ParserWarning  # of cells that are more than the names of the columns
     with (
-        reading(where, "a CSV file in UTF-8", OSError, ValueError, lost),
+        reading(place, "a CSV file in UTF-8", OSError, ValueError, lost),
         warnings.catch_warnings(action="error", category=lost),
         open(path, encoding="utf-8-sig", newline="") as file,
     ):
@@ -132,12 +133,16 @@ def _files(folder: Path, names: Iterable[str]) -> tuple[list[Path | None], list[
 
     And whether it is the name of several files, but for their endings.
     """
-    found = [path if (path := folder / name).is_file() else None for name in names]
+    paths = [path if (path := folder / name).is_file() else None for name in names]
     stems: dict[str, list[Path]] = {}
-    if None in found and folder.is_dir():
-        images = (each for each in folder_parts.shown(folder) if each.suffix not in NOTES)
-        for each in filter(Path.is_file, images):
-            stems.setdefault(each.stem, []).append(each)
-    like = [() if path else stems.get(name, ()) for path, name in zip(found, names, strict=True)]
-    first = [path or next(iter(each), None) for path, each in zip(found, like, strict=True)]
-    return first, [len(each) > 1 for each in like]
+    if None in paths and folder.is_dir():
+        images = (
+            image for image in folder_parts.visible_entries(folder) if image.suffix not in NOTES
+        )
+        for image in filter(Path.is_file, images):
+            stems.setdefault(image.stem, []).append(image)
+    matches = [
+        [path] if path else stems.get(name, []) for path, name in zip(paths, names, strict=True)
+    ]
+    files = [next(iter(candidates), None) for candidates in matches]
+    return files, [len(candidates) > 1 for candidates in matches]

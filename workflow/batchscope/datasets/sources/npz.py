@@ -59,6 +59,6 @@ class Npz(DataSource):
     def read(self, request: Request) -> Raw:
         """Read the arrays. A part that is not in the file is drawn from `x_train`."""
         path = local_file(request)
-        where = f"{request.where}: {path}"
-        raw = arrays.from_arrays(request, where, arrays.read_npz(where, path), self.kind)
+        place = f"{request.place}: {path}"
+        raw = arrays.from_arrays(request, place, arrays.read_npz(place, path), self.kind)
         return dataclasses.replace(raw, files=[path])
