@@ -1,4 +1,4 @@
-"""Arrays of images, rows of numbers or tokens, as npz files have them."""
+"""Arrays of images, rows of numbers or tokens from npz files."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ from batchscope.store import npz_header
 from batchscope.store.paths import SPLITS
 from batchscope.study.example_kinds import IMAGES, ROWS, SEQUENCES, TOKENS
 
-# Errors of reading a damaged npz, idx or gzip file; `MemoryError` if the header of an array claims
-# too much.
+# Errors of damaged npz, idx or gzip files. A damaged header can ask for more memory than there is.
 DAMAGED = (
     *(OSError, EOFError, ValueError, KeyError, MemoryError),
     *(zipfile.BadZipFile, zlib.error, struct.error),
@@ -42,17 +41,18 @@ def kind_of_arrays(
         shape: Shape of the examples, (n, ...).
         letter: NumPy's letter for the kind of their numbers: `f` for floats, `i` and `u` for
             integers.
-        stated: Kind that the definition states, or None.
+        label_shape: Shape of the labels; None without labels.
+        explicit_kind: Kind in the definition, or None.
     """
     flat = {"i": TOKENS, "u": TOKENS, "f": ROWS}.get(letter)
     kind = explicit_kind or {2: flat, 3: IMAGES, 4: IMAGES}.get(len(shape))
-    # Labels of sequences of one token belong to the positions.
+    # If sequences have one token, a label per sequence is a label per position.
     one_each = label_shape != shape and label_shape in (shape[:1], (*shape[:1], 1))
     return SEQUENCES if kind == TOKENS and one_each else kind
 
 
 def read_npz(place: str, path: Path) -> dict[str, np.ndarray]:
-    """Returns the arrays of an npz that may be used, by their names in lower case."""
+    """Return the arrays of an npz with names in `USED`, by their names in lower case."""
     with reading(place, "an npz of plain arrays", *DAMAGED):
         archive = np.load(path, allow_pickle=False)
         if not isinstance(archive, np.lib.npyio.NpzFile):
@@ -74,7 +74,7 @@ def read_npz(place: str, path: Path) -> dict[str, np.ndarray]:
 def from_arrays(
     request: Request, place: str, arrays: dict[str, np.ndarray], explicit_kind: str | None
 ) -> Raw:
-    """Return arrays of one kind, which is stated or follows from their shape and type."""
+    """Return examples and labels. Without an explicit kind, shape and type decide the kind."""
     keys = part_keys(place, arrays)
     key, label_key = keys["train"]
     first, label_shape = arrays[key], arrays[label_key].shape if label_key in arrays else None

@@ -1,4 +1,4 @@
-"""What a study's own tables and arrays hold, in a few lines each, for `plan`."""
+"""Short descriptions of the tables and arrays of a study, for `plan`."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +13,7 @@ from batchscope.store import records
 from batchscope.study import example_kinds, plan, tasks
 from batchscope.study.names import split_token
 
-_NAMED = 6  # columns or classes of a line
+_NAMED = 6  # largest number of columns or classes in a line
 _TITLES = {
     tables.LABEL: "label",
     tables.NUMBER: "numbers",
@@ -25,7 +25,7 @@ _TITLES = {
 
 
 def described(study: plan.Study, results: Path | str) -> tuple[list[str], list[str]]:
-    """Returns lines about a study's own tables and arrays, and what is wrong with these."""
+    """Return the descriptions of a study's tables and arrays, and their problems."""
     lines: list[str] = []
     problems: list[str] = []
     for dataset, definition in study.datasets.items():

@@ -1,8 +1,8 @@
-"""What becomes of the rows of a table: fitted on the training part, applied to all.
+"""Features of table rows: fitted on the training part, applied to all parts.
 
-A missing number becomes the median, a categorical column one feature of 0 and 1 for each of its
-values, and every number is standardised. Nothing of the other parts is known when a model is
-trained, so that a value which the training part lacks has no feature: all of its column are 0.
+The median replaces a missing number. A categorical column becomes one feature of 0 and 1 for each
+value. Every number is standardised. Training must not use the other parts, so a value that the
+training part lacks has no feature: the features of its column are 0.
 """
 
 from typing import Any
@@ -13,11 +13,11 @@ from batchscope.datasets.raw import Columns
 
 
 class Features:
-    """The features of rows, by the training part of them.
+    """Features of rows, fitted on the training part.
 
     Args:
-        train: Rows of shape (n, columns), float64; of a table with NaN and codes.
-        columns: What these are; None where each is a feature, and none is missing.
+        train: Rows of shape (n, columns), float64; rows of a table can have NaN and codes.
+        columns: Columns of a table; None if every column is a feature without missing values.
     """
 
     def __init__(self, train: np.ndarray, columns: Columns | None) -> None:
@@ -27,13 +27,13 @@ class Features:
         self._medians = np.nanmedian(train[:, self._numbers], axis=0) if columns else None
         numbers = self._filled(train)
         self._mean, self._deviation = numbers.mean(axis=0), numbers.std(axis=0)
-        # Column -> its codes that the training part has.
+        # Column -> codes in the training part.
         self._seen = {
             index: np.unique(train[:, index][~np.isnan(train[:, index])]).astype(int)
             for index in coded
         }
         widths = [len(self._seen.get(index, (index,))) for index in range(width)]
-        self._starts = np.cumsum([0, *widths])  # of each column, its first feature
+        self._starts = np.cumsum([0, *widths])  # first feature of each column
 
     @staticmethod
     def unknown(train: np.ndarray, columns: Columns | None) -> list[str]:
@@ -51,12 +51,12 @@ class Features:
     def _filled(self, rows: np.ndarray) -> np.ndarray:
         if self.columns is None:
             return rows
-        # A copy in another order has other sums: where all are numbers they are taken as they are.
+        # A copy changes the order of summation, so rows of numbers alone are not copied.
         numbers = rows[:, self._numbers] if self.columns.categories else rows
         return np.where(np.isnan(numbers), self._medians, numbers)
 
     def transform(self, rows: np.ndarray) -> np.ndarray:
-        """Returns the features of rows, float32."""
+        """Return the features of rows, float32 of shape (n, count)."""
         features = np.zeros((len(rows), self.count), np.float32)
         numbers = standardised(self._filled(rows), self._mean, self._deviation)
         features[:, self._starts[self._numbers]] = numbers
@@ -65,10 +65,13 @@ class Features:
         return features
 
     def record(self, held_out: list[np.ndarray]) -> dict[str, Any]:
-        """Returns what repeats them, and which values of the other parts have no feature.
+        """Return the fitted numbers for the record, and the values that have no feature.
 
-        Each feature is its column less the mean over the deviation; of a value of a category these
-        are 0 and 1.
+        A feature is (column - mean) / deviation; the features of categories have mean 0 and
+        deviation 1.
+
+        Args:
+            held_out: Rows of validation and test.
         """
         mean, deviation = np.zeros(self.count), np.ones(self.count)
         places = self._starts[self._numbers]
@@ -103,8 +106,8 @@ class Features:
 
 
 def standardised(rows: np.ndarray, mean: np.ndarray, deviation: np.ndarray) -> np.ndarray:
-    """Returns rows less the mean over the standard deviation, float32; a constant feature is 0."""
-    # A constant's deviation may be a rounding; what differs from it elsewhere says nothing.
+    """Return (rows - mean) / deviation, float32; 0 for a feature that is constant in training."""
+    # The deviation of a constant may be a rounding error.
     constant = deviation <= 1e-12 * np.abs(mean)
     with np.errstate(over="ignore"):
         scaled = (rows - mean) / np.where(constant, 1.0, deviation)

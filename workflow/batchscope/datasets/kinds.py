@@ -1,4 +1,4 @@
-"""What arrays are kept as, by their kind: images, rows of numbers, tokens; and their classes."""
+"""Check and convert examples (images, rows of numbers, tokens) and their labels."""
 
 import numpy as np
 
@@ -10,23 +10,28 @@ from batchscope.study.example_kinds import IMAGES, ROWS, TOKENS
 
 # Largest number of a token: beyond it float32 no longer distinguishes neighbours.
 LARGEST_TOKEN = 2**24 - 1
-# Type -> the number from which on two labels may become one class: floats do not have every whole
-# number beyond it, and int64, in which classes are sorted, has none.
+# Kind of number -> limit above which two labels may become one class. Floats skip whole numbers
+# above it. Classes are sorted as int64.
 _LIMITS = {"f": 2**53, "i": 2**63, "u": 2**63}
 _LABEL = "a whole number, a word or a one-hot row"
-# Different whole numbers, beyond which they may be classes or quantities; fewer where most are.
+# Labels with more than _MANY different whole numbers may be quantities. If most rows differ, more
+# than _FEW suffice.
 _MANY, _FEW = 100, 10
-_ROWS = 4096  # examples looked at together: there may be more than fit into memory
-LARGEST = float(np.finfo(np.float32).max)  # of a number that is trained on
+_ROWS = 4096  # examples that are checked together, because all may not fit into memory
+LARGEST = float(np.finfo(np.float32).max)  # largest number that a network can train on
 
-# Part -> its place in the file, for errors, and its labels, where there are any.
+# Part -> place in the file, for errors, and labels or None.
 Labels = dict[str, tuple[str, np.ndarray | None]]
 
 
 def stored(kind: str, place: str, examples: np.ndarray) -> np.ndarray:
-    """Returns examples as they are kept; a `UserError` where they are none of their kind.
+    """Return examples in the type of their kind.
 
-    Images have channels, as bytes or float32; rows are float64, not yet standardised; tokens int32.
+    Images get an axis of channels, as uint8 or float32. Rows become float64, not yet standardised.
+    Tokens become int32.
+
+    Raises:
+        UserError: If shape, type or values do not fit the kind.
     """
     dimensions, shape = {
         IMAGES: ((3, 4), "(n, height, width[, channels])"),
@@ -81,9 +86,9 @@ def _tokens(place: str, tokens: np.ndarray) -> np.ndarray:
 def predicted(
     examples: dict[str, np.ndarray], part_labels: Labels
 ) -> tuple[dict[str, Pair], list[str]]:
-    """Returns tokens and what each position predicts, and the names of the classes: the tokens.
+    """Return tokens and the label of each position, and the names of the classes: the tokens.
 
-    Without labels the next token is predicted, so that the last of a sequence is a label alone.
+    Without labels, each position predicts the next token, so the last token is only a label.
     """
     pairs = {}
     for part, (place, labels) in part_labels.items():
@@ -108,14 +113,17 @@ def predicted(
 def task_of(
     place: str, labels: np.ndarray | None, explicit_task: str | None, quantities: bool
 ) -> str:
-    """Returns what is learned of labels: as stated, or regression where some are not whole.
+    """Return the task: the explicit one, or regression if some labels are not whole numbers.
 
     Args:
-        quantities: Whether whole numbers may be quantities too; many of them are asked about.
+        quantities: Whether whole numbers may be quantities.
+
+    Raises:
+        UserError: If many different whole numbers need an explicit task.
     """
     if explicit_task or labels is None or labels.dtype.kind not in "uif" or not labels.size:
         return explicit_task or tasks.CLASSIFICATION
-    if not np.isfinite(labels).all():  # refused as a class
+    if not np.isfinite(labels).all():  # `classified` refuses them
         return tasks.CLASSIFICATION
     if labels.dtype.kind == "f" and (labels != np.floor(labels)).any():
         return tasks.REGRESSION
@@ -129,10 +137,10 @@ def task_of(
 def classified(
     examples: dict[str, np.ndarray], part_labels: Labels
 ) -> tuple[dict[str, Pair], list[str]]:
-    """Returns examples and the class 0, 1, 2, ... of each, int32, and the classes' names.
+    """Return examples with their classes 0, 1, 2, ... as int32, and the names of the classes.
 
-    Labels are words, numbers that start anywhere, or one-hot rows: shape (n,), (n, 1), or (n,
-    classes). The classes are those of `train`, in the order of their values.
+    Labels are words, any whole numbers, or one-hot rows: shape (n,), (n, 1), or (n, classes). The
+    labels of `train` are the classes, in the order of their values.
     """
     plain = {
         part: _plain(place, labels, len(examples[part]))
@@ -157,7 +165,7 @@ def classified(
 
 
 def _check_spellings(place: str, counts: dict[str, int]) -> None:
-    """Refuses words that differ by blanks, a final dot or case alone; letters may by case."""
+    """Refuse labels that differ only by blanks, a final dot or, beyond one letter, case."""
     spellings: dict[str, list[str]] = {}
     for word in counts:
         plain = " ".join(word.split()).removesuffix(".").rstrip()
@@ -172,7 +180,7 @@ def _check_spellings(place: str, counts: dict[str, int]) -> None:
 
 
 def _plain(place: str, labels: np.ndarray | None, count: int) -> np.ndarray:
-    """Returns labels of shape (n,): integers or words."""
+    """Return labels of shape (n,): integers or words."""
     labels = one_each(place, labels, count)
     several = labels.ndim == 2 and labels.dtype.kind in "US" and labels.shape[1] > 1
     if labels.ndim > 2 or labels.dtype.kind not in "uifbUS" or several:
@@ -191,7 +199,7 @@ def _plain(place: str, labels: np.ndarray | None, count: int) -> np.ndarray:
     if labels.dtype.kind == "f":
         _check(place, labels, np.isfinite(labels) & (labels == np.floor(labels)), _LABEL)
     if limit := _LIMITS.get(labels.dtype.kind):
-        with np.errstate(over="ignore"):  # of float16, which has no number so large
+        with np.errstate(over="ignore"):  # float16 has no number of this size
             small = (labels < limit) & (labels > -limit)
         expected = f"a whole number below 2^{limit.bit_length() - 1}, or a word,"
         _check(place, labels, small, expected)

@@ -16,11 +16,11 @@ from batchscope.study import dataset_definitions, example_kinds, tasks
 
 
 class Scaling(NamedTuple):
-    """What images are multiplied by before a model gets them."""
+    """Factor of the images before they enter a model."""
 
     factor: float
     explicit: bool  # whether their definition has it
-    key: str  # where it can be stated, as `datasets.mine.scale`; empty of a source without it
+    key: str  # its place in the study, such as `datasets.mine.scale`; empty if the source has none
 
     @classmethod
     def from_definition(cls, name: str, definition: dict[str, Any], usual: float) -> Scaling:
@@ -30,24 +30,24 @@ class Scaling(NamedTuple):
 
 
 class Look(NamedTuple):
-    """What a model is built for."""
+    """Shape, outputs and task of a data set, which decide the layers of a model."""
 
     input_shape: tuple[int, ...]  # height, width, channels; features; or length of a sequence
     classes: int  # or targets of a regression
-    kind: str = example_kinds.IMAGES  # of `example_kinds.KINDS`
-    largest: int = 1  # token of sequences with one class each, which `classes` do not give
-    task: str = tasks.CLASSIFICATION  # of `tasks.TASKS`
-    scaling: Scaling | None = None  # of images
+    kind: str = example_kinds.IMAGES  # one of `example_kinds.KINDS`
+    largest: int = 1  # largest token of sequences with one class each
+    task: str = tasks.CLASSIFICATION  # one of `tasks.TASKS`
+    scaling: Scaling | None = None  # None unless the examples are images
 
 
 def sized(name: str, definition: dict[str, Any]) -> tuple[Look, int | None]:
-    """Returns what is known without a download and without decoding photographs.
+    """Return the look and the number of training examples, without downloads.
 
-    Beside it the training examples; None where a download tells. Of images they are counted as if
-    each could be read.
+    Photographs are not decoded: the number counts unreadable ones too. It is None if only a
+    download can tell.
 
     Raises:
-        UserError: Of all that keeps it from being prepared, where its files are the user's.
+        UserError: If the user's files cannot be prepared; it lists all problems.
     """
     source = dataset_definitions.read(definition)
     request = Request(f"datasets.{name}", definition, Path(), Path())

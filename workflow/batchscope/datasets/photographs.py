@@ -1,13 +1,13 @@
-"""Image files: listed, read and decoded. Several sources have them.
+"""Image files of several sources: list, read and decode them.
 
-Photographs are read in memory (nothing of an archive is ever unpacked to disk), turned upright by
-their EXIF orientation, then to RGB (or grey), and stretched to a square with Pillow's bilinear
-filter, without regard to their proportions, as Keras's image loading does. A file that is no image,
-or a damaged one, is skipped, counted and named. What the disk or the memory refuses ends the
-preparation: which examples there are depends on the files alone. So does an image of numbers that
-Pillow does not read as bytes.
+Photographs are decoded in memory; archives are not unpacked to disk. They are turned upright by
+their EXIF orientation, converted to RGB or grey, and stretched to a square with Pillow's bilinear
+filter. Like Keras's image loading, this ignores their proportions. Damaged files and files that are
+not images are skipped, counted and listed. Errors of disk or memory end the preparation, so that
+the set of examples depends only on the files. An image with more than 8 bits per channel ends it
+too.
 
-All that ends a preparation is said at once; `problems` finds it by names and headers alone.
+A preparation reports all problems at once. `problems` finds them by names and headers alone.
 """
 
 import contextlib
@@ -30,43 +30,43 @@ from batchscope.errors import ConfigError, UserError
 from batchscope.store.paths import SPLITS
 from batchscope.study import tasks
 
-_LARGEST = 100 * 2**20  # bytes of one image file
-_NOWHERE = (errno.ENOENT, errno.ELOOP)  # what a link that leads to no file raises
+_LARGEST = 100 * 2**20  # largest image file, bytes
+_NOWHERE = (errno.ENOENT, errno.ELOOP)  # errors of a link without a target
 
 
 class Photo(NamedTuple):
     """An image file that is not read yet."""
 
-    part: str  # of `SPLITS`; `train` where the parts are still to be drawn
-    group: str  # what needs an image, as messages name it: a class of a part
+    part: str  # one of `SPLITS`; `train` before the parts are drawn
+    group: str  # name of its class and part in messages; a group needs an image
     label: Any  # number of its class, or the numbers to predict
-    name: str  # as messages name it
+    name: str  # name in messages
     open: Callable[[], IO[bytes]]
 
 
 @dataclass
 class Listing:
-    """The images of a data set, and what is learned of them, before any is read."""
+    """The images of a data set and their task, before any image is read."""
 
-    names: list[str]  # of the classes, or of a regression's targets
-    photos: list[Photo] = field(default_factory=list)  # by part; of a class in the order of use
+    names: list[str]  # names of the classes, or of a regression's targets
+    photos: list[Photo] = field(default_factory=list)  # by part; within a class in the order of use
     task: str = tasks.CLASSIFICATION
-    files: list[Path] = field(default_factory=list)  # that were read
-    # What is wrong by names alone: what was received and is expected -> places.
+    files: list[Path] = field(default_factory=list)  # files with the list or the images
+    # Problems that the names alone show: text of the message -> places.
     faults: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
-    skipped: list[dict[str, str]] = field(default_factory=list)  # `file` and `reason` of each
+    skipped: list[dict[str, str]] = field(default_factory=list)  # `file` and `reason`
 
 
 class _Damaged(Exception):
-    """A file that is skipped: it is no image, or a damaged one."""
+    """The file is skipped: it is damaged or not an image."""
 
 
 class _Refused(Exception):
-    """A file that ends the preparation: what was received and what is expected."""
+    """The file ends the preparation; the message has received and expected values."""
 
 
 def read(request: Request, listing: Listing) -> Raw:
-    """Returns listed images, the first readable ones of each class, in one array on disk."""
+    """Return the first readable images of each class in one array on disk."""
     size, channels = request.definition["image_size"], request.definition.get("channels", 3)
     kept: list[Photo] = []
 
@@ -90,7 +90,7 @@ def read(request: Request, listing: Listing) -> Raw:
 
 
 def problems(request: Request, listing: Listing) -> list[str]:
-    """Returns a line for each thing that would end the preparation, by headers alone."""
+    """Return a line for each problem that would end the preparation, by headers alone."""
     try:
         kept = [photo for photo, _ in _looked_at(request, listing, _check)]
         drawn = [part for part in SPLITS[1:] if part not in {photo.part for photo in kept}]
@@ -106,9 +106,12 @@ def problems(request: Request, listing: Listing) -> list[str]:
 def _looked_at(
     request: Request, listing: Listing, look: Callable[[IO[bytes]], Any]
 ) -> Iterator[tuple[Photo, Any]]:
-    """Yields the first readable images of each class, and what a look at each finds.
+    """Yield the first readable images of each class, each with the result of `look`.
 
-    Ends with a `ConfigError`, a line for each kind of fault. Notes in the listing what is skipped.
+    Skipped files are added to the listing.
+
+    Raises:
+        ConfigError: At the end, with a line for each kind of problem.
     """
     limit = request.definition.get("per_class") or 0
     least = {photo.group: limit if photo.part == "train" else 0 for photo in listing.photos}

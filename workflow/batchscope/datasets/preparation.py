@@ -1,4 +1,4 @@
-"""From a source to a folder below `results/data`: arrays split, written, then their record."""
+"""Preparation of a data set: read it, split it, write its folder below `results/data`."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -15,14 +15,14 @@ from batchscope.store import paths, records
 from batchscope.store.paths import ARRAYS, RECORD
 from batchscope.study import dataset_definitions, example_kinds, names, tasks
 
-SKIPPED_LISTED = 100  # skipped files named in a record; all are counted
-_ROWS = 1024  # images copied at once
+SKIPPED_LISTED = 100  # largest number of skipped files in a record; all are counted
+_ROWS = 1024  # images that are copied at once
 
 
 def prepare(token: str, definition: dict[str, Any], results: Path | str) -> list[str]:
-    """Reads or downloads a data set, splits it and writes its folder; returns warnings.
+    """Read or download a data set, split it and write its folder; return warnings.
 
-    The folder replaces an older one when it is whole. Downloads are kept in `results/downloads`.
+    The complete folder replaces an older one. Downloads are kept in `results/downloads`.
     """
     place = f"datasets.{names.split_token(token)[0]}"
     definition = dataset_definitions.resolve(definition)
@@ -54,17 +54,21 @@ def of_system(place: str, error: OSError) -> UserError:
 
 
 class Divided(NamedTuple):
-    """A data set that is read and divided, with nothing written."""
+    """A data set in memory, divided into parts."""
 
     raw: Raw
-    parts: dict[str, tuple[np.ndarray, np.ndarray]]  # examples of which some are it, and which
-    labels: dict[str, np.ndarray]  # of these, as `Raw` has them
-    features: Features | None  # of rows
-    record: dict[str, Any]  # what its record says of it
+    parts: dict[str, tuple[np.ndarray, np.ndarray]]  # array that contains the part, and its rows
+    labels: dict[str, np.ndarray]  # labels of the rows, as in `Raw`
+    features: Features | None  # None unless the examples are rows
+    record: dict[str, Any]  # entries of its record
 
 
 def divided(request: Request, raw: Raw | None = None) -> Divided:
-    """Divides a data set, read before or now; raises for all that keeps it from being prepared."""
+    """Read a data set unless `raw` has it, and divide it.
+
+    Raises:
+        UserError: If it cannot be prepared.
+    """
     if raw is None:
         raw = dataset_definitions.read(request.definition).read(request)
     groups = [np.arange(len(raw.labels))]
@@ -89,7 +93,7 @@ def divided(request: Request, raw: Raw | None = None) -> Divided:
         raise unexpected(request.place, f"no example of {name} to train on", "at least one")
     features = None
     if raw.kind == example_kinds.ROWS:
-        # Of the training part alone: nothing of the others is known when a model is trained.
+        # Features are fitted on the training part, because training must not use the others.
         train = raw.images[assigned["train"]]
         if empty := Features.unknown(train, raw.columns):
             text = wording.listed(empty)
@@ -131,11 +135,11 @@ def _write(request: Request) -> dict[str, Any]:
 def _write_images(
     path: Path, images: np.ndarray, rows: np.ndarray, stored: Callable[[np.ndarray], np.ndarray]
 ) -> int:
-    """Writes chosen images, a part at a time; returns their bytes.
+    """Write rows of images in blocks; return their bytes.
 
-    Plain writes, not a map of the file: a full disk is then an error, not a signal.
+    Plain writes turn a full disk into an error. With a memory map it would be a signal.
     """
-    if isinstance(images, np.memmap):  # a source that is larger than the memory
+    if isinstance(images, np.memmap):  # the source may be larger than the memory
         private_interfaces.read_at_random(images)
     like = stored(images[rows[:0]])
     header = {

@@ -1,4 +1,4 @@
-"""A few examples of a prepared data set, for people to look at."""
+"""A few examples of a prepared data set, for the report."""
 
 import io
 from pathlib import Path
@@ -10,25 +10,25 @@ from batchscope import wording
 from batchscope.datasets.prepared import Dataset
 from batchscope.study import example_kinds
 
-_IMAGES, _CLASSES = 8, 10  # at most, unless there are more classes; classes at most
+_IMAGES, _CLASSES = 8, 10  # largest numbers of images and classes; each class has an image
 _LINES = 4
 _FEATURES = 8
 _SIDE = 96  # pixels of a larger image's longer side
-_FAR_ABOVE_ONE = 16  # further than standardised pixels go
-_LOSSLESS = 40  # pixels up to which every pixel is kept
+_FAR_ABOVE_ONE = 16  # above all standardised pixels
+_LOSSLESS = 40  # largest side of images that are stored without loss, pixels
 
 
 class Sample(NamedTuple):
     """One training example."""
 
-    label: str  # its class; empty where each token of a sequence has one
-    image: bytes = b""  # as WebP; empty of what is no image
-    text: str = ""  # of what is no image: a row's first features, or the tokens of a sequence
-    small: bool = False  # whether the image is shown by its pixels
+    label: str  # its class; empty if each token of a sequence has a class
+    image: bytes = b""  # WebP; empty unless the example is an image
+    text: str = ""  # first features of a row, or the tokens of a sequence
+    small: bool = False  # whether the report shows single pixels
 
 
 def few(folder: Path, record: dict[str, Any]) -> list[Sample]:
-    """Returns the first training examples of each class; none where the arrays are not there."""
+    """Return the first training examples of each class; [] without the arrays."""
     data = Dataset(folder, record)
     if not all((folder / f"train_{array}.npy").exists() for array in ("images", "labels")):
         return []
@@ -62,10 +62,10 @@ def _row(values: np.ndarray) -> str:
 
 
 def _webp(stored: np.ndarray, scale: float, lossless: bool) -> bytes:
-    """Returns an image as WebP, its longer side at most `_SIDE` pixels.
+    """Return an image as WebP with a longer side of at most `_SIDE` pixels.
 
-    Of what is neither grey nor in three colours, the first channel; `scale` makes it 0 to 1, unless
-    the network sees numbers of 8 or 16 bits.
+    If there are neither 1 nor 3 channels, the first one is used. `scale` maps the pixels to 0 to 1,
+    unless the network sees numbers of 8 or 16 bits.
     """
     from PIL import Image
 

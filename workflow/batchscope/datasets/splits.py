@@ -1,10 +1,10 @@
-"""How a data set is divided into train, validation and test: the definition, and the drawing.
+"""Split of a data set into train, validation and test: definition and drawing.
 
 The members of each class are shuffled by the split's seed, then dealt to train, validation and test
 in this order. Counts are per class. Fractions apply to each class and are rounded down for
 validation and test (and for train if the three sum to less than 1). Without classes, as in a
-regression, all examples are dealt at once, and counts are examples in all. The order of every part
-is shuffled, so that classes do not follow one another.
+regression, all examples are dealt at once, and counts are total numbers. Every part is shuffled at
+the end, so that it is not sorted by class.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from batchscope.study.model import Integer, Model, Positive, Seed, Share
 
 MNIST_TEST = 10_000  # images
 
-_ORDER = 10**6  # follows the seed of the final order of train; no class has this index
+_ORDER = 10**6  # index of the seed of the final order of train; above the index of any class
 
 # A fraction below 1, or a count per class.
 Part = Annotated[Positive, AfterValidator(exact)]
@@ -58,7 +58,7 @@ class _Shares(Model):
         """Yield at most one problem.
 
         Args:
-            members: Members of each class, or of the whole; empty if they are not known.
+            members: Members of each class, or of the data set; empty if they are unknown.
         """
         per_class, smallest = "", ""
         if has_classes:
@@ -75,7 +75,7 @@ class _Shares(Model):
             text = f"received {total} examples{per_class}; at most {min(members)} are expected"
             yield Problem(place, f"{text}{smallest}.")
         elif members:
-            # A part without a share gets the rest of train, or is not drawn.
+            # Train without a share gets the rest. Another part without a share is not drawn.
             numbers = dict.fromkeys(SPLITS, 0) | shares
             counts = [split_counts(numbers, count) for count in members]
             for part, of_classes in zip(SPLITS, zip(*counts, strict=True), strict=True):
@@ -115,7 +115,7 @@ class NpzSplit(_Shares):
 class TextSplit(_Shares):
     """Three fractions by position: the first part trains, the next validates, the last tests.
 
-    No window lies in two of them.
+    No window belongs to two parts.
     """
 
     train: Share
@@ -153,10 +153,10 @@ class MnistSplit(Model):
 
 
 def sizes(place: str, members: int, split: dict[str, Any], drawn: Collection[str]) -> list[int]:
-    """Returns how many of a group's members go to train, validation and test.
+    """Return the numbers of a group's members that go to train, validation and test.
 
-    A part that is not drawn, because the source itself fixes it, gets none. Its fraction goes
-    to train, and so does what is left where `train` has no number.
+    A part that the source fixes is not drawn and gets 0; its fraction goes to train. If the split
+    has no number for train, train gets all remaining members.
     """
     if not drawn:
         return [members, 0, 0]
@@ -180,7 +180,7 @@ def sizes(place: str, members: int, split: dict[str, Any], drawn: Collection[str
 
 
 def divided(place: str, tested: Pair, split: dict[str, Any]) -> dict[str, Pair]:
-    """Returns validation and test: `split.validation` examples of a test set, and the others."""
+    """Divide a test set into `split.validation` examples for validation and the rest for test."""
     examples, labels = tested
     count = split["validation"]
     if count >= len(labels):
@@ -194,7 +194,7 @@ def divided(place: str, tested: Pair, split: dict[str, Any]) -> dict[str, Pair]:
 def assign(
     place: str, groups: list[np.ndarray], split: dict[str, Any], drawn: Collection[str]
 ) -> dict[str, np.ndarray]:
-    """Returns the row numbers of train and of each drawn part, in their final order.
+    """Return the row numbers of train and of each drawn part, in their final order.
 
     Args:
         groups: Row numbers of each class, or of all examples.

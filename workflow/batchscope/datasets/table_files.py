@@ -1,4 +1,4 @@
-"""The file of a table: its separators, its lines and its cells, and nothing of what they mean."""
+"""Files of tables: separators, lines and cells. `tables` interprets the cells."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import numpy as np
 from batchscope.datasets.raw import reading
 from batchscope.errors import UserError, raise_problems, unexpected
 
-# What stands for no value in a column of features.
+# Texts of missing values in a column of features.
 MISSING = (
     "",
     "NA",
@@ -35,32 +35,32 @@ MISSING = (
 )
 _SEPARATORS = ",;\t"
 _DECIMAL = re.compile(r"\s*[-+]?\d*([.,])\d+([eE][-+]?\d+)?\s*")
-_SAMPLE = 100  # lines by which a decimal comma is recognised
-_BEGINNING = 1 << 16  # bytes by which a file that is no text is recognised
+_SAMPLE = 100  # lines that show whether there is a decimal comma
+_BEGINNING = 1 << 16  # bytes that show whether a file is a text
 
 
 class Used(NamedTuple):
     """The columns that are read, by their positions."""
 
     features: list[int]
-    texts: list[int]  # those of the features that stay as they are written
+    texts: list[int]  # features that are not converted to numbers
     labels: list[int]
 
 
 @dataclass
 class Cells:
-    """What is in the columns that are read."""
+    """Contents of the columns that are read."""
 
-    # pandas' data frame, by position: numbers where all are; of labels and words each as written.
+    # pandas' data frame, by position: texts in labels and text columns, else numbers if all are.
     frame: Any
-    lines: np.ndarray  # where each row stands in the file
-    line: str = "line"  # what that counts
+    lines: np.ndarray  # number of each row in the file
+    line: str = "line"  # unit of `lines`
     problems: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class TextFile:
-    """A table as text, of which the beginning was read."""
+    """A table as text, with its recognised format."""
 
     place: str
     path: Path
@@ -70,7 +70,11 @@ class TextFile:
 
     @classmethod
     def from_path(cls, place: str, path: Path) -> TextFile:
-        """Returns a file with its separators recognised; raises where it is no text of a table."""
+        """Recognise the separators of a file.
+
+        Raises:
+            UserError: If the file is not a table as text.
+        """
         with reading(place, "a CSV file", OSError), open(path, "rb") as file:
             beginning = file.read(_BEGINNING)
         text = beginning.decode("utf-8-sig", "replace").lstrip()
@@ -103,9 +107,9 @@ class TextFile:
         return cls(place, path, delimiter, decimal, tuple(sample[0]))
 
     def records(self) -> Iterator[tuple[int, list[str]]]:
-        """Yields the last line and the cells of each row that is not empty.
+        """Yield the last line number and the cells of each row that is not empty.
 
-        A quoted cell may hold line breaks.
+        A quoted cell may contain line breaks.
         """
         try:
             with open(self.path, encoding="utf-8-sig", newline="") as file:
@@ -131,7 +135,7 @@ class TextFile:
         return unexpected(place, received, "UTF-8", "`iconv -f latin1 -t utf-8 old.csv > new.csv`")
 
     def read(self, header: bool, used: Used) -> Cells:
-        """Returns the cells of the rows; each line of another width is a problem.
+        """Return the cells of the rows; each line of another width is a problem.
 
         Args:
             header: Whether the first line has names.
@@ -166,11 +170,11 @@ class TextFile:
             keep_default_na=False,
             na_values=dict.fromkeys(used.features, MISSING),
             skiprows=[line - 1 for line in skipped_lines],
-            nrows=len(lines) + 1,  # one that is none here would be one there
+            nrows=len(lines) + 1,  # one more, to notice rows that only pandas sees
             low_memory=False,
             encoding="utf-8-sig",
         )
-        if len(frame) != len(lines):  # cells with line breaks, or lines of blanks, beside others
+        if len(frame) != len(lines):  # cells with line breaks, or lines of blanks
             unread = unexpected(self.place, "such lines", "a plain table")
             raise_problems([*problems, str(unread)], self.place)
         return Cells(frame, np.asarray(lines), problems=problems)
@@ -178,7 +182,7 @@ class TextFile:
 
 @dataclass(frozen=True)
 class ParquetFile:
-    """A table whose columns have names and types."""
+    """A table in a Parquet file, which has the names and types of the columns."""
 
     place: str
     frame: Any
@@ -186,7 +190,11 @@ class ParquetFile:
 
     @classmethod
     def from_path(cls, place: str, path: Path) -> ParquetFile:
-        """Returns a file with its cells; raises where it is none, or nothing can read it."""
+        """Read a file.
+
+        Raises:
+            UserError: If it is not a Parquet file, or the package pyarrow is missing.
+        """
         import pandas
 
         try:

@@ -1,4 +1,4 @@
-"""The user's own tables: what each column is, and every problem of a file at once."""
+"""Tables of the user: the kind of each column, and all problems of a file at once."""
 
 import contextlib
 import itertools
@@ -16,20 +16,20 @@ from batchscope.datasets.raw import Columns, Raw, Request, local_file
 from batchscope.errors import UserError, unexpected
 from batchscope.study import example_kinds, tasks
 
-# What a column is.
+# Kinds of columns.
 NUMBER, BOOLEAN, CATEGORICAL = "number", "boolean", "categorical"
 LABEL, IGNORED, REFUSED = "label", "ignored", "refused"
-AUTO = "auto"  # as `categorical`: every column of words
+AUTO = "auto"  # value of `categorical` for every column of words
 
 _MOST_CATEGORIES = 100
-_FEWEST = 10  # rows from which on it says something that no two cells of a column are alike
+_FEWEST = 10  # smallest number of rows for a column of unique values to be an identifier
 _TRUTH = {"true": 1.0, "false": 0.0}
 _DAY = r"\d{4}[-./]\d{1,2}[-./]\d{1,2}|\d{1,2}[-./]\d{1,2}[-./](\d{4}|\d\d)"
 _DATE = re.compile(rf"({_DAY})([ T]\d{{1,2}}:\d\d.*)?")
-# A name that YAML has without quotes.
+# A name that needs no quotes in YAML.
 _PLAIN = re.compile(r"(?!(?:y|n|yes|no|on|off|true|false|null)$)[a-z]\w*( \w+)*", re.IGNORECASE)
-# Remedies, in which `it` stands for the column.
-_SAMPLE = 100  # lines by which labels below a name are known
+_SAMPLE = 100  # lines that show whether the labels are numbers
+# Fixes; the name of the column replaces `it`.
 _IGNORE = "`ignore: [it]` leaves it out"
 _EITHER = f"`categorical: [it]` takes words, {_IGNORE}"
 _COUNT = "make numbers of them, such as days, or leave them out: `ignore: [it]`"
@@ -42,8 +42,8 @@ class Column(NamedTuple):
 
     name: str
     kind: str
-    values: np.ndarray | None = None  # of a feature: numbers, or codes; NaN where one is missing
-    categories: list[str] | None = None  # what the codes mean
+    values: np.ndarray | None = None  # numbers or codes of a feature; NaN if missing
+    categories: list[str] | None = None  # value of each code
     missing: int = 0
 
 
@@ -53,7 +53,7 @@ class Table(NamedTuple):
     columns: list[Column]  # in the order of the file
     rows: int
     problems: list[str]
-    raw: Raw | None  # None where there is a problem
+    raw: Raw | None  # None if there are problems
 
 
 def read(request: Request) -> Table:
@@ -61,7 +61,7 @@ def read(request: Request) -> Table:
 
 
 class _Reading:
-    """One pass over a table, which notes problems and goes on."""
+    """One pass over a table that collects problems."""
 
     def __init__(self, request: Request) -> None:
         self.problems: list[str] = []
@@ -89,7 +89,7 @@ class _Reading:
         numbers = [str(index) for index in range(1, len(self.first) + 1)]
         names = self.first if self.header else numbers
         self.names = [name or number for name, number in zip(names, numbers, strict=True)]
-        # One of two columns of one name would be a feature: the label itself, perhaps.
+        # With two columns of the label's name, one of them would be a feature.
         for name, count in Counter(self.names).items():
             if count > 1:
                 received = f"{name!r} as the name of {count} columns"
@@ -99,7 +99,7 @@ class _Reading:
         self.problems.append(str(unexpected(*parts)))
 
     def _positions(self, key: str) -> list[int]:
-        """Returns the columns that a key of the definition names; notes what is none."""
+        """Return the columns that a key of the definition names; note unknown columns."""
         positions = []
         for column in self._listed_columns(key):
             name = column.strip() if isinstance(column, str) else column
@@ -121,9 +121,10 @@ class _Reading:
         return columns if isinstance(columns, list) else [columns] if columns else []
 
     def _has_names(self) -> bool:
-        """Whether the first line names the columns: one that the study names, or every feature.
+        """Return whether the first line names the columns.
 
-        Numbers are names where they count the columns, as pandas writes them.
+        It does if it contains a name that the study uses, or if no feature in it is a number. It
+        also does if its numbers count the columns, as in files that pandas writes.
         """
         if isinstance(self.file, table_files.ParquetFile):
             return True
@@ -144,7 +145,7 @@ class _Reading:
         return len(texts) == len(plain) or (plain == counted and len(counted) > 2)
 
     def _above_labels(self) -> bool:
-        """Whether the first line has a word for labels that are numbers."""
+        """Return whether the first line has a word for labels that are numbers."""
         below = [cells for _, cells in itertools.islice(self.file.records(), 1, _SAMPLE)]
         below = [cells for cells in below if len(cells) == len(self.first)]
         columns = [index for index in self.used.labels if self._number(self.first[index]) is None]
@@ -153,9 +154,9 @@ class _Reading:
         )
 
     def _number(self, cell: str) -> float | None:
-        """Returns the finite number of a cell, or None."""
+        """Return the finite number of a cell, or None."""
         decimal = self.file.decimal
-        if "_" in cell or (decimal != "." and "." in cell):  # 1_000 is Python's
+        if "_" in cell or (decimal != "." and "." in cell):  # Python reads 1_000 as a number
             return None
         with contextlib.suppress(ValueError):
             number = float(cell.replace(decimal, "."))
@@ -202,7 +203,7 @@ class _Reading:
         fix: str = "",
         wrong: np.ndarray | None = None,
     ) -> Column:
-        """Notes what is wrong with a column, or the first of its wrong cells and how many."""
+        """Note a problem of a column, or of its first wrong cell with the number of others."""
         name = self.names[index]
         place = f"{self.file_place}, column {name}"
         if wrong is not None:
@@ -216,7 +217,7 @@ class _Reading:
         return Column(name, REFUSED)
 
     def _lacks(self, index: int, missing: np.ndarray, expected: str, fill: bool) -> None:
-        """Notes the cells that a column lacks, unless they are filled or their rows dropped."""
+        """Note missing cells, unless they are filled or their rows dropped."""
         remedy = self.definition.get("missing")
         if missing.any() and remedy != "drop" and not (fill and remedy == "median"):
             self._refuse(index, "nothing", expected, _FILL if fill else _DROP, missing)
@@ -224,7 +225,7 @@ class _Reading:
             self.kept &= ~missing
 
     def _feature(self, index: int, cells: Any) -> Column:
-        """Returns a column of features; notes why it is none, or which cells are wrong."""
+        """Return a column of features; note why it is refused, or its wrong cells."""
         if cells.dtype.kind in "biuf":
             kind = BOOLEAN if cells.dtype.kind == "b" else NUMBER
             texts, values = [], cells.to_numpy(float)
@@ -254,7 +255,7 @@ class _Reading:
         return Column(self.names[index], kind, values, categories, int(missing.sum()))
 
     def _read(self, index: int, codes: np.ndarray, texts: list[str]) -> tuple[str, np.ndarray]:
-        """Returns what a column of words is, and the number of each word; NaN of a wrong one."""
+        """Return the kind of a text column, and the number of each text; NaN for a wrong one."""
         all_codes = np.arange(len(texts), dtype=float)
         if index in self.used.texts:
             return CATEGORICAL, all_codes
@@ -298,7 +299,7 @@ class _Reading:
         if len(columns) > 1 or task in (tasks.REGRESSION, tasks.MULTI_LABEL):
             labels = np.stack([*map(self._numbers, self.used.labels, columns)], axis=1)
             if np.isnan(labels).any():
-                return None  # and noted
+                return None  # `_numbers` noted the problem
             if task is None:
                 several = np.isin(labels, (0, 1)).all()
                 task = tasks.MULTI_LABEL if several else tasks.REGRESSION
@@ -314,7 +315,7 @@ class _Reading:
         return pairs["train"][1], classes if task == tasks.CLASSIFICATION else names, task
 
     def _numbers(self, index: int, column: tuple[np.ndarray, list[str]]) -> np.ndarray:
-        """Returns the numbers of a column of labels, of the rows that are kept."""
+        """Return the numbers of a column of labels in the rows that are kept."""
         codes, texts = column
         readings = [_TRUTH.get(text.lower(), self._number(text)) for text in texts]
         values, expected = np.append(np.array(readings, float), np.nan)[codes], "a number"
@@ -325,7 +326,7 @@ class _Reading:
         return values[self.kept]
 
     def _classes(self, texts: list[str], task: str | None) -> np.ndarray:
-        """Returns labels as numbers where all are, else as words: class 9 comes before 10."""
+        """Return labels as numbers if all are numbers, so that class 9 precedes class 10."""
         numbers = [self._number(text) for text in texts]
         if None in numbers:
             return np.array(texts)
@@ -336,7 +337,7 @@ class _Reading:
 
 
 def _distinct_texts(cells: Any) -> tuple[np.ndarray, list[str]]:
-    """Returns of each row which word of a column it has, -1 for none, and the words, stripped."""
+    """Return the code of each row, -1 for an empty cell, and the text of each code, stripped."""
     import pandas
 
     codes, values = pandas.factorize(cells)
@@ -348,9 +349,9 @@ def _distinct_texts(cells: Any) -> tuple[np.ndarray, list[str]]:
 def _without_gaps(
     codes: np.ndarray, texts: list[str], number: Callable[[str], float | None]
 ) -> tuple[np.ndarray, list[str]]:
-    """Returns codes, -1 for a word of no value among numbers too, and the other words.
+    """Return codes and texts; among numbers, texts of missing values get the code -1.
 
-    Among words `None` may be a class.
+    Among words, `None` may be a class.
     """
     kept = [text for text in texts if text not in table_files.MISSING]
     if len(kept) < 2 or any(number(text) is None for text in kept):
@@ -360,7 +361,7 @@ def _without_gaps(
 
 
 def _counts(numbers: np.ndarray) -> bool:
-    """Whether a column counts the rows from 0 or 1 on, in whatever order."""
+    """Return whether a column counts the rows from 0 or 1, in any order."""
     low, count = numbers.min(), len(numbers)
     if count < _FEWEST or low not in (0, 1) or numbers.max() - low != count - 1:
         return False

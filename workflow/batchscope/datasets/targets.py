@@ -1,4 +1,4 @@
-"""Labels that are no single class: numbers to predict, and several labels of one example."""
+"""Labels other than single classes: numbers to predict, and several labels per example."""
 
 from typing import Any
 
@@ -19,11 +19,12 @@ def labelled(
     examples: dict[str, np.ndarray],
     part_labels: Labels,
 ) -> tuple[dict[str, Pair], list[str], str]:
-    """Returns examples and their labels, the names of these, and the task: the stated one if any.
+    """Return examples with labels by part, the names of the outputs, and the task.
 
     Args:
-        where: Place of the data set, for errors.
-        kind: Of the examples, one of `example_kinds.KINDS`.
+        place: Place of the data set, for errors.
+        kind: Kind of the examples, one of `example_kinds.KINDS`.
+        explicit_task: Task in the definition; None if the labels decide.
     """
     if kind == TOKENS:
         if explicit_task not in (None, tasks.CLASSIFICATION):
@@ -38,9 +39,9 @@ def labelled(
 def _numbers(
     task: str, examples: dict[str, np.ndarray], part_labels: Labels
 ) -> tuple[dict[str, Pair], list[str]]:
-    """Returns examples and the numbers to predict, or the labels, of each; and their names.
+    """Return examples with numbers to predict or several labels, and the names of the outputs.
 
-    Both have the shape (n, outputs): numbers are float64, labels int32.
+    Numbers are float64 and labels int32, both of shape (n, outputs).
     """
     numbers: dict[str, np.ndarray] = {}
     for part, (place, labels) in part_labels.items():
@@ -67,34 +68,19 @@ def _numbers(
     return pairs, [str(output) for output in range(train.shape[1])]
 
 
-def standard(task: str, train: np.ndarray) -> dict[str, list[float]]:
-    """Returns mean and standard deviation of each target over the training part, for the record.
-
-    A network learns numbers best that have mean 0 and deviation 1; errors are reported in the
-    targets' own units. Of other tasks nothing.
-    """
-    if task != tasks.REGRESSION:
-        return {}
-    deviation = train.std(axis=0)
-    return {
-        "target_means": train.mean(axis=0).tolist(),
-        "target_deviations": np.where(deviation > 0, deviation, 1.0).tolist(),
-    }
-
-
-def stored(labels: np.ndarray, standard: dict[str, Any]) -> np.ndarray:
-    """Returns labels as they are trained on: numbers standardised, float32; others as they are."""
-    if "target_means" not in standard:
+def stored(labels: np.ndarray, record: dict[str, Any]) -> np.ndarray:
+    """Return labels to train on: the numbers of a regression standardised, float32."""
+    if "target_means" not in record:
         return labels
-    less = labels - np.array(standard["target_means"])
-    return (less / np.array(standard["target_deviations"])).astype(np.float32)
+    centred = labels - np.array(record["target_means"])
+    return (centred / np.array(record["target_deviations"])).astype(np.float32)
 
 
 def baselines(task: str, parts: dict[str, np.ndarray]) -> dict[str, dict[str, float]]:
-    """Returns each metric on validation and test of the best that no example is looked at for.
+    """Return the metrics of the best constant prediction on validation and test.
 
-    Of a regression the prediction is the training mean of each target; of several labels those
-    that have the best micro-F1 on the training part, the same of every example.
+    A regression predicts the training mean of each target. A multi-label task
+    predicts the set of labels with the best micro-F1 on the training part.
     """
     baseline = _of_mean if task == tasks.REGRESSION else _of_labels
     return {split: baseline(parts["train"], parts[split]) for split in ("validation", "test")}
@@ -124,8 +110,17 @@ def _f1(labels: np.ndarray, named: np.ndarray) -> float:
 
 
 def record(raw: Raw, parts: dict[str, np.ndarray]) -> dict[str, Any]:
-    """Returns what the record of a data set says of its task; nothing of a classification."""
+    """Return the entries of a record about its task; {} for a classification.
+
+    A regression has the mean and the standard deviation of each target in the training part.
+    """
     if raw.task == tasks.CLASSIFICATION:
         return {}
-    moments = standard(raw.task, parts["train"])
+    moments = {}
+    if raw.task == tasks.REGRESSION:
+        deviation = parts["train"].std(axis=0)
+        moments = {
+            "target_means": parts["train"].mean(axis=0).tolist(),
+            "target_deviations": np.where(deviation > 0, deviation, 1.0).tolist(),
+        }
     return {"task": raw.task, **moments, "baselines": baselines(raw.task, parts)}

@@ -23,7 +23,7 @@ def layers(model: keras.Model) -> list[keras.layers.BatchNormalization]:
 def estimator(
     model: keras.Model, images: np.ndarray, scale: float, chunk: int | None = None
 ) -> Callable[[], None]:
-    """Return a function that sets the moving statistics to those of the current weights.
+    """Return a function that estimates the moving statistics for the current weights.
 
     The images, shape (n, *input_shape), pass in training mode without dropout. A layer's input then
     comes from layers that normalise by the statistics of the chunk, as in training. Moving mean and

@@ -29,7 +29,7 @@ class NotFinite(ArithmeticError):
 
 @dataclass
 class Search:
-    """What one start led to."""
+    """Result of the search from one start."""
 
     start: str  # `zero`, `gradient_sign`, `random_corner` or `random_interior`
     maximum: float  # largest finite value met, from this start alone

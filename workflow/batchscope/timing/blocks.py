@@ -83,7 +83,7 @@ def time_blocks(
     """Time blocks in turns. Samples count for the batch size, except those without the delay.
 
     Args:
-        job: Number of the job among those of a configuration.
+        job: Number of the job within its configuration.
 
     Returns:
         The blocks of each turn, one per round, with `foreign_cores`, `disturbed`, `repeats` and

@@ -38,7 +38,7 @@ class ImageFolder(DataSource):
         return folder_parts.parts_of_classes(expanded(self.path))
 
     def problems(self, place: Place) -> Iterator[Problem]:
-        """Yield also the parts that are neither there nor drawn."""
+        """Yield also the parts that neither exist nor are drawn."""
         yield from super().problems(place)
         with contextlib.suppress(OSError):  # reported as the problem of the path
             lacking = [part for part in ("validation", "test") if part not in self.parts()]
@@ -64,7 +64,7 @@ class ImageFolder(DataSource):
         listing = Listing([folder.name for folder in classes])
         if len(classes) < 2:
             files = sum(map(Path.is_file, folder_parts.visible_entries(parts["train"])))
-            # An archive's own folder around the class folders, perhaps.
+            # Archives often have a folder around the class folders.
             inner = [folder for folder in classes if len(folder_parts.folders(folder)) > 1]
             received = f"received {path} with {len(classes)} folder(s) and {files} file(s); "
             fix = f" (`path: {inner[0]}`)" if inner else ""
@@ -84,7 +84,7 @@ class ImageFolder(DataSource):
 
 
 def _add(listing: Listing, part: str, place: str, label: int, folder: Path) -> None:
-    """Adds the files of a class folder, also links that lead nowhere."""
+    """Add the files of a class folder, including links without a target."""
     try:
         entries = folder_parts.visible_entries(folder)
         received = "folders alone" if entries else "no file"

@@ -99,10 +99,10 @@ class ImageList(ImageFolder):
 
 
 def _table(place: str, path: Path) -> Any:
-    """Returns a data frame of the cells as they are written, without blanks around them."""
+    """Return a data frame of the cells as texts, without blanks around them."""
     import pandas
 
-    lost = pandas.errors.ParserWarning  # of cells that are more than the names of the columns
+    lost = pandas.errors.ParserWarning  # for lines with more cells than columns
     with (
         reading(place, "a CSV file in UTF-8", OSError, ValueError, lost),
         warnings.catch_warnings(action="error", category=lost),
@@ -120,7 +120,7 @@ def _again(files: Any) -> Any:
 
 
 def _gaps(labels: Any) -> Any:
-    """Returns which labels are missing: words of no value too, where all others are numbers."""
+    """Return which labels are missing; among numbers, texts such as NA are missing too."""
     import pandas
 
     missing = labels.isin(MISSING)
@@ -129,9 +129,9 @@ def _gaps(labels: Any) -> Any:
 
 
 def _files(folder: Path, names: Iterable[str]) -> tuple[list[Path | None], list[bool]]:
-    """Returns the path of each name, which may lack its ending; None where there is no file.
+    """Return the path of each name, or None, and whether several files have the name.
 
-    And whether it is the name of several files, but for their endings.
+    A name may lack the ending of its file.
     """
     paths = [path if (path := folder / name).is_file() else None for name in names]
     stems: dict[str, list[Path]] = {}
