@@ -124,7 +124,7 @@ class TextSplit(_Shares):
 
 
 class MnistSplit(Model):
-    """Number of images that validate, and the part that they are taken from.
+    """Number of images that validate, and the part that contains them.
 
     From `train`, the 60,000 training images (or those that `per_class` keeps), or from `test`, the
     10,000 test images: then all training images train, and fewer images test.
@@ -135,7 +135,7 @@ class MnistSplit(Model):
     validation_from: Annotated[
         Literal["train", "test"], Field(exclude_if=lambda value: value == "train")
     ] = "train"
-    """Part that they are taken from."""
+    """Part that contains them."""
     seed: Seed = 0
 
     def training_size(self, members: tuple[int, ...]) -> int:

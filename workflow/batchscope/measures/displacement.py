@@ -57,8 +57,7 @@ ENTRY = Measure(
     version="displacement-v1",
     columns={
         "updates": IntegerColumn(
-            "Updates whose norms were kept.", unit="updates", label="Number of updates"
-        ),
+            "Number of recorded updates.", unit="updates", label="Number of updates"),
         "update_norm_mean": PositiveColumn(
             "Mean Euclidean norm of an update, ||w after - w before||.",
             label="Mean norm of an update",
@@ -70,7 +69,7 @@ ENTRY = Measure(
             "Sum of the norms of all updates.", label="Length of the path"
         ),
         "straightness": Column(
-            "Distance from first to last weights over path_length: 1 for a straight way.",
+            "Distance from first to last weights over path_length: 1 for a straight path.",
             label="Straightness of the path",
         ),
     },

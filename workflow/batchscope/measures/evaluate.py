@@ -67,7 +67,7 @@ ENTRY = Measure(
             for name, metric in tasks.GAPS.items()
         },
         "generalisation_gap_ratio": Column(
-            "test_loss / train_loss; empty where the training loss is no more than rounding."
+            "test_loss / train_loss; empty if the training loss is only rounding error."
         ),
     },
     at_epochs=True,

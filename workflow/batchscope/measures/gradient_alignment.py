@@ -61,11 +61,11 @@ class GradientAlignmentSettings(Model):
 
 _ALIGNMENT = {
     "place": TextColumn("start, middle or end of the training."),
-    "epoch": IntegerColumn("Epoch whose weights were measured.", "epochs"),
+    "epoch": IntegerColumn("Epoch of the weights.", "epochs"),
     "examples": IntegerColumn("Examples in a batch.", "examples"),
     "norm": Column("Mean norm of the mean gradient of such a batch."),
-    "ratio": Column("norm over the mean norm of single examples' gradients."),
-    "independent": Column("ratio on average, were the sign of each gradient random."),
+    "ratio": Column("norm over the mean norm of the gradients of single examples."),
+    "independent": Column("Mean ratio with random signs of the gradients."),
 }
 
 
@@ -96,9 +96,9 @@ ENTRY = Measure(
             "gradient_alignment",
             "Alignment of gradients",
             "Gradients",
-            "Norm of the mean gradient of b examples over the mean norm of single ones. The "
-            "thin line is what the same gradients give with random signs: above it gradients "
-            "agree, on it they share no direction, below it they cancel.",
+            "Norm of the mean gradient of b examples over the mean norm of single gradients. The "
+            "thin line has the same gradients with random signs: above it gradients agree, on it "
+            "they share no direction, below it they cancel.",
             kind="gradient_alignment",
             table="alignment",
             panels=(Panel("ratio", "", "‖mean of b‖ / mean ‖single‖", Scale.LOG),),

@@ -38,7 +38,7 @@ class HessianSettings(OfWeights):
     """Settings of `hessian`."""
 
     examples: Examples = 2000
-    """Training examples behind the loss; 0 or `all` for all of them."""
+    """Training examples for the loss; 0 or `all` for the whole training set."""
     probes: Annotated[Integer, Field(ge=2), Setting("pr")] = 20
     """Random vectors behind the trace."""
     iterations: Annotated[Integer, Field(ge=5), Setting("it")] = 100
@@ -54,7 +54,7 @@ ENTRY = Measure(
             label="Largest eigenvalue of the Hessian",
         ),
         "hessian_top_eigenvalue_error": Column(
-            "Euclidean norm of H v - lambda v: an eigenvalue lies no further away than that."
+            "Euclidean norm of H v - lambda v, an upper bound on the distance to an eigenvalue."
         ),
         "hessian_trace": Column(
             "Trace of the Hessian: the mean over random probes (Hutchinson).",

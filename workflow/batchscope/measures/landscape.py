@@ -51,7 +51,7 @@ class LandscapeSettings(OfWeights):
     """Settings of `landscape`."""
 
     examples: Examples = 2000
-    """Training examples behind the loss; 0 or `all` for all of them."""
+    """Training examples for the loss; 0 or `all` for the whole training set."""
     points: Annotated[Integer, Field(ge=3), Setting("pt")] = 51
     """Points along each axis; odd."""
     span: Annotated[Positive, Setting("sp")] = 1.0
@@ -111,7 +111,7 @@ ENTRY = Measure(
             "Landscape",
             caption=(
                 "Training loss over a plane through the trained weights (cross), along two random "
-                "directions whose filters have the norms of the model's own (Li et al. 2018, arXiv "
+                "directions with the norms of the model's filters (Li et al. 2018, arXiv "
                 "1712.09913). Closer lines are steeper slopes."
             ),
             kind="landscape",

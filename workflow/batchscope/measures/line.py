@@ -52,8 +52,8 @@ class LineSettings(OfWeights):
 
 
 _LINES = {
-    "other": TextColumn("The large run, at 1; the run itself is the small one, at 0."),
-    "factor": TextColumn("Factor in which the two differ."),
+    "other": TextColumn("The large run, at 1; this run is the small one, at 0."),
+    "factor": TextColumn("Factor that differs between the two runs."),
     "small": TextColumn("Its value in the small run."),
     "large": TextColumn("Its value in the large run."),
     "alpha": Column("Position on the line between them."),

@@ -49,10 +49,10 @@ class NoiseScaleSettings(Model):
     """Settings of `noise_scale`."""
 
     examples: Examples = 512
-    """Training examples whose gradients are taken; 0 or `all` for all of them."""
+    """Training examples for the gradients; 0 or `all` for the whole training set."""
     micro_batch: Annotated[Integer, Field(ge=1), Setting("mb", "examples")] = 1
-    """Examples behind each gradient; more where those of single examples cost too much or cannot be
-    had.
+    """Examples of each gradient; more than 1 if gradients of single examples cost too much or are
+    not possible.
     """
     epoch: Epoch = 0
     """Epoch after which to measure, given by `at_epochs`; 0 for start and end of the training."""
@@ -94,17 +94,17 @@ ENTRY = Measure(
             for name, unit in _UNITS.items()
         },
         "gradient_noise_scale": Column(
-            "gradient_variance / gradient_norm_squared at the last weights: the batch size at "
-            "which noise and signal of a gradient are equally large (McCandlish et al. 2018); "
-            "empty where gradient_norm_squared is not above zero, which is not resolved.",
+            "gradient_variance / gradient_norm_squared at the last weights: the batch size with "
+            "equal noise and signal in a gradient (McCandlish et al. 2018); empty if "
+            "gradient_norm_squared is not above zero, because it is then not resolved.",
             "examples",
         ),
         "gradient_noise_scale_error": Column(
             "Standard error of gradient_noise_scale by the jackknife over examples.", "examples"
         ),
         "gradient_norm_squared": Column(
-            "Squared norm of the expected gradient at the last weights, unbiased: what noise "
-            "makes of it may lie below zero.",
+            "Squared norm of the expected gradient at the last weights; unbiased, so noise can "
+            "make it negative.",
             "nats^2",
         ),
         "gradient_variance": Column(
@@ -112,14 +112,13 @@ ENTRY = Measure(
             "nats^2",
         ),
         "normalisation_noise_scale": Column(
-            "The noise scale of the weights of normalisation layers alone, at the last weights "
-            "(Gray et al. 2024, arXiv 2411.00999); empty of a model without any, and where it is "
-            "not resolved.",
+            "Noise scale of the normalisation layers at the last weights (Gray et al. 2024, arXiv "
+            "2411.00999); empty for a model without such layers, or if it is not resolved.",
             "examples",
         ),
         "normalisation_noise_ratio": Column(
             "normalisation_noise_scale over gradient_noise_scale.",
-            label="Noise scale of normalisation layers over that of all weights",
+            label="Noise scale of normalisation layers over noise scale of all weights",
         ),
     },
     problems=_problems,
@@ -130,20 +129,19 @@ ENTRY = Measure(
             "noise_scale",
             "Gradient noise scale",
             "Gradients",
-            "The number of examples at which noise and signal of a mean gradient are equally "
-            "large (McCandlish et al. 2018), with Fieller's 95 % interval. Below it a larger "
-            "batch saves updates nearly in proportion; far above it, few. Dotted: the batch "
-            "size that was used.",
+            "Number of examples with equal noise and signal in their mean gradient (McCandlish et "
+            "al. 2018), with Fieller's 95 % interval. Below it a larger batch saves updates nearly "
+            "in proportion; far above it, few. Dotted: batch size of the training.",
             kind="noise_scale",
             panels=(Panel("gradient_noise_scale", "", "noise scale (examples)", Scale.LOG),),
         ),
         Figure(
             "normalisation_noise_scale",
-            "Noise scale of normalisation layers alone",
+            "Noise scale of normalisation layers",
             "Gradients",
-            "The gradient noise scale of the weights of normalisation layers alone over that of "
-            "all weights: where it is about the same at every batch size, the former foretells the "
-            "latter (Gray et al. 2024).",
+            "Gradient noise scale of the normalisation layers over the noise scale of all weights. "
+            "If the ratio is about the same at every batch size, the former predicts the latter "
+            "(Gray et al. 2024).",
             panels=(
                 Panel(
                     "normalisation_noise_ratio",
@@ -175,8 +173,8 @@ def products(
 ) -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
     """Return |g_i|^2 and g_i . S, float64 of shape (count,), of gradients of shape (size,).
 
-    First of all their components, then of some. Each gradient is computed twice, the same both
-    times, and not kept.
+    The first pair uses all components, the second some of them. Each gradient is computed twice
+    with the same result, because all gradients may not fit into memory.
 
     Args:
         part: The indices of these components; none by default.
@@ -194,7 +192,7 @@ def products(
 
 
 def estimate(squared: np.ndarray, along: np.ndarray, micro_batch: int = 1) -> NoiseScale:
-    """Return the noise scale of single examples, by what `products` returned of three or more.
+    """Return the noise scale of single examples from the `products` of three or more gradients.
 
     Each g_i is the mean gradient of `micro_batch` examples.
     """
@@ -226,10 +224,11 @@ def _jackknife_error(squared: np.ndarray, along: np.ndarray) -> float:
 def of_objective(loss: Objective, micro_batch: int = 1) -> tuple[NoiseScale, NoiseScale]:
     """Return the noise scale at present weights, of all layers and of normalisation layers.
 
-    The second is NaN of a model without any. A last, smaller micro-batch is left out.
+    The second is NaN for a model without normalisation layers. A last, smaller micro-batch is left
+    out.
 
     Args:
-        loss: Over chunks of `micro_batch` examples.
+        loss: Loss over chunks of `micro_batch` examples.
     """
     count, part = loss.examples // micro_batch, normalisation(loss)
     pairs, alone = products(loss.chunk_gradient, count, loss.size, part)

@@ -35,7 +35,7 @@ class SamSharpnessSettings(OfWeights):
     rhos: Annotated[Unique[Positive], Setting("rho")] = (0.05,)
     """Lengths of the step."""
     examples: Examples = 2000
-    """Training examples behind the loss; 0 or `all` for all of them."""
+    """Training examples for the loss; 0 or `all` for the whole training set."""
 
 
 ENTRY = Measure(

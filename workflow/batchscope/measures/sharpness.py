@@ -40,7 +40,7 @@ class SharpnessSettings(OfWeights):
     spaces: Annotated[Unique[Literal["full", "subspace"]], Setting("sp")] = ("full", "subspace")
     """Spaces to search."""
     examples: Examples = 2000
-    """Training examples behind the loss; 0 or `all` for all of them."""
+    """Training examples for the loss; 0 or `all` for the whole training set."""
     iterations: Annotated[Integer, Field(ge=1), Setting("it")] = 10
     """L-BFGS-B iterations per start."""
     starts: Annotated[Integer, Field(ge=1), Setting("st")] = 4

@@ -40,17 +40,17 @@ class MaxBatchSizeSettings(TimingSettings):
     """Settings of `max_batch_size`."""
 
     limit_mb: Annotated[Integer, Field(ge=0), Setting("lim", "MB")] = 0
-    """Memory that may be taken; 0 for 90 % of what is free when the search starts."""
+    """Memory limit; 0 for 90 % of the free memory at the start of the search."""
     most: Annotated[Integer, Field(ge=1, le=100_000_000), Setting("most")] = 65536
     """Largest batch size to try."""
     resolution: Annotated[Number, Field(ge=0), Setting("res")] = 0.03125
-    """Share of the answer within which the search may end."""
+    """Relative resolution of the search."""
 
 
 _LARGEST = {
     "batch_size": IntegerColumn("Batch size that was tried."),
     "outcome": TextColumn("fits, out_of_memory, over_limit or killed."),
-    "peak_mb": Column("Most memory taken, MB; of what did not fit a lower bound."),
+    "peak_mb": Column("Peak memory, MB; a lower bound if the batch size did not fit."),
     "seconds": Column("Time of the try, s."),
     "message": TextColumn("Why it did not fit."),
 }
@@ -71,9 +71,8 @@ ENTRY = Timing(
             "max_batch_size",
             "Largest batch size",
             "Machine",
-            "Every batch size that was tried, in a process of its own, against the most "
-            "memory that it took; one of unknown memory stands at the upper edge. The fit is "
-            "fixed memory plus memory per example.",
+            "Batch sizes that were tried, each in a new process, and their peak memory. Unknown "
+            "memory is at the upper edge. The fit is fixed memory plus memory per example.",
             kind="tries",
             table="largest",
             columns=("seconds", "message"),

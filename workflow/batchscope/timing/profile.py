@@ -60,9 +60,9 @@ _PROFILES = {
     common_settings.REPEAT: common_settings.WHICH,
     "batch_size": IntegerColumn("Examples per step."),
     "status": common_settings.STATUS,
-    "compute": Column("Share of the time in which an operation computes."),
-    "input": Column("Share in which training waits for data and nothing computes."),
-    "host": Column("Share of neither: Python, dispatch, copies, idle."),
+    "compute": Column("Share of the time during which an operation computes."),
+    "input": Column("Share of the time during which training waits for data and nothing computes."),
+    "host": Column("Remaining share of the time: Python, dispatch, copies, idle."),
     "steps": IntegerColumn("Profiled steps."),
     "steps_per_second": Column("Steps per second without the profiler."),
     "process_percent": PercentColumn(
@@ -70,8 +70,8 @@ _PROFILES = {
         "its cores: median."
     ),
     "gpu_percent": PercentColumn(
-        "GPU utilisation meanwhile, % of the time in which a kernel ran: median; empty where the "
-        "steps take less than the 1 s that NVML averages over."
+        "GPU utilisation during these steps, % of the time with a running kernel: median; empty if "
+        "the steps take less than 1 s, the window of NVML's average."
     ),
 }
 
@@ -93,11 +93,10 @@ ENTRY = Timing(
     figures=(
         Figure(
             "profile",
-            "Where a step's time goes",
+            "Parts of the time of a step",
             "Machine",
-            "Shares of the wall time of training steps, by TensorFlow's profiler; where steps "
-            "are short, compute is a lower bound. At the right: what was measured without the "
-            "profiler.",
+            "Shares of the wall time of training steps, by TensorFlow's profiler; if steps are "
+            "short, compute is a lower bound. At the right: measurements without the profiler.",
             kind="profile",
             table="profiles",
         ),

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from batchscope.timing.timing_job import TimingJob
 
 RunSteps = Callable[[int, int], float]  # the steps [start, stop) of an epoch -> their seconds
-Piece = tuple[int, int, float]  # such steps, and how often their time counts in an epoch
+Piece = tuple[int, int, float]  # start and stop of steps, and the weight of their time
 
 
 class TimeEpochSettings(TimingSettings):
@@ -43,7 +43,7 @@ class TimeEpochSettings(TimingSettings):
     blocks: Annotated[Integer, Field(ge=3), Setting("bl")] = 7
     """Timed blocks."""
     block_seconds: Annotated[Seconds, Field(gt=0), Setting("bsec", "s")] = 0.25
-    """Least seconds in a block."""
+    """Minimum duration of a block."""
 
 
 ENTRY = Timing(
@@ -51,8 +51,7 @@ ENTRY = Timing(
     settings=TimeEpochSettings,
     columns={
         "seconds_per_epoch": PositiveColumn(
-            "Time of one epoch, validation apart: median of a timing job that had the "
-            "machine to itself.",
+            "Time of one epoch without validation: median of a timing job that ran exclusively.",
             unit="s",
             label="Time per epoch",
             direction="falls",
@@ -65,8 +64,8 @@ ENTRY = Timing(
             "Upper quartile of the timing job's blocks.", unit="s"
         ),
         "examples_per_second": Column(
-            "Training examples per second in the timing job; of a command that runs alone, "
-            "between the first and the last evaluation whose seconds its log has.",
+            "Training examples per second in the timing job; for a command that runs exclusively, "
+            "between the first and the last evaluation with seconds in its log.",
             unit="examples/s",
         ),
     },
@@ -79,9 +78,9 @@ ENTRY = Timing(
             "time",
             "Time",
             "Time",
-            "Time per epoch in a timing job that had the machine to itself, epochs until the "
-            "training stopped, and their product. Hollow, with an arrow: nothing stopped it, "
-            "a lower bound.",
+            "Time per epoch in a timing job that ran exclusively, epochs until the training "
+            "stopped, and their product. Hollow, with an arrow: the training did not stop early, a "
+            "lower bound.",
             panels=(
                 Panel("seconds_per_epoch", "Time per epoch", "time per epoch (s)", Scale.ZERO),
                 Panel(

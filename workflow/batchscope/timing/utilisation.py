@@ -50,7 +50,7 @@ _UTILISATION = {
     "batch_size": IntegerColumn("Examples per step."),
     "status": common_settings.STATUS,
     "steps": IntegerColumn("Steps of the training."),
-    "seconds": Column("Its time, s."),
+    "seconds": Column("Time of these steps, s."),
     "process_percent": PercentColumn(
         "CPU utilisation of the process, % of its cores: median over time.",
         "%",
@@ -59,20 +59,20 @@ _UTILISATION = {
     "process_percent_q1": PercentColumn("Lower quartile over time."),
     "process_percent_q3": PercentColumn("Upper quartile over time."),
     "process_zero_share": Column(
-        "Share of the time without work of the process on the CPU.",
+        "Share of the time without CPU use by the process.",
         "share",
         label="Share of the time without work on the CPU",
     ),
     "disturbed": Column(
-        "Whether other processes took more than 0.2 cores on average, after up to two repeats."
+        "Whether other processes used more than 0.2 cores on average, after up to two repeats."
     ),
     "memory_peak_mb": Column("Peak resident memory of the process.", "MB", label="Peak memory"),
     "tensorflow_peak_mb": Column(
-        "Peak of what TensorFlow's allocator gave out on the device, MB; on a CPU without tensors "
-        "below 256 KiB, and empty where all are."
+        "Peak memory of TensorFlow's tensors on the device, MB; on a CPU without tensors below 256 "
+        "KiB, and empty if no tensor is larger."
     ),
     "gpu_percent": PercentColumn(
-        "GPU utilisation, % of the time in which a kernel ran: median over time.",
+        "GPU utilisation, % of the time with a running kernel: median over time.",
         "%",
         label="GPU utilisation",
     ),
@@ -80,9 +80,9 @@ _UTILISATION = {
     "gpu_percent_q3": PercentColumn("Upper quartile over time."),
     "gpu_zero_share": Column("Share of the time at 0 %."),
     "gpu_bandwidth_percent": PercentColumn(
-        "% of the time in which GPU memory was read or written: median.",
+        "% of the time with reads or writes of GPU memory: median.",
         "%",
-        label="Share of the time in which GPU memory is read or written",
+        label="Share of the time with reads or writes of GPU memory",
     ),
     "gpu_memory_peak_mb": Column(
         "Peak memory in use on the GPU, by all processes, MB; TensorFlow gives nothing "
@@ -91,7 +91,7 @@ _UTILISATION = {
     "joules_per_epoch": Column("Energy of the GPU for the examples of an epoch, J."),
     "memory_mb_per_image": Column(
         "Memory per example: slope of a line through the peaks of all batch sizes that exceed the "
-        "lowest by 4 MB, where it is resolved; the same on every row.",
+        "lowest by 4 MB; empty if it is not resolved, equal on every row.",
         "MB",
         label="Memory per example",
     ),
@@ -102,7 +102,9 @@ _UTILISATION = {
     ),
 }
 _SAMPLES = {
-    "batch_size": IntegerColumn("Batch size of the training at that time; empty between two."),
+    "batch_size": IntegerColumn(
+        "Batch size of the training at that time; empty between trainings."
+    ),
     "phase": TextColumn(
         "training; lead_in, the first steps after a change of batch size; repeated, a training "
         "that other processes disturbed and that was run again; empty while resting."
@@ -143,9 +145,9 @@ ENTRY = Timing(
             "utilisation",
             "Utilisation and memory",
             "Machine",
-            "How busy the machine was while it trained at every batch size, and the most "
-            "memory held: medians and quartiles of samples within one training. 100 % of the "
-            "CPU are the cores that the process was given.",
+            "Utilisation and peak memory of the machine during training at every batch size: "
+            "medians and quartiles of samples within one training. 100 % of the CPU are the cores "
+            "of the process.",
             kind="sweep",
             table="utilisation",
             panels=(
@@ -171,8 +173,8 @@ ENTRY = Timing(
             "utilisation_over_time",
             "Utilisation over time",
             "Machine",
-            "Samples through consecutive trainings of one job, which rests before each; shaded "
-            "spans are the trainings. Every sample stands for the time since the one before it.",
+            "Samples during consecutive trainings of one job, which rests before each; shaded "
+            "spans are the trainings. Every sample represents the time since the sample before.",
             kind="utilisation_over_time",
             table="samples",
         ),

@@ -26,7 +26,7 @@ class ImageFolder(DataSource):
     """Shares of the training part that become the missing parts."""
     source: Literal["image_folder"]
     path: FilePath
-    """The folder that holds the class folders, or those of the parts."""
+    """The folder with the class folders, or with the folders of the parts."""
     image_size: ImageSize
     channels: Literal[1, 3] = 3
     """3 for colour, 1 for grey."""

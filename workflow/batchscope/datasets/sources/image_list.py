@@ -34,7 +34,7 @@ class ImageList(ImageFolder):
     """The CSV file; its first line names the columns."""
     sha256: FileSha256 = None
     folder: FilePath | None = None
-    """Folder that the file names are relative to; that of the CSV file if left out."""
+    """Folder of the file names. Default: the folder of the CSV file."""
     file: Text = "file"
     """Column of the file names."""
     label: Text = "label"

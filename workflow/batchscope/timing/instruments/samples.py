@@ -90,8 +90,8 @@ def bridged(series: Series, column: str) -> np.ndarray:
 def energy(series: Series, weights: np.ndarray) -> tuple[float | None, float, str | None]:
     """Return the energy of the GPU in a phase in J, the seconds that it covers, and its source.
 
-    The source is NVML's `counter`, or else the integral of the `power` by the trapezoid rule. Failed
-    readings are interpolated.
+    The source is NVML's `counter`, or else the integral of the `power` by the trapezoid rule.
+    Failed readings are interpolated.
 
     Args:
         weights: Seconds that each sample represents; 0 for samples of other phases.
