@@ -17,7 +17,7 @@ import keras
 from batchscope.datasets import Examples, looks
 from batchscope.timing import loops, pipelines
 from batchscope.timing.blocks import LEAD_IN_STEPS
-from batchscope.timing.fates import NotFinite
+from batchscope.timing.step_errors import NotFinite
 from batchscope.training import models, step_loop
 
 SCALE = 1 / 16

@@ -12,7 +12,7 @@ import measured_run
 from batchscope.datasets import Examples, looks
 from batchscope.errors import UserError
 from batchscope.study import names, run_factors
-from batchscope.timing import fates, loops, profile
+from batchscope.timing import loops, profile, step_errors
 from batchscope.timing.instruments.sampler import Sampler
 from batchscope.timing.timing_job import TimingJob
 from batchscope.training import models
@@ -188,7 +188,7 @@ def test_steps_that_fail_leave_no_running_profiler(tmp_path):
     assert len(list((tmp_path / "finished").rglob("*.xplane.pb"))) == 1
 
 
-@pytest.mark.parametrize("kind", first([None, MemoryError, fates.NotFinite]))
+@pytest.mark.parametrize("kind", first([None, MemoryError, step_errors.NotFinite]))
 def test_the_record_of_a_profile(results, tmp_path, monkeypatch, kind):
     original = profile.record
 
@@ -205,7 +205,7 @@ def test_the_record_of_a_profile(results, tmp_path, monkeypatch, kind):
     json.dumps(timing.details)
     assert timing.details["samples"]["seconds"]
     if kind:
-        assert timing.status == ("diverged" if kind is fates.NotFinite else "out_of_memory")
+        assert timing.status == ("diverged" if kind is step_errors.NotFinite else "out_of_memory")
         assert not {"utilisation", "steps", "compute_share"} & set(timing.details)
         return
     assert timing.status == "finished" and timing.details["steps"] == 3

@@ -6,7 +6,7 @@ from typing import Any
 
 from batchscope import wording
 from batchscope.datasets import tables
-from batchscope.datasets.preparation import divided, of_system
+from batchscope.datasets.preparation import divided, system_error
 from batchscope.datasets.raw import Request
 from batchscope.errors import UserError
 from batchscope.store import records
@@ -47,7 +47,7 @@ def described(study: plan.Study, results: Path | str) -> tuple[list[str], list[s
                 record = divided(request).record
                 lines += [f"{place}: {_summary(record)}", *_learned(record)]
         except OSError as error:
-            problems.append(str(of_system(place, error)))
+            problems.append(str(system_error(place, error)))
         except UserError as error:
             problems += str(error).splitlines()
     return lines, problems

@@ -181,7 +181,7 @@ def _check_spellings(place: str, counts: dict[str, int]) -> None:
 
 def _plain(place: str, labels: np.ndarray | None, count: int) -> np.ndarray:
     """Return labels of shape (n,): integers or words."""
-    labels = one_each(place, labels, count)
+    labels = labels_per_example(place, labels, count)
     several = labels.ndim == 2 and labels.dtype.kind in "US" and labels.shape[1] > 1
     if labels.ndim > 2 or labels.dtype.kind not in "uifbUS" or several:
         raise unexpected(place, f"{labels.dtype} labels of shape {labels.shape}", _LABEL)
@@ -206,7 +206,7 @@ def _plain(place: str, labels: np.ndarray | None, count: int) -> np.ndarray:
     return labels.astype(np.int64)
 
 
-def one_each(place: str, labels: np.ndarray | None, count: int) -> np.ndarray:
+def labels_per_example(place: str, labels: np.ndarray | None, count: int) -> np.ndarray:
     if labels is None or labels.shape[:1] != (count,):
         received = "nothing" if labels is None else f"labels of shape {labels.shape}"
         raise unexpected(place, received, f"a label of each of {count} examples")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from batchscope.datasets import photographs
-from batchscope.datasets.preparation import divided, of_system
+from batchscope.datasets.preparation import divided, system_error
 from batchscope.datasets.raw import Request
 from batchscope.datasets.source import DataSource
 from batchscope.errors import ConfigError
@@ -65,7 +65,7 @@ def sized(name: str, definition: dict[str, Any]) -> tuple[Look, int | None]:
             return look, source.training_size()
         data = divided(request)
     except OSError as error:
-        raise of_system(request.place, error) from None
+        raise system_error(request.place, error) from None
     raw, record = data.raw, data.record
     look = Look(tuple(record["input_shape"]), record["classes"], raw.kind, task=raw.task)
     if raw.kind == example_kinds.IMAGES:

@@ -71,10 +71,10 @@ def read(request: Request, listing: Listing) -> Raw:
     kept: list[Photo] = []
 
     def pixels() -> Iterator[np.ndarray]:
-        def look(file: IO[bytes]) -> np.ndarray:
+        def decoded(file: IO[bytes]) -> np.ndarray:
             return decode(file.read(), size, channels)
 
-        for photo, image in _looked_at(request, listing, look):
+        for photo, image in _readable_photos(request, listing, decoded):
             kept.append(photo)
             yield image
 
@@ -92,7 +92,7 @@ def read(request: Request, listing: Listing) -> Raw:
 def problems(request: Request, listing: Listing) -> list[str]:
     """Return a line for each problem that would end the preparation, by headers alone."""
     try:
-        kept = [photo for photo, _ in _looked_at(request, listing, _check)]
+        kept = [photo for photo, _ in _readable_photos(request, listing, _check)]
         drawn = [part for part in SPLITS[1:] if part not in {photo.part for photo in kept}]
         classified = listing.task == tasks.CLASSIFICATION
         keys = np.array([classified and photo.label for photo in kept if photo.part == "train"])
@@ -103,10 +103,10 @@ def problems(request: Request, listing: Listing) -> list[str]:
     return []
 
 
-def _looked_at(
-    request: Request, listing: Listing, look: Callable[[IO[bytes]], Any]
+def _readable_photos(
+    request: Request, listing: Listing, process: Callable[[IO[bytes]], Any]
 ) -> Iterator[tuple[Photo, Any]]:
-    """Yield the first readable images of each class, each with the result of `look`.
+    """Yield the first readable images of each class, each with the result of `process`.
 
     Skipped files are added to the listing.
 
@@ -120,7 +120,7 @@ def _looked_at(
         if counts[photo.group] == (least[photo.group] or -1):
             continue
         try:
-            result = _looked(photo, look)
+            result = _processed(photo, process)
         except _Damaged as error:
             listing.skipped.append({"file": photo.name, "reason": str(error)})
             continue
@@ -144,13 +144,13 @@ def _looked_at(
         raise ConfigError([": ".join(filter(None, line)) for line in lines])
 
 
-def _looked(photo: Photo, look: Callable[[IO[bytes]], Any]) -> Any:
+def _processed(photo: Photo, process: Callable[[IO[bytes]], Any]) -> Any:
     try:
         with photo.open() as file:
             if file.seek(0, io.SEEK_END) > _LARGEST:
                 raise _Damaged(f"larger than {_LARGEST >> 20} MB")
             file.seek(0)
-            return look(file)
+            return process(file)
     except (_Damaged, _Refused, MemoryError):
         raise
     except Exception as error:  # Pillow's readers raise nearly anything

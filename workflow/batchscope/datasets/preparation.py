@@ -37,7 +37,7 @@ def prepare(token: str, definition: dict[str, Any], results: Path | str) -> list
             verification.note(scratch, sha256)
             disk.write_json(scratch / RECORD, record)
     except OSError as error:
-        raise of_system(place, error) from error
+        raise system_error(place, error) from error
     warnings = [*records.data_warnings(token, records.data_record(results, token) or {})]
     runs = list((Path(results) / "runs").glob(f"{token}+*"))
     if has_changed and runs:
@@ -48,7 +48,7 @@ def prepare(token: str, definition: dict[str, Any], results: Path | str) -> list
     return warnings
 
 
-def of_system(place: str, error: OSError) -> UserError:
+def system_error(place: str, error: OSError) -> UserError:
     file = f" {error.filename}" if error.filename else ""
     return UserError(f"{place}: {error.strerror or error}{file}.")
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from batchscope.datasets import kinds
-from batchscope.datasets.kinds import LARGEST, Labels, one_each
+from batchscope.datasets.kinds import LARGEST, Labels, labels_per_example
 from batchscope.datasets.raw import Pair, Raw
 from batchscope.errors import unexpected
 from batchscope.study import tasks
@@ -45,7 +45,7 @@ def _numbers(
     """
     numbers: dict[str, np.ndarray] = {}
     for part, (place, labels) in part_labels.items():
-        labels = one_each(place, labels, len(examples[part]))
+        labels = labels_per_example(place, labels, len(examples[part]))
         if labels.dtype.kind not in "uifb" or labels.ndim > 2:
             received = f"{labels.dtype} labels of shape {labels.shape}"
             raise unexpected(place, received, "numbers of shape (n,) or (n, outputs)")

@@ -29,7 +29,7 @@ from batchscope.study import commands, tasks
 from batchscope.study.log_source import AUTO
 from batchscope.study.own_columns import AXES, outcomes
 from batchscope.study.versions import VERSIONS
-from batchscope.timing import fates
+from batchscope.timing import step_errors
 from batchscope.timing.instruments import samples
 from batchscope.timing.instruments.processes import Family
 from batchscope.timing.instruments.sampler import Sampler
@@ -187,7 +187,7 @@ def _said(here: socket.socket, folder: Path, output: Path) -> dict[str, Any]:
     run_job = (folder.parents[1], "run_command", folder.name)
     with progress.running(*run_job):
         while not select.select([here], [], [], progress.SECONDS)[0]:
-            printed = _tail(output).strip().rpartition("\n")[2][: fates.SHOWN]
+            printed = _tail(output).strip().rpartition("\n")[2][: step_errors.MESSAGE_LENGTH]
             text = f"{wording.duration(time.monotonic() - begun)} so far"
             progress.say(*run_job, f"{text}: {printed}" if printed else text)
     with contextlib.suppress(OSError, ValueError), here.makefile() as answer:
@@ -215,7 +215,7 @@ def _judged(folder: Path, run: commands.Run, ended: Ended) -> tuple[str, str, pa
     except UserError:
         if ended.status == 0:
             raise
-    if ended.status and (refusal := fates.refusal("\n".join(reversed(ended.lines)))):
+    if ended.status and (refusal := step_errors.refusal("\n".join(reversed(ended.lines)))):
         return records.OUT_OF_MEMORY, refusal, rows
     if ended.status in _KILLED and ended.limit_mb is not None:
         return records.OUT_OF_MEMORY, memory_kills.record_or_retry(folder, ended.limit_mb), rows
@@ -225,7 +225,9 @@ def _judged(folder: Path, run: commands.Run, ended: Ended) -> tuple[str, str, pa
         return records.OUT_OF_MEMORY, "The log says so.", rows
     if ended.status:
         print(*ended.lines, sep="\n")
-        last = ended.lines[-1][: fates.SHOWN] if ended.lines else "nothing was printed"
+        last = (
+            ended.lines[-1][: step_errors.MESSAGE_LENGTH] if ended.lines else "nothing was printed"
+        )
         raise UserError(
             f"{folder.name}: received {ended.how} of the command; 0 is expected. It printed last: "
             f"{last} ({folder / paths.COMMAND_OUTPUT})"

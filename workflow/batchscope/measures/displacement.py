@@ -57,7 +57,8 @@ ENTRY = Measure(
     version="displacement-v1",
     columns={
         "updates": IntegerColumn(
-            "Number of recorded updates.", unit="updates", label="Number of updates"),
+            "Number of recorded updates.", unit="updates", label="Number of updates"
+        ),
         "update_norm_mean": PositiveColumn(
             "Mean Euclidean norm of an update, ||w after - w before||.",
             label="Mean norm of an update",

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from batchscope.study.common_settings import DISTURBED_CORES
-from batchscope.timing import fates
+from batchscope.timing import step_errors
 from batchscope.timing.instruments import processes
 from batchscope.timing.instruments.sampler import Sampler
 
@@ -98,7 +98,7 @@ def time_blocks(
             try:
                 block_lists[turn].append(_block(turn, timed[turn], sampler))
             except Exception as error:
-                errors[turn] = fates.status(error)
+                errors[turn] = step_errors.status(error)
                 del block_lists[turn]
     return block_lists, errors
 

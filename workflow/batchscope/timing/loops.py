@@ -35,8 +35,8 @@ from batchscope.datasets import Learned
 from batchscope.study import run_factors
 from batchscope.timing import pipelines
 from batchscope.timing.blocks import LEAD_IN_STEPS
-from batchscope.timing.fates import NotFinite
 from batchscope.timing.instruments.processes import MEGABYTE
+from batchscope.timing.step_errors import NotFinite
 from batchscope.training import augmentations, losses, optimizers, replicas, scoring
 from batchscope.training.step_loop import Batches, Examples, StepLoop, Totals
 
@@ -329,7 +329,9 @@ OVER_PIPELINES = {
 }
 
 
-def of_factors(factors: dict[str, Any], model: keras.Model, data: Examples, folder: Path) -> Runner:
+def make_runner(
+    factors: dict[str, Any], model: keras.Model, data: Examples, folder: Path
+) -> Runner:
     loop, pipeline = factors["loop"], factors["input_pipeline"]
     if loop == "graph":
         runner: Runner = GraphRunner(factors, model, data)

@@ -254,7 +254,7 @@ def record(
 def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
     """Profile a configuration, and keep the trace for TensorBoard next to the record."""
     from batchscope.store import records
-    from batchscope.timing import fates
+    from batchscope.timing import step_errors
     from batchscope.timing.blocks import LEAD_IN_STEPS, rounded_up
     from batchscope.timing.instruments.sampler import Sampler
 
@@ -271,5 +271,5 @@ def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
             details |= read(folder)
             details["utilisation"] = sampler.summary(PLAIN)
         except Exception as error:
-            status = fates.status(error)
+            status = step_errors.status(error)
     return Timed(status, {"threads": runner.threads, **details, **sampler.details("phase")})

@@ -237,7 +237,7 @@ def turns(sweep: Sweep) -> list[Turn]:
 def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
     """Time the batch sizes of a sweep, without validation, checkpoints and tracing."""
     from batchscope.store import records
-    from batchscope.timing import fates
+    from batchscope.timing import step_errors
     from batchscope.timing.blocks import Turn, calibrate, rounded_up, time_blocks
     from batchscope.timing.instruments.sampler import Sampler
 
@@ -248,7 +248,7 @@ def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
             try:
                 counts[turn] = calibrate(runner.at(*turn), settings["block_seconds"], runner.unit)
             except Exception as error:
-                status[turn] = fates.status(error)
+                status[turn] = step_errors.status(error)
         if settings["iterations"]:
             count = rounded_up(settings["iterations"] / settings["blocks"], runner.unit)
             counts = dict.fromkeys(counts, count)

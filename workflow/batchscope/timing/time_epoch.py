@@ -181,7 +181,7 @@ def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
     """
     from batchscope.store import records
     from batchscope.study import incompatible_factors
-    from batchscope.timing import fates
+    from batchscope.timing import step_errors
     from batchscope.timing.blocks import Turn, time_blocks
     from batchscope.timing.instruments import samples
     from batchscope.timing.instruments.sampler import Sampler
@@ -200,7 +200,7 @@ def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
             block_lists, ended = time_blocks(timed, settings["blocks"], sampler)
             status, blocks = ended.get(turn, status), block_lists.get(turn, [])
         except Exception as error:
-            status = fates.status(error)
+            status = step_errors.status(error)
     details = {
         "steps_per_epoch": epoch.steps,
         "blocks": blocks,
@@ -214,7 +214,7 @@ def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
 
 def _runner(factors: dict[str, Any], model: keras.Model, data: Examples, epoch: Epoch) -> RunSteps:
     """Return what runs steps of an epoch as a training does: in the graph, on all replicas."""
-    from batchscope.timing import fates, loops
+    from batchscope.timing import loops, step_errors
     from batchscope.training import step_loop
 
     loop = loops.make_loop(factors, model, data, epoch.batch_size)
@@ -224,7 +224,7 @@ def _runner(factors: dict[str, Any], model: keras.Model, data: Examples, epoch: 
     def run_steps(start: int, stop: int) -> float:
         done, totals, seconds, _ = loop.run(order, start, stop, step_loop.Totals())
         if not math.isfinite(totals.loss):
-            raise fates.NotFinite(f"The loss is not finite after step {done}.")
+            raise step_errors.NotFinite(f"The loss is not finite after step {done}.")
         return seconds
 
     return run_steps

@@ -225,7 +225,7 @@ def _prepared(runner: Runner, size: int) -> dict[str, Any]:
     would otherwise show the peak of a larger one.
     """
     from batchscope.store import records
-    from batchscope.timing import fates
+    from batchscope.timing import step_errors
     from batchscope.timing.blocks import calibrate
     from batchscope.timing.instruments import processes
 
@@ -234,7 +234,7 @@ def _prepared(runner: Runner, size: int) -> dict[str, Any]:
     try:
         count = calibrate(runner.at(size), CALL_SECONDS, runner.unit)
     except Exception as error:
-        return entry | {"status": fates.status(error)}
+        return entry | {"status": step_errors.status(error)}
     return entry | {
         "steps_per_call": count,
         "memory_peak_mb": processes.peak_memory() if resident else None,

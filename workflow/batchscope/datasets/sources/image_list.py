@@ -64,11 +64,13 @@ class ImageList(ImageFolder):
         folder = expanded(self.folder or str(path.parent))
         paths, several = _files(folder, names)
         files = pandas.Series(paths, names.index, dtype=object)
+        real_paths = files.map(os.path.realpath, na_action="ignore")
+        repeated = real_paths.duplicated() & files.notna()
         lines = "line " + (table.index + 2).astype(str).to_series(table.index)
         faulty = Listing([])
         for text, wrong, places in (
             (f"received no file of this name in {folder}; one is expected.", files.isna(), names),
-            ("received again; each file once is expected.", _again(files), names),
+            ("received again; each file once is expected.", repeated, names),
             ("received a name that several files have; its ending is expected.", several, names),
             (f"received no {label}; one is expected.", _gaps(labels), lines),
             ("received no part; train, validation or test is expected.", parts.isna(), lines),
@@ -113,10 +115,6 @@ def _table(place: str, path: Path) -> Any:
         read = pandas.read_csv(file, sep=delimiter, dtype=str, na_filter=False, index_col=False)
     table = read.fillna("").map(str.strip).rename(columns=str.strip)
     return table[(table != "").any(axis=1)]
-
-
-def _again(files: Any) -> Any:
-    return files.map(os.path.realpath, na_action="ignore").duplicated() & files.notna()
 
 
 def _gaps(labels: Any) -> Any:

@@ -4,7 +4,7 @@ import re
 
 from batchscope.store import records
 
-SHOWN = 300  # characters of a message in a record
+MESSAGE_LENGTH = 300  # largest number of characters of a message in a record
 # Messages of allocators that are out of memory, in TensorFlow and other frameworks.
 _REFUSAL = re.compile(
     r"std::bad_alloc|MemoryError|ResourceExhausted|RESOURCE_EXHAUSTED|OOM when allocating"
@@ -43,5 +43,5 @@ def refusal(text: str) -> str | None:
     for line in text.splitlines():
         # TensorFlow logs "not a failure" if another allocation then succeeded.
         if _REFUSAL.search(line) and "not a failure" not in line:
-            return _LOG_PREFIX.sub("", line).strip()[:SHOWN]
+            return _LOG_PREFIX.sub("", line).strip()[:MESSAGE_LENGTH]
     return None
