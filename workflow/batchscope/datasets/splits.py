@@ -144,7 +144,7 @@ class MnistSplit(Model):
     def problems(
         self, place: Place, members: tuple[int, ...], has_classes: bool = True
     ) -> Iterator[Problem]:
-        """Yield the problem of more images than there are, if the training images are known."""
+        """Yield a problem if `validation` is not below the number of images."""
         part = self.validation_from
         images = sum(members) if part == "train" else MNIST_TEST
         if members and self.validation >= images:

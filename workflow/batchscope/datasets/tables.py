@@ -67,24 +67,22 @@ class _Reading:
         self.problems: list[str] = []
         self.definition, self.place = request.definition, request.place
         self.path = local_file(request)
-        self.file_place = f"{request.place}: {self.path}"
         is_parquet = self.path.suffix == ".parquet"
         reader = table_files.ParquetFile if is_parquet else table_files.TextFile
-        self.file = reader.from_path(self.file_place, self.path)
+        self.file = reader.from_path(f"{request.place}: {self.path}", self.path)
         self.first = [cell.strip() for cell in self.file.first]
         self.auto = self.definition.get("categorical") == AUTO
-        texts = [] if self.auto else self._positions("categorical")
+        categorical = [] if self.auto else self._positions("categorical")
         labels = self._positions("label") or [len(self.first) - 1]
-        other = {*self._positions("ignore"), *labels}
-        features = [index for index in range(len(self.first)) if index not in other]
-        self.used = table_files.Used(
-            features, [index for index in texts if index in features], labels
-        )
-        for index in sorted({*texts} & other):
+        excluded = {*self._positions("ignore"), *labels}
+        features = [index for index in range(len(self.first)) if index not in excluded]
+        texts = [index for index in categorical if index in features]
+        self.used = table_files.Used(features, texts, labels)
+        for index in sorted(excluded.intersection(categorical)):
             received = f"{self.first[index]!r}, which is the label or ignored"
             self._note(f"{self.place}.categorical", received, "a feature")
         if not features:
-            raise unexpected(self.file_place, "no column of features", "at least one")
+            raise unexpected(self.file.place, "no column of features", "at least one")
         self.header = self._has_names()
         numbers = [str(index) for index in range(1, len(self.first) + 1)]
         names = self.first if self.header else numbers
@@ -93,7 +91,7 @@ class _Reading:
         for name, count in Counter(self.names).items():
             if count > 1:
                 received = f"{name!r} as the name of {count} columns"
-                self._note(f"{self.file_place}, line 1", received, "a name of its own for each")
+                self._note(f"{self.file.place}, line 1", received, "a name of its own for each")
 
     def _note(self, *parts: str) -> None:
         self.problems.append(str(unexpected(*parts)))
@@ -138,9 +136,8 @@ class _Reading:
             return self._above_labels()
         if texts and len(texts) < len(plain):
             received = f"{texts[0]!r} beside numbers"
-            raise unexpected(
-                f"{self.file_place}, line 1", received, "a name of each column, or none,"
-            )
+            expected = "a name of each column, or none,"
+            raise unexpected(f"{self.file.place}, line 1", received, expected)
         counted = [str(index) for index in self.used.features]
         return len(texts) == len(plain) or (plain == counted and len(counted) > 2)
 
@@ -205,13 +202,11 @@ class _Reading:
     ) -> Column:
         """Note a problem of a column, or of its first wrong cell with the number of others."""
         name = self.names[index]
-        place = f"{self.file_place}, column {name}"
+        place = f"{self.file.place}, column {name}"
         if wrong is not None:
             place += f", {self.cells.line} {self.cells.lines[wrong.argmax()]}"
-            further = int(wrong.sum()) - 1
-            received += wording.aside(
-                f"and {wording.count(further, 'more cell')}" if further else ""
-            )
+            if further := int(wrong.sum()) - 1:
+                received += wording.aside(f"and {wording.count(further, 'more cell')}")
         called = name if _PLAIN.fullmatch(name) else index + 1
         self._note(place, received, expected, fix.replace("[it]", f"[{called}]"))
         return Column(name, REFUSED)
@@ -289,7 +284,7 @@ class _Reading:
         self, matrix: np.ndarray, columns: list[Any]
     ) -> tuple[np.ndarray, list[str], str] | None:
         task, names = self.definition.get("task"), [self.names[index] for index in self.used.labels]
-        place = f"{self.file_place}, column {wording.listed(names)}"
+        place = f"{self.file.place}, column {wording.listed(names)}"
         if not len(matrix):
             raise unexpected(place, "no row without a missing cell", "one at least")
         if len(columns) > 1 and task == tasks.CLASSIFICATION:

@@ -119,12 +119,12 @@ ENTRY = Measure(
 )
 
 QUANTILES = (0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1)
-# The same edges for all runs, so that their histograms can be laid over each other.
+# All runs have the same edges, so that their histograms can be compared.
 SMALLEST, LARGEST, BINS_PER_DECADE = -8, 3, 20
 
 
 def path(norms: np.ndarray, distance: float) -> dict[str, float | None]:
-    """Return the measure's columns; straightness is None where the weights never moved."""
+    """Return the columns of the measure; straightness is None for a path of length 0."""
     length = math.fsum(norms)
     return {
         "updates": len(norms),
@@ -165,7 +165,7 @@ def histogram(norms: np.ndarray) -> dict[str, list]:
 
 
 def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
-    """Measure the path of a run's weights; raise `UserError` without norms of its updates."""
+    """Measure the path of a run's weights; raise `UserError` without norms of updates."""
     from batchscope.store import paths, weights
 
     delete = paths.run_record(run.folder)

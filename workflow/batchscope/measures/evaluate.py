@@ -111,16 +111,16 @@ ENTRY = Measure(
     order=1,
 )
 
-# A mean loss below the rounding of a float32 probability near 1 has no digits of its own.
+# A smaller mean loss is only the rounding error of float32 probabilities near 1.
 SMALLEST_LOSS = float(np.finfo(np.float32).eps)
 
 
 def generalisation_gaps(metrics: dict[str, float], metric: str) -> dict[str, float | None]:
-    """Return the three forms of the generalisation gap; all grow with it.
+    """Return the three forms of the generalisation gap; larger values mean a larger gap.
 
-    Losses as difference and as ratio, test to training, and the task's first metric (of classes
-    the accuracy) as difference, training to test. None replaces values that are
-    not finite, and the ratio if the training loss is no more than rounding.
+    They are test loss - training loss, test loss / training loss, and training metric - test metric
+    (accuracy for classes). None replaces values that are not finite, and the ratio if the training
+    loss is only rounding error.
     """
     train, test = metrics["train_loss"], metrics["test_loss"]
     gaps = {

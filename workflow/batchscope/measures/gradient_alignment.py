@@ -113,16 +113,18 @@ ENTRY = Measure(
 DRAW_SEED = 0  # the same for every run and place: the same batches
 SIGN_SEED = 1
 SIGN_DRAWS = 4  # random signs per random order
-MOST_PASSES = 32  # times that all gradients are computed again to keep to the memory
+MOST_PASSES = 32  # largest number of passes over all gradients
 
 Gradient = Callable[[int], np.ndarray]
 
 
 def passes(examples: int, size: int, memory_mb: float) -> int:
-    """Return how often all gradients, of shape (size,), are computed.
+    """Return the number of passes over all gradients, which have the shape (size,).
 
-    Each time a share of their weights is kept, float32, in `memory_mb` MB (10^6 bytes). Raises
-    `UserError` where that asks for more than `MOST_PASSES`.
+    Each pass keeps a share of the weights as float32 in `memory_mb` MB (10^6 bytes).
+
+    Raises:
+        UserError: If more than `MOST_PASSES` passes are necessary.
     """
     needed = math.ceil(4 * examples * size / (memory_mb * MEGABYTE))
     if needed > MOST_PASSES:
@@ -152,7 +154,7 @@ def gram_matrix(gradient: Gradient, examples: int, size: int, memory_mb: float) 
 def mean_cosine(gram: np.ndarray) -> float | None:
     """Return the mean cosine between two different vectors, by their inner products.
 
-    Vectors of length 0 have no direction and are left out; None where fewer than two are left.
+    Vectors of length 0 have no direction and are left out. None if fewer than two remain.
     """
     lengths = np.sqrt(np.diag(gram))
     kept = lengths > 0

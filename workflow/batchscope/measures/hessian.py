@@ -88,8 +88,8 @@ ENTRY = Measure(
 START_SEED = 0
 PROBE_SEED = 0
 
-# The search ends where ||H v - lambda v|| is below this share of |lambda|: the eigenvalue's own
-# error is then of the order of its square.
+# The search ends when ||H v - lambda v|| is below this share of |lambda|. The relative error of the
+# eigenvalue is then about the square of this share.
 TOLERANCE = 1e-3
 BASIS = 10  # vectors of a Lanczos cycle: 80 bytes per weight
 _ANY = 1e300  # with this tolerance ARPACK returns the result of one cycle
@@ -102,7 +102,7 @@ class Eigenvalue:
     """Result of the search for an eigenvalue."""
 
     value: float | None  # lambda = v . H v of the best vector v, of length 1
-    error: float | None  # ||H v - lambda v||, from lambda to an eigenvalue at most
+    error: float | None  # ||H v - lambda v||, a bound on the distance of lambda from an eigenvalue
     converged: bool  # whether the error is below `TOLERANCE` times |lambda|
     products: int
     message: str
@@ -128,9 +128,9 @@ class _Counted:
 def top_eigenvalue(times: Times, size: int, iterations: int) -> Eigenvalue:
     """Return the largest (most positive) eigenvalue of a symmetric matrix.
 
-    Lanczos cycles of up to `BASIS` vectors, each from the best vector of the one before, so
-    that there is an estimate with a known error whenever the products run out: `iterations`, at
-    least 4. A start in an invariant subspace of H may need one more.
+    Each Lanczos cycle of up to `BASIS` vectors starts from the best vector of the cycle before. The
+    estimate therefore has a known error when the `iterations` products (at least 4) are used up. A
+    start in an invariant subspace of H may need one more.
     """
     from scipy.sparse import linalg
 

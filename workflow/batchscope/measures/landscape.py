@@ -1,7 +1,7 @@
 """Surfaces and profiles of the training loss along filter-normalised random directions (Li et al.
 2018, arXiv 1712.09913).
 
-A random direction d is N(0, 1), each filter of it scaled to the norm of the weights' own::
+A random direction d is N(0, 1). Each of its filters is scaled to the norm of the weights' filter::
 
     d_j <- d_j * ||w_j|| / (||d_j|| + 1e-10)        surface(a, b) = f(w + a * d_1 + b * d_2)
 
@@ -228,7 +228,7 @@ def members(losses: np.ndarray, settings: dict[str, Any]) -> Arrays:
 
 
 class Kept:
-    """Finished rows on disk, if there is a `path`: a killed job goes on from them.
+    """Finished rows on disk, with which a killed job continues; nothing is kept without a `path`.
 
     Rows with another `key` are not used.
     """
@@ -248,7 +248,7 @@ class Kept:
         return np.full(shape, np.nan), np.zeros(shape[0], bool)
 
     def save(self, losses: np.ndarray, done: np.ndarray) -> None:
-        """Write the rows atomically, unless that was done a moment ago."""
+        """Write the rows atomically, at most every `SAVE_SECONDS`."""
         if self.path is not None and time.monotonic() - self._saved >= SAVE_SECONDS:
             key = np.array(self.key)
             disk.write_arrays(self.path, {"key": key, "losses": losses, "done": done})
@@ -331,7 +331,7 @@ def plane_of(objective: Objective) -> Plane:
 
 
 def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
-    """Measure the landscape around a run's weights; a killed job goes on from its rows."""
+    """Measure the landscape around a run's weights; a killed job continues from its rows."""
     from batchscope.measures import batch_norm
     from batchscope.study import names
     from batchscope.training import models

@@ -4,7 +4,7 @@
 f((1 - alpha) * x_small + alpha * x_large), as in figure 3 of Keskar et al. 2017 (arXiv
 1609.04836, section 2.2.1) and figure 18 of Chang and Pathak: alpha 0 is the run of the small
 batch, alpha 1 the run of the large one. Both start from the same weights. The moving statistics of
-batch normalisation belong to no point in between: they are estimated at every point.
+batch normalisation are estimated at every point, because interpolated ones fit no weights.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ ENTRY = Measure(
 
 
 def positions(start: float, stop: float, points: int) -> np.ndarray:
-    """Return the alphas, float64 of shape (points,): evenly spaced, 0 and 1 exact if on it."""
+    """Return the alphas, float64 of shape (points,): evenly spaced, with exact 0 and 1."""
     alphas = np.linspace(start, stop, points)
     step = (stop - start) / (points - 1)
     for run in (0.0, 1.0):
@@ -121,7 +121,7 @@ def positions(start: float, stop: float, points: int) -> np.ndarray:
 def between(small: Arrays, large: Arrays, alpha: float) -> Arrays:
     """Return (1 - alpha) * small + alpha * large, in float64, rounded to the arrays' type.
 
-    At 0 and 1 the arrays are the runs' own, bit by bit.
+    At 0 and 1 the arrays equal the weights of the runs bit by bit.
     """
     if alpha in (0.0, 1.0):
         return dict(large if alpha else small)
@@ -150,7 +150,7 @@ def measure_run(run: FinishedRun, other: FinishedRun, settings: dict[str, Any]) 
     for split in tasks.SPLITS:
         rows[split] = run.data.examples(split)
         indices = np.arange(len(rows[split].labels))
-        if 0 < settings["examples"] < len(indices):  # else all, in their own order, as evaluated
+        if 0 < settings["examples"] < len(indices):  # else all, in the order of an evaluation
             indices = subset(len(indices), settings["examples"])
             rows[split] = rows[split].rows(indices)
         subsets[split] = describe_subset(indices, len(run.data.labels(split)))

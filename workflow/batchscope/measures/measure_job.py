@@ -20,8 +20,8 @@ def write(measure: str, runs: Sequence[FinishedRun], settings: str, output: Path
     """Measure a run, or two, and write the record, with the npz of a measure that has one.
 
     If a run did not finish, the record has the status of the first such run, and no values. A
-    killed measure goes on from the files in a folder next to the record. The folder is deleted once
-    the record is written.
+    killed measure continues from the files in a folder next to the record. The folder is deleted
+    after the record is written.
     """
     entry = MEASURES[measure]
     parsed = names.parse_settings(measure, settings)

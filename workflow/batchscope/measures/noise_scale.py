@@ -7,14 +7,14 @@ Sigma the covariance of single ones::
     d = mean |g_i|^2          o = (|S|^2 - sum |g_i|^2) / (n (n - 1))
     |G|^2 = o                 tr Sigma = d - o                 B_simple = d / o - 1
 
-Both are unbiased; o is the mean of g_i . g_j over all pairs and may fall below zero, where |G|^2
-is not resolved. The standard error is by the jackknife: leaving out an example needs |g_i|^2
-and g_i . S alone, so that all gradients are computed twice and none is kept. If a gradient is
-the mean over a micro-batch of m examples, its covariance is Sigma / m.
+Both are unbiased. o is the mean of g_i . g_j over all pairs; if it is negative, |G|^2 is not
+resolved. The standard error is by the jackknife. Leaving out an example needs only |g_i|^2 and
+g_i . S, so all gradients are computed twice and none is kept. If a gradient is the mean over a
+micro-batch of m examples, its covariance is Sigma / m.
 
-Without dropout; batch normalisation uses its moving statistics.
+There is no dropout, and batch normalisation uses its moving statistics.
 
-The noise scale of normalisation layers alone, a fraction of the weights, predicts the overall one
+The noise scale of the normalisation layers, a fraction of the weights, predicts the overall one
 (G. Gray et al. 2024, "Normalization Layer Per-Example Gradients are Sufficient to Predict Gradient
 Noise Scale in Transformers", arXiv 2411.00999).
 

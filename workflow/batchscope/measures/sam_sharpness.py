@@ -72,7 +72,7 @@ def measure(
     A rise is 0 if the gradient is 0, None if a loss is not finite.
     """
     _, gradient = loss_and_gradient(x)
-    # Not the gradient's own loss: two graphs may round differently, and small rises count.
+    # The graph of the gradient may round differently, and small rises count.
     at_x = loss(x)
     norm = float(np.linalg.norm(gradient))
     rises = {

@@ -107,7 +107,7 @@ def measure(
 ) -> Measured:
     """Measure sharpness in every space and box of the settings.
 
-    The details say how far each value can be trusted; a value is None where the loss at x is not
+    The details have the evidence for each value. A value is None if the loss at x is not
     finite. The minimiser x, float64 of shape (n,), must be exactly representable by the model.
     """
     loss, gradient = loss_and_gradient(x)
@@ -149,7 +149,7 @@ def measure(
 
 
 def _within(function: LossAndGradient, x: np.ndarray, matrix: Subspace | None) -> LossAndGradient:
-    """Return the loss over y, where x + A y are the weights; A is the identity by default."""
+    """Return the loss as a function of y at the weights x + A y; A is the identity by default."""
 
     def loss_and_gradient(y: np.ndarray) -> tuple[float, np.ndarray]:
         if matrix is None:

@@ -104,9 +104,9 @@ ENTRY = Measure(
 
 
 def distances(initial: Arrays, trained: Arrays) -> dict[str, Any]:
-    """Return distance and relative distance of all weights, and the same of each of `layers`.
+    """Return distance and relative distance of all weights and, in `layers`, of each layer.
 
-    The relative one is None where ||w_0|| = 0, as of biases that start at 0.
+    The relative distance is None if ||w_0|| = 0, for example for biases that start at 0.
     """
     from batchscope.store import records, weights
 

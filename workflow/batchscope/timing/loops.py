@@ -40,12 +40,12 @@ from batchscope.timing.step_errors import NotFinite
 from batchscope.training import augmentations, losses, optimizers, replicas, scoring
 from batchscope.training.step_loop import Batches, Examples, StepLoop, Totals
 
-# Steps per call of `fit_steps`; large enough that a call's own cost hardly counts.
+# Steps per call of `fit_steps`; large enough that the cost of a call is negligible.
 STEPS_PER_EXECUTION = 32
-PLAIN = "plain"  # the input pipeline that a loop has by itself
+PLAIN = "plain"  # the default input pipeline of a loop
 # No model diverges within a timing at this rate, and a step's time does not depend on it.
 LEARNING_RATE = 1e-6
-# A longer step has filled its memory and found its functions by itself.
+# One step of this length already fills memory and builds all functions.
 LEAD_IN_SECONDS = 0.25
 
 

@@ -57,7 +57,6 @@ _LARGEST = {
 
 
 def _rows(record: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the tries of batch sizes, in order."""
     yield from record["tries"]
 
 
@@ -97,9 +96,9 @@ def search(
 ) -> Result:
     """Find the largest batch size that fits: doubling until one does not, then bisection.
 
-    Sizes are multiples of `step`; at least one may be tried. The bisection ends where the
-    smallest size that does not fit is no further from the largest that does than the share
-    `resolution` of it, or than one step. If answers are not monotone, the result is one of several
+    Sizes are multiples of `step`; at least one may be tried. The bisection ends when the
+    smallest size that does not fit exceeds the largest that fits by at most the share `resolution`
+    or one step. If answers are not monotone, the result is one of several
     sizes that fit below one that does not.
     """
     from batchscope.timing.attempts import FAILED, FITS

@@ -155,7 +155,7 @@ def read(folder: Path) -> dict[str, float]:
     window = next((event for event in host_events if event.name == WINDOW), None)
     if window is None:
         raise UserError("profile: the trace lacks the profiled steps. Is another profiler running?")
-    # Training and pipeline share a thread pool, where the run tells their functions apart.
+    # Training and pipeline share a thread pool; the run distinguishes their functions.
     runs = {event.run for event in host_events if event.name.startswith(PIPELINE_FUNCTION)}
     parts = [part for name, events in threads for part in _parts(name, events, runs - {None})]
     waits = [event for event, is_wait in parts if is_wait]

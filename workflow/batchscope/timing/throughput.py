@@ -139,7 +139,6 @@ _TRAINING_TIMES = {
 
 
 def block_counts(blocks: list[Block]) -> dict[str, int]:
-    """Return the numbers of blocks and of disturbed blocks."""
     disturbed = sum(block["disturbed"] for block in blocks)
     return {"blocks": len(blocks), "disturbed_blocks": disturbed}
 
@@ -192,15 +191,9 @@ ENTRY = Timing(
                 Panel("examples_per_second", "Examples per second", "examples/s"),
             ),
             columns=(
-                *(
-                    "steps",
-                    "blocks",
-                    "disturbed_blocks",
-                    "noise_floor",
-                    "plateau_examples_per_second",
-                ),
-                *("knee_fitted", "knee_fitted_low", "knee_fitted_high", "knee_batch_size"),
-                "still_rising",
+                *("steps", "blocks", "disturbed_blocks", "noise_floor"),
+                *("plateau_examples_per_second", "knee_fitted", "knee_fitted_low"),
+                *("knee_fitted_high", "knee_batch_size", "still_rising"),
             ),
         ),
         Figure(

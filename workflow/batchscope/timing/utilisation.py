@@ -121,7 +121,6 @@ _SAMPLES = {
 
 
 def _rows(record: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the utilisation at each batch size."""
     yield from map(samples.filled, record["sizes"])
 
 
