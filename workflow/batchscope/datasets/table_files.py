@@ -18,7 +18,10 @@ from batchscope.datasets.raw import reading
 from batchscope.errors import UserError, raise_problems, unexpected
 
 # Texts of missing values in a column of features.
-MISSING = ("", *"NA N/A n/a #N/A <NA> NaN nan -nan NULL null None ?".split())
+MISSING = (
+    *("", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "-nan"),
+    *("NULL", "null", "None", "?"),
+)
 _SEPARATORS = ",;\t"
 _DECIMAL = re.compile(r"\s*[-+]?\d*([.,])\d+([eE][-+]?\d+)?\s*")
 _SAMPLE = 100  # lines that show whether there is a decimal comma

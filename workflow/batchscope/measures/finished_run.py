@@ -33,7 +33,7 @@ class FinishedRun(Run):
     named as their files: `initial`, `final`, `best`, or `epochs/3` for those after epoch 3.
     """
 
-    # Folder of the finished parts of a measure, where a killed job continues.
+    # Folder of the finished parts of a measure; a killed job continues with them.
     scratch: Path | None = None
 
     @cached_property

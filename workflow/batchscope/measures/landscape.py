@@ -228,7 +228,7 @@ def members(losses: np.ndarray, settings: dict[str, Any]) -> Arrays:
 
 
 class Kept:
-    """Finished rows on disk, with which a killed job continues; nothing is kept without a `path`.
+    """Finished rows on disk. A killed job continues with them. Without a `path` none are kept.
 
     Rows with another `key` are not used.
     """

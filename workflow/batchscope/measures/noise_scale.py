@@ -173,7 +173,7 @@ def products(
 ) -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
     """Return |g_i|^2 and g_i . S, float64 of shape (count,), of gradients of shape (size,).
 
-    The first pair uses all components, the second some of them. Each gradient is computed twice
+    The first pair uses all components, the second a part. Each gradient is computed twice
     with the same result, because all gradients may not fit into memory.
 
     Args:

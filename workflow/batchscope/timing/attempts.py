@@ -191,10 +191,8 @@ def judge(status: int, reply: dict[str, Any], stderr: str) -> tuple[str, str]:
         return OUT_OF_MEMORY, refused
     ending = f"ended by signal {-status}" if status < 0 else f"ended with status {status}"
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
-    return (
-        FAILED,
-        f"{ending}: {lines[-1][: step_errors.MESSAGE_LENGTH] if lines else 'nothing on stderr'}",
-    )
+    last = lines[-1][: step_errors.MESSAGE_LENGTH] if lines else "nothing on stderr"
+    return FAILED, f"{ending}: {last}"
 
 
 def run(
