@@ -23,7 +23,7 @@ from side_by_side import header, row
 
 from batchscope import wording
 from batchscope.analysis import chosen_rates, contrasts, critical_batch_size
-from batchscope.analysis.comparisons import Look, against_best, over, pairs
+from batchscope.analysis.comparisons import InterimAnalysis, against_best, over, pairs
 from batchscope.study import stages
 from batchscope.study.outcomes import LEVEL, Verdict
 
@@ -145,7 +145,7 @@ def compared(
         tuned = np.array([chosen_rates.differ(index) for _, index in read])
     else:
         values = values[:, :, 0]
-    found = pairs(Look(values + true[:, None], tuned), margin)
+    found = pairs(InterimAnalysis(values + true[:, None], tuned), margin)
     best = np.array([true[at] - np.delete(true, at).max() for at in range(len(true))])
     return best, *against_best(found)[1:]
 
@@ -262,7 +262,7 @@ def staged_comparisons(rng: np.random.Generator, studies: int) -> Iterator[Share
                 read, index = chosen_rates.leave_one_out(-values[:, :, :seeds])
                 lift = read.mean()  # the choice lifts every size alike
                 tuned = chosen_rates.differ(index)
-                looks.append(Look(true[:, None] - (read - lift), tuned, of_look))
+                looks.append(InterimAnalysis(true[:, None] - (read - lift), tuned, of_look))
             *_, low, high = against_best(over([pairs(look, margin) for look in looks]))
             within.append(low[0] > -margin)
             beyond.append((high < -margin).any())

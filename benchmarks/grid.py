@@ -54,7 +54,7 @@ def train_and_measure(job):
     from batchscope.training import trainer
 
     run, wanted = job
-    trainer.train(trainer.Run(RESULTS, run))
+    trainer.train(trainer.TrainingRun(RESULTS, run))
     for path, measure in wanted.items():
         measure_job.write(measure, [finished_run.FinishedRun(RESULTS, run)], path.stem, path)
 

@@ -32,7 +32,7 @@ from side_by_side import (
     row,
 )
 
-from batchscope.datasets import Examples, looks
+from batchscope.datasets import Examples, model_inputs
 from batchscope.host import tensorflow_start
 from batchscope.study import names, run_factors
 
@@ -58,10 +58,12 @@ def objective(network: str, look: tuple, count: int):
 
     examples = random_images(*look, count)
     chunk = finished_run.even_chunk(count, losses.chunk_size(look[0]))
-    return losses.Objective(models.build(network, looks.Look(*look), seed=0), examples, chunk)
+    return losses.Objective(
+        models.build(network, model_inputs.ModelInput(*look), seed=0), examples, chunk
+    )
 
 
-def adam(network: str, look: looks.Look, examples: Examples, batch_size: int) -> Pair:
+def adam(network: str, look: model_inputs.ModelInput, examples: Examples, batch_size: int) -> Pair:
     import keras
 
     from batchscope.training import models, optimizers
@@ -78,7 +80,7 @@ def adam(network: str, look: looks.Look, examples: Examples, batch_size: int) ->
 
 def adam_on_images(network: str, batch_size: int, steps: int) -> Pair:
     examples = random_images(*MNIST, steps * batch_size)
-    return adam(network, looks.Look(*MNIST), examples, batch_size)
+    return adam(network, model_inputs.ModelInput(*MNIST), examples, batch_size)
 
 
 def adam_on_text(batch_size: int, steps: int) -> Pair:

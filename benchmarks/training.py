@@ -31,7 +31,7 @@ from side_by_side import (
     row,
 )
 
-from batchscope.datasets import Examples, looks
+from batchscope.datasets import Examples, model_inputs
 from batchscope.host import tensorflow_start
 from batchscope.study import run_factors
 
@@ -41,16 +41,16 @@ TORCH = importlib.util.find_spec("torch") is not None
 OPTIMIZERS = {"campbell_cnn": ("SGD", 0.01), "tiny_transformer": ("Adam", 0.001)}
 
 
-def examples_of(network: str) -> tuple[Examples, looks.Look]:
+def examples_of(network: str) -> tuple[Examples, model_inputs.ModelInput]:
     """Returns what a network trains on."""
     if network == "campbell_cnn":
         shape, classes = (28, 28, 1), 10
-        return random_images(shape, classes, 20_000), looks.Look(shape, classes)
+        return random_images(shape, classes, 20_000), model_inputs.ModelInput(shape, classes)
     data = dataset("numpy_docs")
     return data.examples("train"), data.look
 
 
-def built(network: str, look: looks.Look):
+def built(network: str, look: model_inputs.ModelInput):
     """Returns the network and its optimizer, as Keras has them."""
     import keras
 
@@ -68,7 +68,9 @@ def as_floats(examples: Examples) -> tuple[np.ndarray, np.ndarray]:
     return inputs, labels
 
 
-def ours(network: str, look: looks.Look, examples: Examples, batch_size: int) -> Contender:
+def ours(
+    network: str, look: model_inputs.ModelInput, examples: Examples, batch_size: int
+) -> Contender:
     from batchscope.training import optimizers
 
     births = {name: factor.default for name, factor in run_factors.FACTORS.items()}
@@ -78,14 +80,18 @@ def ours(network: str, look: looks.Look, examples: Examples, batch_size: int) ->
     return our_loop(built(network, look)[0], optimizer, examples, batch_size)
 
 
-def keras_fit(network: str, look: looks.Look, examples: Examples, batch_size: int) -> Contender:
+def keras_fit(
+    network: str, look: model_inputs.ModelInput, examples: Examples, batch_size: int
+) -> Contender:
     model, optimizer = built(network, look)
     model.compile(optimizer, loss="sparse_categorical_crossentropy", metrics=["accuracy"])
     inputs, labels = as_floats(examples)
     return lambda: model.fit(inputs, labels, batch_size=batch_size, epochs=1, verbose=0)
 
 
-def by_hand(network: str, look: looks.Look, examples: Examples, batch_size: int) -> Contender:
+def by_hand(
+    network: str, look: model_inputs.ModelInput, examples: Examples, batch_size: int
+) -> Contender:
     import keras
     import tensorflow as tf
 
@@ -115,7 +121,9 @@ def by_hand(network: str, look: looks.Look, examples: Examples, batch_size: int)
     return block
 
 
-def pytorch(network: str, look: looks.Look, examples: Examples, batch_size: int) -> Contender:
+def pytorch(
+    network: str, look: model_inputs.ModelInput, examples: Examples, batch_size: int
+) -> Contender:
     import torch
     from torch.nn import functional
 
@@ -140,7 +148,7 @@ def pytorch(network: str, look: looks.Look, examples: Examples, batch_size: int)
     return block
 
 
-def in_pytorch(network: str, look: looks.Look) -> tuple[Any, Callable[[Any], Any]]:
+def in_pytorch(network: str, look: model_inputs.ModelInput) -> tuple[Any, Callable[[Any], Any]]:
     """Returns the network in PyTorch: what has its weights, and what computes its logits."""
     import torch
     from torch import nn

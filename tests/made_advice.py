@@ -5,7 +5,7 @@ import math
 import pandas
 
 from batchscope.analysis import advice
-from batchscope.analysis.advice_series import Asked, Tables
+from batchscope.analysis.advice_series import AdviceRequest, AdviceTables
 from batchscope.study import tasks
 from batchscope.study.decision_columns import COMPARISONS
 
@@ -91,7 +91,7 @@ def runs(seeds=6, rates=(0.1, 0.2, 0.4)):
     )
 
 
-ASKED = Asked(
+ASKED = AdviceRequest(
     {"test_accuracy": 0.02},
     baselines={"digits": {"test_accuracy": 0.1}},
     price=lambda names: (50.0, 10.0),  # a minute for a seed
@@ -101,7 +101,7 @@ ASKED = Asked(
 def advised(frame=None, made=None, asked=ASKED, **tables):
     """Rows of the advice; by default three sizes in the middle are within both limits."""
     frame = comparisons() if frame is None else frame
-    return advice.table(Tables(frame, runs() if made is None else made, **tables), asked)
+    return advice.table(AdviceTables(frame, runs() if made is None else made, **tables), asked)
 
 
 def one(found, item, name=None):

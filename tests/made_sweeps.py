@@ -93,7 +93,7 @@ def tables_of(**rows):
     for name in ("throughput", "sweeps", "utilisation", "samples", "largest", "profiles"):
         columns = [*FIRST, *OF_TIMINGS[name].columns]
         written[name] = reread(pandas.DataFrame(rows.get(name, []), columns=columns))
-    return figures.Tables(**written)
+    return figures.FigureTables(**written)
 
 
 def tables(*made):

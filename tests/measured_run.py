@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from batchscope import disk
-from batchscope.datasets.looks import Look
+from batchscope.datasets.model_inputs import ModelInput
 from batchscope.store import paths, records
 from batchscope.study import names
 
@@ -80,7 +80,7 @@ def write_run(results: Path, status: str = "finished", with_weights: bool = True
         return None
     from batchscope.training import models
 
-    model = models.build("small_cnn", Look((8, 8, 1), 3), 3)
+    model = models.build("small_cnn", ModelInput((8, 8, 1), 3), 3)
     trainable, state = models.weights(model)
     records.write_weights(folder / "initial.npz", trainable, state)
     random = np.random.default_rng(6)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from batchscope import datasets
-from batchscope.datasets import looks
+from batchscope.datasets import model_inputs
 from batchscope.errors import UserError
 from batchscope.store import paths
 from batchscope.study import dataset_definitions
@@ -47,7 +47,7 @@ def fault(tmp_path, definition, name="own"):
 def problems(definition, name="own"):
     """What is wrong with a data set, as far as it is known before it is prepared."""
     try:
-        looks.sized(name, definition)
+        model_inputs.sized(name, definition)
     except UserError as error:
         return str(error).splitlines()
     return []

@@ -20,7 +20,7 @@ def study(*means, noise=0.01):
 
 
 def compare(values, margin=0.1, tuned=False, bounded=False):
-    return comparisons.compare([comparisons.Look(values, tuned)], margin, bounded)
+    return comparisons.compare([comparisons.InterimAnalysis(values, tuned)], margin, bounded)
 
 
 def verdicts(values, margin=0.1, **more):
@@ -57,7 +57,10 @@ def test_every_look_spends_its_share_and_the_tightest_bounds_count():
     rng = np.random.default_rng(3)
     values = rng.normal(0, 1, (2, 9)) + [[0.0], [0.4]]
     shares = (6 / 28, 3 / 28)
-    looks = [comparisons.Look(values[:, :n], share=w) for n, w in zip((6, 9), shares, strict=True)]
+    looks = [
+        comparisons.InterimAnalysis(values[:, :n], share=w)
+        for n, w in zip((6, 9), shares, strict=True)
+    ]
     found = comparisons.compare(looks, 0.1)[0]
     differences = values[0] - values[1]
     low = max(
@@ -68,7 +71,10 @@ def test_every_look_spends_its_share_and_the_tightest_bounds_count():
     )
     assert found.estimate.low == pytest.approx(low)
     assert (found.estimate.mean, found.estimate.n) == (pytest.approx(differences.mean()), 9)
-    same = [looks[0], comparisons.Look(looks[0].values, share=22 / 28)]  # a look at no more seeds
+    same = [
+        looks[0],
+        comparisons.InterimAnalysis(looks[0].values, share=22 / 28),
+    ]  # a look at no more seeds
     assert comparisons.compare(same, 0.1)[0].estimate == (
         comparisons.compare(looks[:1], 0.1)[0].estimate
     )

@@ -9,7 +9,7 @@ import pandas
 import pytest
 
 from batchscope.analysis import expectations
-from batchscope.analysis.advice_series import Asked, Tables, of_tables
+from batchscope.analysis.advice_series import AdviceRequest, AdviceTables, of_tables
 from made_advice import FACTORS, rows
 
 SEEDS = (0, 1, 2)
@@ -43,8 +43,8 @@ def series(made, evaluated=None, frame=None, **asked):
         frame = pandas.DataFrame(rows("test_accuracy", "www", [0.92] * 3, len(SEEDS)))
         frame["learning_rate"] = 0.1
     evaluated = pandas.DataFrame() if evaluated is None else evaluated
-    tables = Tables(frame, made, trajectories=evaluated)
-    (found,) = of_tables(tables, Asked({"test_accuracy": 0.02}, **asked))
+    tables = AdviceTables(frame, made, trajectories=evaluated)
+    (found,) = of_tables(tables, AdviceRequest({"test_accuracy": 0.02}, **asked))
     return found
 
 

@@ -10,7 +10,7 @@ import pandas
 import pytest
 
 from batchscope.analysis import open_statements
-from batchscope.analysis.advice_series import Asked, Tables
+from batchscope.analysis.advice_series import AdviceRequest, AdviceTables
 from made_claims import claim
 
 LOOKS = (6, 9, 13)
@@ -102,8 +102,8 @@ def comparisons(verdicts, outcome="test_accuracy", **more):
 
 def of_advice(frame, table=None):
     """Returns batch size -> the seeds that are asked for it, and the sizes of their runs."""
-    tables = Tables(frame, runs() if table is None else table)
-    asked = Asked({"test_accuracy": 0.01}, looks=LOOKS)
+    tables = AdviceTables(frame, runs() if table is None else table)
+    asked = AdviceRequest({"test_accuracy": 0.01}, looks=LOOKS)
     found = open_statements.of_advice(tables, asked)
     return {
         json.loads(each["statement"])["batch_size"]: (

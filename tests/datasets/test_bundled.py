@@ -5,7 +5,7 @@ import pytest
 import sklearn.datasets
 
 from batchscope import datasets
-from batchscope.datasets import features, looks, preparation
+from batchscope.datasets import features, model_inputs, preparation
 from batchscope.datasets.sources import patches
 from batchscope.store import paths
 from batchscope.study import dataset_definitions
@@ -88,7 +88,7 @@ def test_numbers_to_predict_are_standardised_by_the_training_part(tmp_path):
     np.testing.assert_allclose(np.sort(found * deviation + mean), np.sort(given.target), 1e-5)
     train, test = (data.labels(split) for split in ("train", "test"))
     assert abs(train.mean()) < 1e-6 and abs(train.std() - 1) < 1e-6
-    assert data.look == looks.Look((10,), 1, "rows", task="regression")
+    assert data.look == model_inputs.ModelInput((10,), 1, "rows", task="regression")
     assert data.record["counts"] == {"train": 266, "validation": 88, "test": 88}
     errors = data.record["baselines"]["test"]
     assert errors["mae"] == pytest.approx(np.abs(test).mean() * deviation, rel=1e-5)

@@ -99,7 +99,9 @@ def test_a_stated_target_is_drawn_and_none_where_a_run_failed(tmp_path):
     assert figures.select(tables, figure)["target"].isna().all()
     stated = {"budget": ["target"], "budget_column": ["validation_loss"]}
     compared = pandas.DataFrame({**stated, "budget_value": [0.4]})
-    given = figures.Tables(runs=tables.runs, trajectories=tables.trajectories, comparisons=compared)
+    given = figures.FigureTables(
+        runs=tables.runs, trajectories=tables.trajectories, comparisons=compared
+    )
     assert set(figures.select(given, figure)["target"]) == {0.4}
 
 

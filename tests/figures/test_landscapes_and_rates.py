@@ -33,7 +33,7 @@ def runs(rates=RATES, sizes=SIZES, failed=None):
         row |= {"effective_learning_rate": rate if there else math.nan}
         loss = 0.34 + 0.01 * off**2 + 0.005 * abs(noise)
         rows.append(row | {"best_validation_loss": loss if there else math.nan})
-    return figures.Tables(runs=pandas.DataFrame(rows))
+    return figures.FigureTables(runs=pandas.DataFrame(rows))
 
 
 def test_a_line_has_its_seeds_and_its_mean(finished_tables):
@@ -68,7 +68,7 @@ def test_surfaces_share_levels_lie_the_right_way_round_and_gaps_stay_open():
         pandas.DataFrame({**shared, "seed": seed, "batch_size": size, "loss": loss * size})
         for seed, size in itertools.product((0, 1), (1, 2))
     ]
-    drawing, _ = drawn("landscape", figures.Tables(landscapes=pandas.concat(frames)))
+    drawing, _ = drawn("landscape", figures.FigureTables(landscapes=pandas.concat(frames)))
     assert titles(drawing)[:4] == [
         *("seed 0, batch size 1", "batch size 2", "seed 1, batch size 1", "batch size 2")
     ]

@@ -50,7 +50,7 @@ def tables(cost=COST, series=SERIES, target=True):
     advice.append({"item": "recommendation", "batch_size": 32, "smallest": 32, "largest": 32})
     compared = {"budget": "target" if target else "end", "outcome": "examples"}
     compared |= {"budget_value": 0.2, "budget_column": "validation_loss", "batch_size": 32}
-    return figures.Tables(
+    return figures.FigureTables(
         runs=pandas.DataFrame(runs),
         trajectories=pandas.DataFrame(evaluations),
         advice=pandas.DataFrame(advice, columns=[*ADVICE]).assign(**series),
@@ -83,7 +83,7 @@ def test_without_a_choice_of_rates_there_is_no_map():
     one_rate = {cell: seeds for cell, seeds in COST.items() if cell[1] == 0.1}
     spec = figures.FIGURES["rate_map"]
     assert rate_map.select(tables(one_rate), spec).empty
-    assert rate_map.select(figures.Tables(), spec).empty
+    assert rate_map.select(figures.FigureTables(), spec).empty
 
 
 def test_colours_numbers_failures_and_frames():
@@ -119,7 +119,7 @@ def test_series_have_a_panel_each_and_the_same_data_give_the_same_bytes():
     for name, table in (("runs", runs), ("trajectories", joined["trajectories"])):
         parts = [getattr(one, name)["run"] + kind for one, kind in zip(two, "ab", strict=True)]
         joined[name] = table.assign(run=pandas.concat(parts).to_numpy())
-    drawing, frame = drawn("rate_map", figures.Tables(**joined))
+    drawing, frame = drawn("rate_map", figures.FigureTables(**joined))
     assert len(drawing.axes) == 2 and len(frame) == 12
-    again, _ = drawn("rate_map", figures.Tables(**joined))
+    again, _ = drawn("rate_map", figures.FigureTables(**joined))
     assert canvas.svg_and_png(drawing, "T") == canvas.svg_and_png(again, "T")

@@ -37,7 +37,7 @@ def written(trajectories, runs, targets=TO, noise=()):
         runs = runs.assign(gradient_variance=40.0 - jitter, gradient_norm_squared=square + jitter)
     scalings = to_target_tables.of_study(trajectories, runs, targets)
     constant = run_series.constants(runs)
-    return figures.Tables(
+    return figures.FigureTables(
         runs=runs,
         critical_batch_size=to_target_tables.fits(scalings, constant),
         to_target=to_target_tables.trainings(scalings, constant),

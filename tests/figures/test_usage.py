@@ -28,7 +28,7 @@ def test_frameworks_stand_in_the_panels_of_what_was_measured():
         *runs("pytorch", **{name: 2 * value for name, value in used.items()}),
         *runs("mxnet", "not_installed"),
     ]
-    tables = figures.Tables(runs=pandas.DataFrame(rows).assign(gpu_percent=float("nan")))
+    tables = figures.FigureTables(runs=pandas.DataFrame(rows).assign(gpu_percent=float("nan")))
     figure = figures.FIGURES["usage"]
     frame = figures.select(tables, figure)
     numbers = pandas.DataFrame(

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from batchscope import datasets, disk
-from batchscope.datasets.looks import Look
+from batchscope.datasets.model_inputs import ModelInput
 from batchscope.errors import UserError
 from batchscope.measures import batch_norm, line, measure_job
 from batchscope.measures.finished_run import FinishedRun
@@ -51,7 +51,7 @@ def write_run(results, run, seed, model_file):
     folder.mkdir(parents=True)
     write_record(results, run)
     token = names.parse_run(run)["model"]
-    trainable, state = models.weights(models.build(token, Look((8, 8, 1), 3), 3, model_file))
+    trainable, state = models.weights(models.build(token, ModelInput((8, 8, 1), 3), 3, model_file))
     random = np.random.default_rng(seed)
     # A zero of either sign is a weight whose bits a sum would not keep.
     moved = {

@@ -64,7 +64,7 @@ def trained(request, tmp_path_factory):
     runs = [run_name(token, batch_size=size) for size in (16, 32)]
     disk.write_json(results / "epochs_read.json", {run: [snapshot_epochs.MIDDLE] for run in runs})
     for run in runs:
-        assert trainer.train(trainer.Run(results, run)) == records.FINISHED
+        assert trainer.train(trainer.TrainingRun(results, run)) == records.FINISHED
     return token, results
 
 

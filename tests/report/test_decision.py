@@ -104,7 +104,7 @@ def _comparisons() -> pandas.DataFrame:
     return pandas.DataFrame(rows, columns=[*COMPARISONS]).assign(**SERIES)
 
 
-def _tables(best: bool = True) -> figures.Tables:
+def _tables(best: bool = True) -> figures.FigureTables:
     cells = itertools.product(RATIOS, (0.1, 1.0), (0, 1))
     runs = pandas.DataFrame(cells, columns=["batch_size", "learning_rate", "seed"])
     times = runs["learning_rate"] * runs["batch_size"] * (1 + runs["seed"] / 10)
@@ -114,7 +114,7 @@ def _tables(best: bool = True) -> figures.Tables:
     evaluations = runs.assign(seconds=taken, updates=10, validation_loss=0.2, **SERIES)
     of = {"comparisons": _comparisons(), "runs": runs.assign(**SERIES)}
     of["trajectories"] = evaluations
-    return figures.Tables(advice=_advice(best), **of)
+    return figures.FigureTables(advice=_advice(best), **of)
 
 
 @pytest.fixture
@@ -158,7 +158,7 @@ def test_a_loss_that_still_falls_stops_no_training(study):
     tables = _tables()
     at_best = {"item": "check", "name": "still_falling", "passed": 0, "batch_size": 16}
     advice = pandas.concat([tables.advice, pandas.DataFrame([at_best]).assign(**SERIES)])
-    tables = figures.Tables(advice=advice, comparisons=tables.comparisons, runs=tables.runs)
+    tables = figures.FigureTables(advice=advice, comparisons=tables.comparisons, runs=tables.runs)
     (card,) = decision.cards(study, {"gap": tables})
     stop = card["stop"]
     assert (stop["early"], stop["falls"], stop["patience"], stop["last"]) == (False, True, None, 9)
@@ -183,7 +183,7 @@ def test_batch_sizes_have_a_row_each(study):
 def test_means_over_different_numbers_of_timing_jobs_have_each_its_number(study):
     tables = _tables()
     compared = tables.comparisons.assign(reached=tables.comparisons["batch_size"].map(JOBS))
-    tables = figures.Tables(advice=tables.advice, comparisons=compared, runs=tables.runs)
+    tables = figures.FigureTables(advice=tables.advice, comparisons=compared, runs=tables.runs)
     (card,) = decision.cards(study, {"gap": tables})
     at = card["sizes"]["heads"].index("Time to target (ms)")
     texts = [row["cells"][at][0] for row in card["sizes"]["rows"]]
@@ -199,7 +199,7 @@ def test_disturbed_timings_have_a_command_and_leave_seconds_out(study):
     advice = pandas.concat([advice, pandas.DataFrame([change]).assign(**SERIES)])
     seconds = tables.comparisons[tables.comparisons["outcome"] == "seconds"]
     compared = pandas.concat([tables.comparisons, seconds.assign(outcome="examples")])
-    tables = figures.Tables(advice=advice, comparisons=compared, runs=tables.runs)
+    tables = figures.FigureTables(advice=advice, comparisons=compared, runs=tables.runs)
     (card,) = decision.cards(study, {"gap": tables}, "mine.yaml")
     (command,) = [row["lines"] for row in card["suggestions"] if row["name"] == change["name"]]
     assert command == ["snakemake --cores all --configfile mine.yaml --forcerun time_epoch"]
@@ -224,7 +224,7 @@ def test_timings_that_are_disturbed_at_all_sizes_name_no_single_size(study):
         check | {"batch_size": 32, "estimate": 1.3, "bound": 1.2},
     ]
     advice = pandas.concat([_advice(), pandas.DataFrame(rows).assign(**SERIES)], ignore_index=True)
-    tables = figures.Tables(advice=advice, comparisons=tables.comparisons, runs=tables.runs)
+    tables = figures.FigureTables(advice=advice, comparisons=tables.comparisons, runs=tables.runs)
     (card,) = decision.cards(study, {"gap": tables})
     (row,) = [row for row in card["checks"] if row["name"] == "timings_disturbed"]
     assert row["sizes"] == []
@@ -267,7 +267,7 @@ def test_an_essential_check_decides_the_headline(study, head, check, words):
     advice = _advice(False, **head)
     advice = advice[advice["item"].ne("check")]
     advice = pandas.concat([advice, check.assign(**SERIES)], ignore_index=True)
-    tables = figures.Tables(advice=advice, comparisons=tables.comparisons, runs=tables.runs)
+    tables = figures.FigureTables(advice=advice, comparisons=tables.comparisons, runs=tables.runs)
     (card,) = decision.cards(study, {"gap": tables})
     assert card["best"] is None and card["stop"] == card["code"] == {}
     given = {"without": [], "trained": ["gap"], "rising": [], "seeds": False}
@@ -288,7 +288,7 @@ def test_limits_and_failures_have_words_of_their_own(study):
     compared = tables.comparisons.astype({"reason": object})
     failed = (compared["batch_size"] == 32) & (compared["budget"] == "convergence")
     compared.loc[failed, ["verdict", "reason"]] = ["not_testable", "failed"]
-    tables = figures.Tables(
+    tables = figures.FigureTables(
         advice=pandas.concat([tables.advice, more]), comparisons=compared, runs=tables.runs
     )
     (card,) = decision.cards(study, {"gap": tables})
@@ -302,7 +302,7 @@ def test_a_target_that_no_size_reached_limits_no_size(study):
     tables = _tables()
     compared = tables.comparisons.astype({"reason": object})
     compared.loc[compared["outcome"] == "seconds", ["mean", "reason"]] = [float("nan"), "failed"]
-    tables = figures.Tables(advice=tables.advice, comparisons=compared, runs=tables.runs)
+    tables = figures.FigureTables(advice=tables.advice, comparisons=compared, runs=tables.runs)
     (card,) = decision.cards(study, {"gap": tables})
     assert card["outcomes"][-1]["failed"] == [8, 16, 32] and card["reached"] is None
 
@@ -349,7 +349,7 @@ def test_what_decides_is_drawn_with_a_dot_per_seed():
     assert frame.loc[frame["recommended"].eq(1), "batch_size"].unique().tolist() == [16, 32]
     assert frame["value"].tolist() == pytest.approx([0.2, 0.21, 0.1, 0.11, 0.12, 0.13])
     assert len(figures.draw(frame, figures.FIGURES["primary"]).axes) == 1
-    assert primary.select(figures.Tables(), spec).empty
+    assert primary.select(figures.FigureTables(), spec).empty
 
 
 @pytest.mark.parametrize(

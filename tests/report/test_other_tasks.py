@@ -115,7 +115,7 @@ def test_no_word_of_another_task_is_anywhere(made):
 def test_percentages_are_of_shares_alone(made):
     dataset, study, tables, report = made
     (metric, _, baseline), share = CASES[dataset], dataset != "diabetes"
-    (card,) = decision.cards(study, {"quality": figures.Tables(tables / "quality")})
+    (card,) = decision.cards(study, {"quality": figures.FigureTables(tables / "quality")})
     outcome = card["outcomes"][0]
     assert outcome["margin"] == ("5 points" if share else "0.05")
     entries = listed(tables)

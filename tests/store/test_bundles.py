@@ -42,7 +42,7 @@ def test_all_that_is_missing_is_made_once(tmp_path, jobs_each):
     study, found = planned(tmp_path, jobs_each)
     written = files(found)
     assert len({*written}) == len(written)
-    table = states.Table(study, tmp_path)
+    table = states.JobTable(study, tmp_path)
     assert {state.job.path.as_posix() for state in table.every.values()} <= {*written}
     assert sum(len(bundle.records) for bundle in found) == len(table.every)
     trainings = [bundle for bundle in found if bundle.steps[0].words[0] == "train"]

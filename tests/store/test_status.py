@@ -67,7 +67,7 @@ def prepare(results):
 def complete(study, results, train=None, evaluate=None):
     """Writes every file of a study, of some version of the training and of evaluate."""
     prepare(results)
-    for state in states.Table(study, results).every.values():
+    for state in states.JobTable(study, results).every.values():
         if state.job.measure == "train":
             finish(results, state.job.runs[0], 8.0)
             record = disk.read_json(state.job.path)

@@ -4,7 +4,7 @@ import synthetic
 from batchscope.study import planner
 from batchscope.study.figure_names import Given, available
 from batchscope.study.figures import FIGURES
-from batchscope.study.specifications import Need
+from batchscope.study.specifications import FigureRequirement
 from made_figures import NAMES
 from small_study import config, problems
 
@@ -12,25 +12,33 @@ from small_study import config, problems
 def test_figures_follow_from_measures():
     assert available(Given()) == ["loss_curves", "best_losses"]
     unasked = [name for name in NAMES if not FIGURES[name].along]
-    assert available(Given(synthetic.MEASURES, ["learning_rate"], Need)) == unasked
-    untimed = available(Given(needs={*Need} - {Need.SECONDS}))
+    assert available(Given(synthetic.MEASURES, ["learning_rate"], FigureRequirement)) == unasked
+    untimed = available(Given(needs={*FigureRequirement} - {FigureRequirement.SECONDS}))
     assert "critical_batch_size" in untimed and "fastest_batch_size" not in untimed
-    assert "critical_batch_size" not in available(Given(needs={*Need} - {Need.BATCH_SIZES}))
-    assert "critical_batch_size" not in available(Given(needs={*Need} - {Need.PREFIXES}))
-    unstated = available(Given(synthetic.MEASURES, needs=[Need.PREFIXES]))
+    assert "critical_batch_size" not in available(
+        Given(needs={*FigureRequirement} - {FigureRequirement.BATCH_SIZES})
+    )
+    assert "critical_batch_size" not in available(
+        Given(needs={*FigureRequirement} - {FigureRequirement.PREFIXES})
+    )
+    unstated = available(Given(synthetic.MEASURES, needs=[FigureRequirement.PREFIXES]))
     assert "progress" not in unstated
-    assert "progress" in available(Given(needs=[Need.PREFIXES, Need.EVALUATIONS]))
-    assert "primary" not in available(Given(needs=[Need.MARGINS]))
-    assert "primary" in available(Given(needs=[Need.BATCH_SIZES]))
+    assert "progress" in available(
+        Given(needs=[FigureRequirement.PREFIXES, FigureRequirement.EVALUATIONS])
+    )
+    assert "primary" not in available(Given(needs=[FigureRequirement.MARGINS]))
+    assert "primary" in available(Given(needs=[FigureRequirement.BATCH_SIZES]))
     assert "training_time" not in available(Given(synthetic.MEASURES, ["learning_rate"]))
-    assert "training_time" not in available(Given(["evaluate"], needs=[Need.AT_EPOCHS]))
+    assert "training_time" not in available(
+        Given(["evaluate"], needs=[FigureRequirement.AT_EPOCHS])
+    )
     assert "learning_rate" not in available(Given(synthetic.MEASURES, ["momentum"]))
     assert "sharpness" not in available(Given(["evaluate", "weight_distance"]))
     # Where nothing is trained there is no loss to draw.
     assert available(Given(["throughput"])) == ["throughput", "step_time"]
-    assert "training_time" in available(Given(["throughput"], needs=[Need.AT_EPOCHS]))
+    assert "training_time" in available(Given(["throughput"], needs=[FigureRequirement.AT_EPOCHS]))
     # Use of the machine is measured of a command that runs alone.
-    of_command = {"needs": [Need.COMMAND]}
+    of_command = {"needs": [FigureRequirement.COMMAND]}
     assert "usage" in available(Given(own=["seconds"], **of_command))
     assert "usage" not in available(Given(own=["validation_loss"], **of_command))
     assert "usage" not in available(Given(own=["seconds"])) + available(Given(["evaluate"]))

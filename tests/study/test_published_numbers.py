@@ -34,7 +34,7 @@ def test_the_plan_carries_them_and_keeps_the_words_apart():
     stated = {name: figure.stated() for name, figure in experiment.keys.published.items()}
     assert {name: stated["accuracy"][name] for name in DOCUMENT} == DOCUMENT
     first, second = experiment.numbers["accuracy"]
-    assert first == published_numbers.Series({}, SIZES, {"test_accuracy": ACCURACY})
+    assert first == published_numbers.PublishedValues({}, SIZES, {"test_accuracy": ACCURACY})
     assert second.factors == {"optimizer": "adam", "model": "small_cnn"}
     assert made().experiments["gap"].numbers == {}
 

@@ -119,7 +119,7 @@ def test_an_error_of_a_batch_size_ends_it_alone_and_a_failure_all(monkeypatch):
 @pytest.mark.parametrize(
     ("error", "status"),
     [
-        (step_errors.NotFinite("The loss"), "diverged"),
+        (step_errors.NonFiniteLoss("The loss"), "diverged"),
         (MemoryError(), "out_of_memory"),
         (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"), "out_of_memory"),
         (RuntimeError("ran out of memory. This is not a failure, but"), None),

@@ -17,13 +17,13 @@ from batchscope.host import control_groups
 from batchscope.store import paths
 from batchscope.study import run_factors
 from batchscope.timing import attempts
-from batchscope.timing.attempts import Limits, Try
+from batchscope.timing.attempts import MemoryLimits, Try
 from batchscope.timing.instruments.sampler import Sampler
 from batchscope.timing.max_batch_size import search
 from fake_nvml import Nvml
 from project import ROOT
 
-ROOMY = Limits("cpu", 0, 4000.0)
+ROOMY = MemoryLimits("cpu", 0, 4000.0)
 
 
 class Machine:
@@ -114,7 +114,7 @@ def test_a_child_that_answers():
     assert (found.batch_size, found.outcome, found.message) == (8, "fits", "")
     assert found.peak_mb == 321.5
     # A peak between two looks of the parent.
-    found = attempts.attempt(script(code), 8, Limits("cpu", 200, 4000.0))
+    found = attempts.attempt(script(code), 8, MemoryLimits("cpu", 200, 4000.0))
     assert (found.outcome, found.peak_mb) == ("over_limit", 321.5)
     assert "322 MB" in found.message and "200 MB" in found.message
 
@@ -162,7 +162,7 @@ while len(held) < 75:
 def test_a_child_above_the_limit_is_ended_with_its_own_children(tmp_path):
     pids = tmp_path / "pids"
     command = script(GREEDY, str(pids), "parent", GREEDY)
-    found = attempts.attempt(command, 8, Limits("cpu", 200, 4000.0))
+    found = attempts.attempt(command, 8, MemoryLimits("cpu", 200, 4000.0))
     assert found.outcome == "over_limit" and 200 < found.peak_mb < 500
     started = [int(pid) for pid in pids.read_text().split()]
     assert len(started) == 2 and not any(map(alive, started))
@@ -192,7 +192,7 @@ def test_no_child_is_left_behind_by_an_error_of_its_parent(tmp_path, monkeypatch
     monkeypatch.setattr(Sampler, "sample", sample)
     code = f"import os, time; open({str(pids)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
     with pytest.raises(KeyboardInterrupt):
-        attempts.attempt(script(code), 8, Limits("gpu", 0, 4000.0))
+        attempts.attempt(script(code), 8, MemoryLimits("gpu", 0, 4000.0))
     assert not alive(int(pids.read_text())) and nvml.open == 0
 
 
@@ -278,7 +278,7 @@ def test_a_real_search(large):
     assert 100 < refused.peak_mb < 1500
     alone = attempts.attempt(try_batch(large, 1, None), 1, ROOMY)
     assert alone.outcome == "fits", alone.message
-    limits = Limits("cpu", round(alone.peak_mb) + 150, 4000.0)
+    limits = MemoryLimits("cpu", round(alone.peak_mb) + 150, 4000.0)
 
     def fits(size: int) -> Try:
         return attempts.attempt(try_batch(large, size, limits.memory_mb), size, limits)

@@ -14,10 +14,10 @@ tensorflow_start.quiet()
 
 import keras
 
-from batchscope.datasets import Examples, looks
+from batchscope.datasets import Examples, model_inputs
 from batchscope.timing import loops, pipelines
 from batchscope.timing.blocks import LEAD_IN_STEPS
-from batchscope.timing.step_errors import NotFinite
+from batchscope.timing.step_errors import NonFiniteLoss
 from batchscope.training import models, step_loop
 
 SCALE = 1 / 16
@@ -79,8 +79,8 @@ def test_the_loops_and_pipelines_are_those_that_names_know():
 @pytest.mark.parametrize("name", first(LOOPS))
 def test_every_loop_reaches_the_weights_of_the_trainings_loop(name, monkeypatch):
     """Three batches of 16 of 50 examples are an epoch; 64 are all of them."""
-    model = models.build("small_cnn", looks.Look((8, 8, 1), 3), 0)
-    expected = models.build("small_cnn", looks.Look((8, 8, 1), 3), 0)
+    model = models.build("small_cnn", model_inputs.ModelInput((8, 8, 1), 3), 0)
+    expected = models.build("small_cnn", model_inputs.ModelInput((8, 8, 1), 3), 0)
     before = weights(model)
     runner = runner_of(name, model, digits(50), monkeypatch)
     monkeypatch.setattr(runner, "lead_in_seconds", 0.0)
@@ -167,7 +167,7 @@ def test_a_delay_adds_itself_to_every_step_and_can_be_left_out(name, monkeypatch
 def test_a_loss_that_is_not_finite_is_not_timed(name, monkeypatch):
     huge = Examples(np.full((20, 8, 8, 1), np.nan, np.float32), np.zeros(20, int), 1.0)
     runner = runner_of(name, linear(), huge, monkeypatch)
-    with pytest.raises(NotFinite):
+    with pytest.raises(NonFiniteLoss):
         runner.run(8, 3)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import measured_run
-from batchscope.datasets import Examples, looks
+from batchscope.datasets import Examples, model_inputs
 from batchscope.errors import UserError
 from batchscope.study import names, run_factors
 from batchscope.timing import loops, profile, step_errors
@@ -157,7 +157,7 @@ def test_a_real_profile(kind, tmp_path):
     generator = np.random.default_rng(0)
     images = generator.integers(0, 256, (64, 16, 16, 1), dtype=np.uint8)
     examples = Examples(images, generator.integers(0, 10, 64), 1 / 255)
-    model = models.build("small_cnn", looks.Look((16, 16, 1), 10), 0)
+    model = models.build("small_cnn", model_inputs.ModelInput((16, 16, 1), 10), 0)
     if kind == "graph":
         runner = loops.GraphRunner(FACTORS, model, examples)
     else:
@@ -188,7 +188,7 @@ def test_steps_that_fail_leave_no_running_profiler(tmp_path):
     assert len(list((tmp_path / "finished").rglob("*.xplane.pb"))) == 1
 
 
-@pytest.mark.parametrize("kind", first([None, MemoryError, step_errors.NotFinite]))
+@pytest.mark.parametrize("kind", first([None, MemoryError, step_errors.NonFiniteLoss]))
 def test_the_record_of_a_profile(results, tmp_path, monkeypatch, kind):
     original = profile.record
 
@@ -205,7 +205,9 @@ def test_the_record_of_a_profile(results, tmp_path, monkeypatch, kind):
     json.dumps(timing.details)
     assert timing.details["samples"]["seconds"]
     if kind:
-        assert timing.status == ("diverged" if kind is step_errors.NotFinite else "out_of_memory")
+        assert timing.status == (
+            "diverged" if kind is step_errors.NonFiniteLoss else "out_of_memory"
+        )
         assert not {"utilisation", "steps", "compute_share"} & set(timing.details)
         return
     assert timing.status == "finished" and timing.details["steps"] == 3

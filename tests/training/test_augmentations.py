@@ -7,7 +7,7 @@ from PIL import Image
 from batchscope.datasets import Examples
 from batchscope.study import names
 from batchscope.training import augmentations
-from batchscope.training.trainer import Run, Training
+from batchscope.training.trainer import Training, TrainingRun
 from costs import first
 from measured_run import DATASET
 
@@ -69,7 +69,7 @@ def test_random_changes_are_new_each_time_and_fixed_by_the_seed():
 def test_an_epoch_has_the_updates_of_its_examples(results, augmentation):
     factors = {"dataset": DATASET, "model": "small_cnn", "batch_size": 8, "learning_rate": 0.1}
     factors |= {"optimizer": "sgd", "epochs": 1, "seed": 0, "augmentation": augmentation}
-    one = Training(Run(results, names.run_name(factors)))
+    one = Training(TrainingRun(results, names.run_name(factors)))
     examples = len(one.run.data.labels("train"))
     expected = 2 * examples if augmentation == "crop" else examples
     assert (one.examples, one.course.steps(0)) == (expected, -(-expected // 8))

@@ -12,8 +12,8 @@ from batchscope.errors import Interrupted, UserError
 from batchscope.study import names
 from batchscope.training import checkpoint
 from batchscope.training.checkpoint import Progress
-from batchscope.training.fit import Limits, Training
-from batchscope.training.runs import Run
+from batchscope.training.fit import FitLimits, Training
+from batchscope.training.runs import TrainingRun
 from costs import first
 from measured_run import RUN
 
@@ -87,8 +87,8 @@ FACTORS = {
 @pytest.mark.parametrize("name", first(FACTORS))
 def test_a_training_that_is_stopped_goes_on_with_the_same_bits(name, results, tmp_path):
     more = {"epochs": 2, "update_norms": True, "evaluate_every": 40, **FACTORS[name]}
-    run = Run(results, names.run_name({**names.parse_run(RUN), **more}))
-    limits = Limits(chunk_steps=2, checkpoint_seconds=1e9)
+    run = TrainingRun(results, names.run_name({**names.parse_run(RUN), **more}))
+    limits = FitLimits(chunk_steps=2, checkpoint_seconds=1e9)
 
     def trained(folder, pauses=None):
         training = Training(run, limits, tmp_path / folder)

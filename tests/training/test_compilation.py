@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from batchscope.datasets import Examples
-from batchscope.datasets.looks import Look
+from batchscope.datasets.model_inputs import ModelInput
 from batchscope.errors import UserError
 from batchscope.host import control_groups
 from batchscope.study import run_factors
@@ -31,7 +31,7 @@ def trained(cuts=(0, 4), given: Examples | None = None, **changes) -> tuple[Tota
         "epochs": 2,
         **changes,
     }
-    model = models.build("small_cnn", Look((8, 8, 1), 3), seed=0)
+    model = models.build("small_cnn", ModelInput((8, 8, 1), 3), seed=0)
     batches = Batches.of(factors, SIZE, None)
     loop = StepLoop(model, optimizers.make_optimizer(factors), given or examples(), batches, True)
     loop.compile()

@@ -16,11 +16,11 @@ tensorflow_start.start()
 import keras
 import tensorflow as tf
 
-from batchscope.datasets.looks import Look
+from batchscope.datasets.model_inputs import ModelInput
 from batchscope.store import records, weights
 from batchscope.training import models, scoring
 
-LOOK = Look((8, 8, 1), 3)
+LOOK = ModelInput((8, 8, 1), 3)
 
 
 def assert_same(weights, others):
@@ -48,7 +48,7 @@ def assert_same(weights, others):
 )
 def test_parameters_are_those_of_the_documents(network):
     name, shape, classes, parameters = network
-    model = models.build(name, Look(shape, classes), seed=0)
+    model = models.build(name, ModelInput(shape, classes), seed=0)
     count = sum(math.prod(variable.shape) for variable in model.trainable_variables)
     assert count == parameters
     outputs = model(np.zeros((2, *shape), np.float32))
@@ -58,20 +58,22 @@ def test_parameters_are_those_of_the_documents(network):
 
 
 def test_moving_statistics_are_state_and_generators_are_no_weights():
-    trainable, state = models.weights(models.build("benchmark_cnn", Look((16, 16, 3), 3), seed=0))
+    trainable, state = models.weights(
+        models.build("benchmark_cnn", ModelInput((16, 16, 3), 3), seed=0)
+    )
     assert sum("moving" in path for path in state) == 8
     assert not any("moving" in path for path in trainable)
-    model = models.build("campbell_cnn", Look((28, 28, 1), 10), seed=0)
+    model = models.build("campbell_cnn", ModelInput((28, 28, 1), 10), seed=0)
     assert models.weights(model)[1] == {}
     assert len(model.non_trainable_variables) == 2
 
 
 def test_the_seed_fixes_weights_and_paths_whatever_was_built_before():
-    first = models.weights(models.build("campbell_cnn", Look((28, 28, 1), 10), seed=5))
+    first = models.weights(models.build("campbell_cnn", ModelInput((28, 28, 1), 10), seed=5))
     keras.Sequential([keras.layers.Dropout(0.5), keras.layers.Dense(2)])
-    models.build("small_cnn", Look((28, 28, 1), 10), seed=1)
-    again = models.weights(models.build("campbell_cnn", Look((28, 28, 1), 10), seed=5))
-    other = models.weights(models.build("campbell_cnn", Look((28, 28, 1), 10), seed=6))
+    models.build("small_cnn", ModelInput((28, 28, 1), 10), seed=1)
+    again = models.weights(models.build("campbell_cnn", ModelInput((28, 28, 1), 10), seed=5))
+    other = models.weights(models.build("campbell_cnn", ModelInput((28, 28, 1), 10), seed=6))
     assert_same(first, again)
     assert all((first[0][path] != other[0][path]).any() for path in first[0])
 
@@ -81,17 +83,17 @@ def test_the_least_side_that_the_plan_knows_is_the_networks_own(name):
     if name == "tiny_transformer":
         return
     least = NETWORKS[name].least_side
-    assert models.build(name, Look((least, least, 1), 10), seed=0).count_params()
+    assert models.build(name, ModelInput((least, least, 1), 10), seed=0).count_params()
     if least > 1:
         side = least - 1
         with pytest.raises(UserError, match=rf"model {name}: cannot be built .*\({side}, {side}"):
-            models.build(name, Look((side, side, 1), 10), seed=0)
+            models.build(name, ModelInput((side, side, 1), 10), seed=0)
 
 
 def test_weights_go_round_and_those_of_another_network_are_refused():
-    model = models.build("keskar_f1", Look((4, 4, 1), 3), seed=0)
+    model = models.build("keskar_f1", ModelInput((4, 4, 1), 3), seed=0)
     trainable, state = models.weights(model)
-    other = models.build("keskar_f1", Look((4, 4, 1), 3), seed=1)
+    other = models.build("keskar_f1", ModelInput((4, 4, 1), 3), seed=1)
     state["norm_1/moving_mean"] = state["norm_1/moving_mean"] + 3
     images = np.random.default_rng(0).random((5, 4, 4, 1), np.float32)
     assert not np.allclose(model(images), other(images))
@@ -221,9 +223,9 @@ def test_units_that_are_not_those_of_two_classes_are_refused(tmp_path):
     softmax = 'Dense(classes, activation="softmax"'
     path, token = own(tmp_path, OWN.replace(softmax, 'Dense(1, activation="softmax"'))
     with pytest.raises(UserError, match="own.py: received a softmax over one unit"):
-        models.build(token, Look((8, 8, 1), 2), 0, path)
+        models.build(token, ModelInput((8, 8, 1), 2), 0, path)
     path, token = own(tmp_path, OWN.replace(softmax, "Dense(1"))
-    assert models.build(token, Look((8, 8, 1), 2), 0, path).output_shape == (None, 1)
+    assert models.build(token, ModelInput((8, 8, 1), 2), 0, path).output_shape == (None, 1)
 
 
 BESIDE = """

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from batchscope.datasets import Examples, Learned, looks
+from batchscope.datasets import Examples, Learned, model_inputs
 from batchscope.study import names
 from batchscope.training import losses, models, optimizers, scoring, step_loop
 from digit_runs import run_name
@@ -24,7 +24,7 @@ def updated(model, optimizer, steps, micro_batch=0):
 
 
 def built(precision):
-    return models.build("small_cnn", looks.Look((8, 8, 1), 10), 3, precision=precision)
+    return models.build("small_cnn", model_inputs.ModelInput((8, 8, 1), 10), 3, precision=precision)
 
 
 def trained(precision, micro_batch=0, steps=8):

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from batchscope import datasets
-from batchscope.datasets.looks import Look
+from batchscope.datasets.model_inputs import ModelInput
 from batchscope.study import dataset_definitions
 from batchscope.training import models, probe
 
@@ -94,5 +94,5 @@ def test_few_validation_examples_are_joined_by_held_out_ones(wine):
 
 
 def test_numbers_of_an_example_are_the_outputs_of_its_layers():
-    model = models.build("mlp", Look((10,), 2, "rows"), 0)
+    model = models.build("mlp", ModelInput((10,), 2, "rows"), 0)
     assert probe.bytes_per_example(model) == 16 * (10 + 10 + 128 + 128 + 2)

@@ -14,7 +14,7 @@ tensorflow_start.start()
 import keras
 import tensorflow as tf
 
-from batchscope.datasets import Examples, looks
+from batchscope.datasets import Examples, model_inputs
 from batchscope.study import model_files
 from batchscope.training import losses, models, step_loop
 
@@ -25,7 +25,7 @@ LABELS = RANDOM.integers(0, CLASSES, (20, LENGTH)).astype(np.int32)
 
 
 def transformer():
-    look = looks.Look((LENGTH,), CLASSES, example_kinds.TOKENS)
+    look = model_inputs.ModelInput((LENGTH,), CLASSES, example_kinds.TOKENS)
     return models.build("tiny_transformer", look, 0)
 
 
@@ -86,7 +86,7 @@ def own_model(tmp_path, body, classes=CLASSES, kind=example_kinds.TOKENS, **more
         f"    return keras.Sequential([{body}])\n"
     )
     token = model_files.token("own", str(path))
-    return models.build(token, looks.Look((LENGTH,), classes, kind, **more), 0, path)
+    return models.build(token, model_inputs.ModelInput((LENGTH,), classes, kind, **more), 0, path)
 
 
 FLAT = "layers.Embedding(classes, 4), layers.Flatten(), layers.Dense(classes)"

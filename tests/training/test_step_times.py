@@ -6,7 +6,7 @@ tensorflow_start.start(1, "cpu")
 
 import pytest
 
-from batchscope.datasets.looks import Look
+from batchscope.datasets.model_inputs import ModelInput
 from batchscope.study import run_factors
 from batchscope.training import step_times
 
@@ -17,10 +17,10 @@ CORE = {"learning_rate": 1e20, "optimizer": "sgd", "epochs": 1, "seed": 0, "batc
 @pytest.mark.parametrize(
     ("model", "look"),
     [
-        ("small_cnn", Look((8, 8, 1), 10)),
-        ("mlp", Look((10,), 1, "rows", task="regression")),
-        ("mlp", Look((10,), 4, "rows", task="multi_label")),
-        ("tiny_transformer", Look((16,), 12, "tokens")),
+        ("small_cnn", ModelInput((8, 8, 1), 10)),
+        ("mlp", ModelInput((10,), 1, "rows", task="regression")),
+        ("mlp", ModelInput((10,), 4, "rows", task="multi_label")),
+        ("tiny_transformer", ModelInput((16,), 12, "tokens")),
     ],
 )
 def test_every_kind_of_example_is_timed(model, look, monkeypatch):

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from batchscope.datasets import Examples, looks
+from batchscope.datasets import Examples, model_inputs
 from batchscope.study import model_files, names
 from batchscope.training import models, optimizers, step_loop, trainer
 from batchscope.training.checkpoint import Progress
@@ -175,7 +175,7 @@ def test_norms_are_those_of_the_weights_differences_and_change_no_bit():
     factors = names.parse_run(run_name(optimizer="adam", learning_rate=0.01))
 
     def made(update_norms: bool) -> tuple:
-        model = models.build("small_cnn", looks.Look((8, 8, 1), 3), 0)
+        model = models.build("small_cnn", model_inputs.ModelInput((8, 8, 1), 3), 0)
         given = (Examples(images, labels, 1 / 255), step_loop.Batches(4), update_norms)
         return model, step_loop.StepLoop(model, optimizers.make_optimizer(factors), *given)
 
@@ -200,7 +200,7 @@ def test_a_loop_keeps_no_array_of_its_caller():
     """Else the memory that a batch takes would be measured with the caller's copy."""
     images = np.random.default_rng(0).integers(0, 256, (8, 8, 8, 1), np.uint8)
     given, kept = Examples(images, np.zeros(8, int), 1 / 255), weakref.ref(images)
-    model = models.build("small_cnn", looks.Look((8, 8, 1), 3), 0)
+    model = models.build("small_cnn", model_inputs.ModelInput((8, 8, 1), 3), 0)
     steps = step_loop.StepLoop(model, keras.optimizers.SGD(0.1), given, step_loop.Batches(4))
     steps.compile()
     del images, given
@@ -223,7 +223,7 @@ def test_running_out_of_memory_is_recorded(described, monkeypatch, results):
     run = run_name(epochs=2, batch_size=50, update_norms=True)
     monkeypatch.setattr(step_loop.StepLoop, "run", refuse)
     monkeypatch.setattr(trainer.Training, "stop_on_signals", lambda self: None)
-    assert trainer.train(trainer.Run(results, run)) == "out_of_memory"
+    assert trainer.train(trainer.TrainingRun(results, run)) == "out_of_memory"
     done = record(results, run)
     assert done["message"] == "OOM when allocating tensor"
     assert arrays(results / "runs" / run / "final.npz") == {}

@@ -15,16 +15,16 @@ tensorflow_start.start()
 
 import keras
 
-from batchscope.datasets.looks import Look, Scaling
+from batchscope.datasets.model_inputs import ImageScaling, ModelInput
 from batchscope.training import models, runs, trainer
 from digit_runs import run_name
 
 KEY = "datasets.own.scale"
-IMAGES = Look((8, 8, 3), 3, scaling=Scaling(1 / 255, False, KEY))
-RAW = IMAGES._replace(scaling=Scaling(1.0, True, KEY))
-FLOATS = IMAGES._replace(scaling=Scaling(1.0, False, KEY))
-DIGITS = IMAGES._replace(scaling=Scaling(1 / 16, False, ""))
-ROWS, PAIR = Look((4,), 3, "rows"), Look((4,), 2, "rows")
+IMAGES = ModelInput((8, 8, 3), 3, scaling=ImageScaling(1 / 255, False, KEY))
+RAW = IMAGES._replace(scaling=ImageScaling(1.0, True, KEY))
+FLOATS = IMAGES._replace(scaling=ImageScaling(1.0, False, KEY))
+DIGITS = IMAGES._replace(scaling=ImageScaling(1 / 16, False, ""))
+ROWS, PAIR = ModelInput((4,), 3, "rows"), ModelInput((4,), 2, "rows")
 TARGETS, LABELS = ROWS._replace(task="regression"), ROWS._replace(task="multi_label")
 END, ONE = "layers.Flatten(), layers.Dense(classes)", "layers.Dense(1)"
 SIGMOID = "layers.Dense(classes, activation='sigmoid')"
@@ -329,7 +329,7 @@ def test_they_learn_the_digits_as_bytes(which, tmp_path, digits):
     datasets.prepare(data, definition, tmp_path)
     path, name = own(tmp_path, TRAINED[which])
     factors = {"optimizer": "adam", "learning_rate": 0.003, "batch_size": 32, "epochs": 8}
-    run = runs.Run(tmp_path, run_name(dataset=data, model=name, **factors), path)
+    run = runs.TrainingRun(tmp_path, run_name(dataset=data, model=name, **factors), path)
     assert trainer.train(run) == "finished"
     rows = (run.folder / "history.csv").read_text().splitlines()
     last = dict(zip(rows[0].split(","), rows[-1].split(","), strict=True))

@@ -81,6 +81,15 @@ def test_imports_point_downward(package):
         assert used & HEAVY <= {*PACKAGES[package]}, path.name
 
 
+def test_no_class_name_occurs_twice():
+    paths: dict[str, list[str]] = {}
+    for path in sorted((ROOT / "workflow").rglob("*.py")):
+        for node in nodes(path):
+            if isinstance(node, ast.ClassDef):
+                paths.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
+    assert {name: homes for name, homes in paths.items() if len(homes) > 1} == {}
+
+
 @pytest.mark.parametrize("package", [name for name in PACKAGES if (LIBRARY / name).is_dir()])
 def test_every_package_says_what_lives_there_and_tests_mirror_it(package):
     text = ast.get_docstring(ast.parse((LIBRARY / package / "__init__.py").read_text()))

@@ -256,7 +256,7 @@ class Planned:
 class Followed:
     """What the tables of a study's experiments follow."""
 
-    def __init__(self, study: plan.Study, table: states.Table) -> None:
+    def __init__(self, study: plan.Study, table: states.JobTable) -> None:
         self._study, self._table = study, table
 
     def records(self, experiment: str) -> list[str]:

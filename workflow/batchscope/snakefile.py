@@ -135,8 +135,8 @@ class Jobs:
         return any(one.looks for one in self.study.experiments.values())
 
     @functools.cached_property
-    def table(self) -> states.Table:
-        return states.Table(self.study, RESULTS)
+    def table(self) -> states.JobTable:
+        return states.JobTable(self.study, RESULTS)
 
     @property
     def bundled(self) -> bool:

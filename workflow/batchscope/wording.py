@@ -17,7 +17,7 @@ _EXACT = 1e-6  # an interval narrower than so much of its value has no digits to
 _MOST_DECIMALS = 6
 
 
-class Estimate(NamedTuple):
+class FormattedEstimate(NamedTuple):
     """A number and its interval, as text; the interval may be empty."""
 
     value: str
@@ -66,7 +66,7 @@ def fixed(value: float, decimals: int) -> str:
 
 def estimate(
     value: float, low: float | None = None, high: float | None = None, unit: Unit = PLAIN
-) -> Estimate:
+) -> FormattedEstimate:
     """Returns a finite value and its interval, multiplied by a unit and rounded by the interval.
 
     All have the decimals that show two significant digits of its half width: of the narrower half,
@@ -78,20 +78,20 @@ def estimate(
     numbers = [unit.times * _something(one) for one in (value, *ends)]
     width = numbers[2] - numbers[1]
     if not 0 < width < math.inf:
-        return Estimate(number(numbers[0]))
+        return FormattedEstimate(number(numbers[0]))
     if width <= _EXACT * abs(numbers[0]):
-        return Estimate(*(number(one) for one in numbers))
+        return FormattedEstimate(*(number(one) for one in numbers))
     halves = (numbers[0] - numbers[1], numbers[2] - numbers[0])
     narrow = max(min(halves), width / 10) if min(halves) > 0 else width / 2
     decimals = 1 - math.floor(math.log10(narrow))
     largest = max(map(abs, numbers))
     nearest = max(numbers[1], -numbers[2])  # above zero where the interval holds no zero
     if nearest > 0 and round(nearest, max(decimals, 0)) == 0:
-        return Estimate(*(number(one, 2) for one in numbers))
+        return FormattedEstimate(*(number(one, 2) for one in numbers))
     if decimals > _MOST_DECIMALS or largest >= 1e6:
         digits = max(1, min(6, decimals + 1 + math.floor(math.log10(largest))))
-        return Estimate(*(_minus(_short_exponent(f"{one:.{digits}g}")) for one in numbers))
-    return Estimate(*(fixed(one, max(decimals, 0)) for one in numbers))
+        return FormattedEstimate(*(_minus(_short_exponent(f"{one:.{digits}g}")) for one in numbers))
+    return FormattedEstimate(*(fixed(one, max(decimals, 0)) for one in numbers))
 
 
 def tick(value: float) -> str:

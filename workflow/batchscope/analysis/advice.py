@@ -20,10 +20,10 @@ from batchscope.analysis.advice_series import (
     CRITICAL,
     MOST_DISTURBED,
     RATE,
-    Asked,
+    AdviceRequest,
+    AdviceSeries,
+    AdviceTables,
     Row,
-    Series,
-    Tables,
     excludes,
 )
 from batchscope.study import advice_needs, run_factors, stages, tasks
@@ -78,7 +78,7 @@ class Grade(enum.StrEnum):
 _ESSENTIAL = {Headline.NOTHING_LEARNED: BASELINE, Headline.RATE_NOT_FOUND: RATE_ON_EDGE}
 
 
-def table(tables: Tables, asked: Asked) -> pandas.DataFrame:
+def table(tables: AdviceTables, asked: AdviceRequest) -> pandas.DataFrame:
     """Returns the rows of every series that trains at three batch sizes or more; see `ADVICE`."""
     every = advice_series.of_tables(tables, asked)
     rows = [{**series.factors, **row} for series in every for row in _rows(series)]
@@ -86,7 +86,7 @@ def table(tables: Tables, asked: Asked) -> pandas.DataFrame:
     return run_series.table(rows, ADVICE, factors)
 
 
-def _rows(series: Series) -> Iterator[Row]:
+def _rows(series: AdviceSeries) -> Iterator[Row]:
     """Yield all rows, the recommendation first."""
     needs = [*_needs(series)]
     checks = [*_checks(series), *(need.row() for need in needs)]
@@ -109,7 +109,7 @@ def _rows(series: Series) -> Iterator[Row]:
     yield from _suggestions(checks, headline)
 
 
-def _headline(series: Series, checks: Iterable[Row]) -> Headline:
+def _headline(series: AdviceSeries, checks: Iterable[Row]) -> Headline:
     """Return the first of the headlines that holds."""
     failed = {check["name"] for check in checks if check["passed"] == 0}
     if series.recommended is None:
@@ -121,7 +121,7 @@ def _headline(series: Series, checks: Iterable[Row]) -> Headline:
     return Headline.NOT_DISTINGUISHED if several else Headline.RECOMMENDED
 
 
-def _recommendation(series: Series, checks: Sequence[Row], headline: Headline) -> Row:
+def _recommendation(series: AdviceSeries, checks: Sequence[Row], headline: Headline) -> Row:
     """Return the headline with its batch sizes, and one of them with its learning rate."""
     row: Row = {"headline": headline, "n": series.replicates}
     if headline == Headline.RATE_NOT_FOUND:
@@ -165,7 +165,7 @@ def _order(check: Row) -> tuple[bool, bool]:
     return check["passed"] != 0, check["key"] == "test_examples"
 
 
-def _deciding(series: Series, size: int) -> Row:
+def _deciding(series: AdviceSeries, size: int) -> Row:
     """Returns the limit that decides about a size: one that excludes it, else one not shown."""
     if size > series.memory:
         return {"name": MEMORY, "verdict": Verdict.BEYOND}
@@ -177,7 +177,7 @@ def _deciding(series: Series, size: int) -> Row:
     return {"name": found.loc[first, "outcome"], **found.loc[first, _COPIED].to_dict()}
 
 
-def _limits(series: Series) -> Iterator[Row]:
+def _limits(series: AdviceSeries) -> Iterator[Row]:
     """Yields every limit with every size, and what else is known of machine and target."""
     rows = series.limits.assign(name=series.limits["outcome"])
     more = rows["seeds_to_resolve"].astype(float) - rows["n"].astype(float)
@@ -196,7 +196,7 @@ def _limits(series: Series) -> Iterator[Row]:
         yield {"name": CRITICAL, "estimate": series.critical[CRITICAL], **fit}
 
 
-def _checks(series: Series) -> Iterator[Row]:
+def _checks(series: AdviceSeries) -> Iterator[Row]:
     """Yield the checks: one row for one that passes, or a row for each size that fails."""
     yield from _beside_baseline(series)
     yield from _edges(series)
@@ -222,7 +222,7 @@ def _check(name: str, passed: Any, key: str = "", value: Any = "", **numbers: An
     return {"name": name, "passed": int(passed), **numbers, **line}
 
 
-def _beside_baseline(series: Series) -> Iterator[Row]:
+def _beside_baseline(series: AdviceSeries) -> Iterator[Row]:
     """Yield whether any size beats the baseline in the first metric of its task.
 
     Of an accuracy also whether the test set is large enough.
@@ -248,13 +248,13 @@ def _beside_baseline(series: Series) -> Iterator[Row]:
         yield _check("test_set", error < margin, *line, estimate=error, bound=margin)
 
 
-def _rates_away(series: Series) -> tuple[int, int]:
+def _rates_away(series: AdviceSeries) -> tuple[int, int]:
     where = expectations.direction(series)
     below = 0 if where == expectations.HIGHER else _RATES_AWAY
     return below, 0 if where == expectations.LOWER else _RATES_AWAY
 
 
-def _rates(series: Series, tried: np.ndarray, below: int, above: int) -> Row:
+def _rates(series: AdviceSeries, tried: np.ndarray, below: int, above: int) -> Row:
     """Return the suggestion of rates beyond those tried, in steps of the grid or `RATE_STEP`."""
     if not len(tried):
         return {}
@@ -268,7 +268,7 @@ def _rates(series: Series, tried: np.ndarray, below: int, above: int) -> Row:
     return {"key": RATE, "value": rates, "minutes_to_resolve": minutes}
 
 
-def _edges(series: Series) -> Iterator[Row]:
+def _edges(series: AdviceSeries) -> Iterator[Row]:
     """Yield whether the rates are inside their grids, at every size that may be the best.
 
     A size that is excluded counts if it is next to the range, and excluded by the edge alone.
@@ -292,7 +292,7 @@ def _edges(series: Series) -> Iterator[Row]:
         yield _check(RATE_ON_EDGE, True)
 
 
-def _still_falling(series: Series) -> Iterator[Row]:
+def _still_falling(series: AdviceSeries) -> Iterator[Row]:
     """Yield the sizes at which trainings end at their lowest validation loss."""
     flagged = {*series.limits.loc[series.limits["still_falling"] == 1, "batch_size"]}
     for size in sorted(map(int, flagged)):
@@ -302,13 +302,13 @@ def _still_falling(series: Series) -> Iterator[Row]:
         yield _check("still_falling", True)
 
 
-def _longer(series: Series, size: int) -> tuple[str, Any]:
+def _longer(series: AdviceSeries, size: int) -> tuple[str, Any]:
     runs = series.runs("batch_size", EPOCHS)
     epochs = runs.loc[runs["batch_size"] == size, EPOCHS].max()
     return EPOCHS, "" if pandas.isna(epochs) else 2 * int(epochs)
 
 
-def _sizes_beyond(series: Series) -> Iterator[Row]:
+def _sizes_beyond(series: AdviceSeries) -> Iterator[Row]:
     """Yield that the recommended size is the smallest or the largest that was tried, if it is."""
     size, sizes = series.recommended, series.sizes
     beyond = {sizes[0]: size // 2, sizes[-1]: 2 * size}.get(size)
@@ -318,7 +318,7 @@ def _sizes_beyond(series: Series) -> Iterator[Row]:
         yield _check("size_on_edge", False, "batch_size", sorted([*sizes, beyond]), **numbers)
 
 
-def _timings(series: Series) -> Iterator[Row]:
+def _timings(series: AdviceSeries) -> Iterator[Row]:
     """Yield whether timings are clean.
 
     Other processes disturbed few of the blocks, and the blocks of a batch size differ by less than
@@ -347,7 +347,7 @@ def _timings(series: Series) -> Iterator[Row]:
         yield _check("timings_disturbed", not failed, *line, **numbers)
 
 
-def _seconds(series: Series) -> Iterator[Row]:
+def _seconds(series: AdviceSeries) -> Iterator[Row]:
     """Yields whether seconds that are known are compared, and with sizes that may be used."""
     compared = series.compares_seconds or not series.times_usable
     if series.asked.timed and not compared and not _falls(series):
@@ -357,11 +357,11 @@ def _seconds(series: Series) -> Iterator[Row]:
         yield _check("fastest", False, "vary.batch_size", others, batch_size=fastest)
 
 
-def _falls(series: Series) -> bool:
+def _falls(series: AdviceSeries) -> bool:
     return bool(series.factors.get("schedule", run_factors.CONSTANT) != run_factors.CONSTANT)
 
 
-def _needs(series: Series) -> Iterator[Need]:
+def _needs(series: AdviceSeries) -> Iterator[Need]:
     """Yield what is missing, all at once."""
     trained, of_seed = series.trained, sum(series.price) / 60
     minutes = series.minutes

@@ -32,7 +32,7 @@ MOST_FITS = "most_fits"  # no larger batch was tried than the largest that fits
 Row = dict[str, Any]
 
 
-class Tables(NamedTuple):
+class AdviceTables(NamedTuple):
     """The tables that an advice follows from, of one experiment or of one of its series."""
 
     comparisons: pandas.DataFrame
@@ -42,7 +42,7 @@ class Tables(NamedTuple):
     trajectories: pandas.DataFrame = pandas.DataFrame()
 
 
-class Asked(NamedTuple):
+class AdviceRequest(NamedTuple):
     """What else is known."""
 
     margins: Mapping[str, float] = {}  # outcome -> largest loss of it, as the study states them
@@ -60,11 +60,11 @@ class Asked(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Series:
+class AdviceSeries:
     """A series that trains at several batch sizes, with what its tables say of them."""
 
-    tables: Tables
-    asked: Asked
+    tables: AdviceTables
+    asked: AdviceRequest
     factors: Row
     price: tuple[float, float]  # seconds that one more seed takes in trainings, and in timings
 
@@ -300,7 +300,7 @@ def verdicts(rows: pandas.DataFrame) -> pandas.Series:
     )
 
 
-def of_tables(tables: Tables, asked: Asked) -> Iterator[Series]:
+def of_tables(tables: AdviceTables, asked: AdviceRequest) -> Iterator[AdviceSeries]:
     """Yields every series that trains at three batch sizes or more, with its part of the tables."""
     frame = tables.comparisons.drop(columns=RATE)
     for series in run_series.series(frame) if len(frame) else ():
@@ -316,9 +316,9 @@ def of_tables(tables: Tables, asked: Asked) -> Iterator[Series]:
         of_machine = configured.iloc[0].to_dict() if len(runs) else {}
         others = (of_factors(each, single) for each in tables[3:])
         own = tables.comparisons.loc[series.frame.index]
-        given = Tables(own, runs, of_factors(tables.limits, of_machine), *others)
+        given = AdviceTables(own, runs, of_factors(tables.limits, of_machine), *others)
         price = asked.price(runs["run"]) if "run" in runs else (math.nan, math.nan)
-        yield Series(given, asked, single, price)
+        yield AdviceSeries(given, asked, single, price)
 
 
 def of_factors(frame: pandas.DataFrame, factors: Row) -> pandas.DataFrame:

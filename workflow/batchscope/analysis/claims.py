@@ -271,7 +271,7 @@ def _parts(rows: pandas.DataFrame, test: Test) -> list[Statement]:
 
 
 @dataclass(frozen=True)
-class _Series:
+class _TestSeries:
     """The numbers of one series: a table of replicates x values of `test.over` for each side."""
 
     test: Test
@@ -292,7 +292,7 @@ class _Series:
         return np.log2(np.asarray(at, float)) if self.doublings else np.asarray(at, float)
 
 
-def _series(frame: pandas.DataFrame, test: Test) -> Iterator[_Series]:
+def _series(frame: pandas.DataFrame, test: Test) -> Iterator[_TestSeries]:
     """Yields every series of the rows; where sides are compared, of each cell of one with each.
 
     A series are the rows that neither the sides nor the test distinguish.
@@ -307,7 +307,7 @@ def _series(frame: pandas.DataFrame, test: Test) -> Iterator[_Series]:
                 rows = [_selected(group, side) for side in sides]
                 if not any(each.empty for each in rows):
                     tables = (_table(each, test, over) for each in rows)
-                    yield _Series(test, {**cells, **named}, per, *tables)
+                    yield _TestSeries(test, {**cells, **named}, per, *tables)
 
 
 def _each(cells: Mapping[str, tuple[Any, ...]]) -> list[dict[str, Any]]:
@@ -347,7 +347,7 @@ def _table(frame: pandas.DataFrame, test: Test, over: list[str]) -> pandas.DataF
     return found[sorted(found.columns)]
 
 
-def _trend(series: _Series) -> Parts:
+def _trend(series: _TestSeries) -> Parts:
     sizes = series.of.columns
     if len(sizes) > 1:
         rises = series.test.direction == RISES
@@ -355,29 +355,29 @@ def _trend(series: _Series) -> Parts:
         yield contrasts.trend(values, at, rises, cells=series.cells)
 
 
-def _equivalence(series: _Series) -> Parts:
+def _equivalence(series: _TestSeries) -> Parts:
     for to, of in itertools.combinations(series.of.columns, 2):
         yield series.contrast(series.of[of] - series.of[to], [of, to])
 
 
-def _value(series: _Series) -> Parts:
+def _value(series: _TestSeries) -> Parts:
     for at in series.of.columns:
         yield series.contrast(series.of[at], at)
 
 
-def _difference(series: _Series) -> Parts:
+def _difference(series: _TestSeries) -> Parts:
     for at in series.of.columns.intersection(series.to.columns):
         yield series.contrast(series.of[at] - series.to[at], at)
 
 
-def _interaction(series: _Series) -> Parts:
+def _interaction(series: _TestSeries) -> Parts:
     at = sorted(series.of.columns.intersection(series.to.columns))
     if len(at) > 1:
         difference = (series.of[at] - series.to[at]).dropna().to_numpy()
         yield series.contrast(contrasts.slopes(difference, series.positions(at)))
 
 
-def _argmax(series: _Series) -> Parts:
+def _argmax(series: _TestSeries) -> Parts:
     """One of those chosen is better than all others; not where another one beats all of these."""
     complete, sizes, test = series.of.dropna(), series.of.columns, series.test
     chosen = [at for at in sizes if at in test.chosen]
@@ -392,7 +392,7 @@ def _argmax(series: _Series) -> Parts:
         yield Statement(tuple(pairs), rivals, against)
 
 
-def _exception(series: _Series) -> Parts:
+def _exception(series: _TestSeries) -> Parts:
     """A size lies off the straight line between its neighbours, both axes logarithmic."""
     table, at = series.of, [*series.of.columns]
     for left, here, right in zip(at, at[1:], at[2:], strict=False):
@@ -402,7 +402,7 @@ def _exception(series: _Series) -> Parts:
             yield series.contrast(table[here] - line, here)
 
 
-_OF_TYPE: dict[str, Callable[[_Series], Parts]] = {
+_OF_TYPE: dict[str, Callable[[_TestSeries], Parts]] = {
     "trend": _trend,
     "equivalence": _equivalence,
     "value": _value,

@@ -64,7 +64,7 @@ class Compared(NamedTuple):
     seeds_to_resolve: int | None = None
 
 
-class Look(NamedTuple):
+class InterimAnalysis(NamedTuple):
     """What is known of every batch size after so many seeds; better is higher."""
 
     values: Any  # shape (..., sizes, seeds): NaN where there is no run
@@ -83,7 +83,7 @@ class Pairs(NamedTuple):
     level: np.ndarray  # of the upper bound of d_ij at which i is called beyond
 
 
-def pairs(look: Look, margin: float, bounded: Any = False) -> Pairs:
+def pairs(look: InterimAnalysis, margin: float, bounded: Any = False) -> Pairs:
     """Returns the differences of every two sizes with their bounds, infinite with one seed.
 
     Args:
@@ -156,7 +156,9 @@ def against_best(found: Pairs) -> tuple[np.ndarray, ...]:
     return mean.argmin(axis=-1), mean.min(axis=-1), low.min(axis=-1), high.min(axis=-1)
 
 
-def compare(looks: Sequence[Look], margin: float, bounded: Any = False) -> list[Compared]:
+def compare(
+    looks: Sequence[InterimAnalysis], margin: float, bounded: Any = False
+) -> list[Compared]:
     """Compares every size with the best of the others.
 
     A size at which a run failed, or without any value, is compared with none.
@@ -192,7 +194,7 @@ def compare(looks: Sequence[Look], margin: float, bounded: Any = False) -> list[
     return found
 
 
-def _of_sizes(look: Look, kept: np.ndarray) -> Look:
+def _of_sizes(look: InterimAnalysis, kept: np.ndarray) -> InterimAnalysis:
     values = np.asarray(look.values, float)[kept]
     tuned = np.broadcast_to(look.tuned, len(look.values))[kept]
     return look._replace(values=np.where(np.isinf(values), math.nan, values), tuned=tuned)
@@ -261,7 +263,8 @@ def _compare(reading: Reading) -> list[Compared]:
     """Compares every batch size of a reading, estimates in the outcome's own direction."""
     margin = math.log1p(reading.margin) if reading.taken else reading.margin
     looks = [
-        Look(_higher(each), each.chosen.tuned, each.share) for each in (*reading.earlier, reading)
+        InterimAnalysis(_higher(each), each.chosen.tuned, each.share)
+        for each in (*reading.earlier, reading)
     ]
     found = compare(looks, margin, reading.at_first)
     whole = ~(reading.values <= 0).any(axis=1) | (not reading.taken)  # no ratio to nothing

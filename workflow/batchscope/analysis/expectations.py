@@ -14,7 +14,7 @@ import numpy as np
 import pandas
 
 from batchscope.analysis import intervals, run_series
-from batchscope.analysis.advice_series import RATE, SECONDS, Row, Series, verdicts
+from batchscope.analysis.advice_series import RATE, SECONDS, AdviceSeries, Row, verdicts
 from batchscope.analysis.targets import Target
 from batchscope.store.records import FAILED
 from batchscope.study.budget_kinds import CONVERGENCE, END, EPOCHS, TAKEN, TARGET, UPDATES
@@ -29,13 +29,13 @@ _OF_RUNS = ["train_seconds", EPOCH_SECONDS, MEMORY_PEAK, _BEST_LOSS]
 _FROM_BEST = [Verdict.WITHIN, Verdict.PROVISIONAL, Verdict.BEYOND]  # the last one decides
 
 
-def _runs(series: Series, *columns: str) -> pandas.DataFrame:
+def _runs(series: AdviceSeries, *columns: str) -> pandas.DataFrame:
     names = ["batch_size", RATE, "seed", *_OF_RUNS, *columns]
     runs = series.runs("run", "status", *names).set_index("run")
     return runs.assign(**{name: pandas.to_numeric(runs[name], errors="coerce") for name in names})
 
 
-def _evaluations(series: Series) -> pandas.DataFrame:
+def _evaluations(series: AdviceSeries) -> pandas.DataFrame:
     """Return the evaluations of finished runs that have a validation loss, in order of updates."""
     rows, runs = series.tables.trajectories, series.tables.runs
     if rows.empty or runs.empty or _LOSS not in rows:
@@ -45,7 +45,7 @@ def _evaluations(series: Series) -> pandas.DataFrame:
     return rows.sort_values(UPDATES, kind="stable", ignore_index=True)
 
 
-def outcome_values(series: Series, outcome: str) -> tuple[pandas.DataFrame, str]:
+def outcome_values(series: AdviceSeries, outcome: str) -> tuple[pandas.DataFrame, str]:
     """Return an outcome of every finished run, and the place of comparison: convergence or end.
 
     The rows have the `value` of the outcome there, and the `epochs`, `updates` and `seconds` that
@@ -68,7 +68,7 @@ def outcome_values(series: Series, outcome: str) -> tuple[pandas.DataFrame, str]
     return runs.join(used).assign(value=value), place
 
 
-def expected(series: Series) -> Iterator[Row]:
+def expected(series: AdviceSeries) -> Iterator[Row]:
     """Yield the results at every batch size, at its learning rate.
 
     Outcomes that were compared at another place than the first one are left out.
@@ -118,7 +118,7 @@ def patience(losses: Any, epochs: Any) -> float:
     return float(math.ceil(longest - 1e-9))
 
 
-def rates(series: Series) -> Iterator[Row]:
+def rates(series: AdviceSeries) -> Iterator[Row]:
     """Yield every rate that was tried at the recommended size, compared with the recommended one.
 
     A rate does as well (within) if its outcomes and its updates to the target are shown to be
@@ -145,7 +145,7 @@ def rates(series: Series) -> Iterator[Row]:
         yield row
 
 
-def _by_rate(series: Series, size: int) -> Iterator[tuple[str, pandas.DataFrame]]:
+def _by_rate(series: AdviceSeries, size: int) -> Iterator[tuple[str, pandas.DataFrame]]:
     """Yield each limit with its values by seed and rate; for a cost the updates to the target."""
     target = series.at(TARGET)
     for name in series.limits["outcome"].unique():
@@ -177,7 +177,7 @@ def _contrast(name: str, values: pandas.Series, chosen: pandas.Series, bound: fl
     return {**row, "verdict": read.iloc[0]}
 
 
-def direction(series: Series) -> str:
+def direction(series: AdviceSeries) -> str:
     """Return where better learning rates are likely: lower, higher, or unknown (empty).
 
     Lower if more runs failed at the highest rate than at the lowest, or if its validation loss is

@@ -17,7 +17,7 @@ import numpy as np
 import pandas
 
 from batchscope.analysis import advice_series, run_series
-from batchscope.analysis.advice_series import RATE, Series, Tables
+from batchscope.analysis.advice_series import RATE, AdviceSeries, AdviceTables
 from batchscope.study import stages
 from batchscope.study.claims import Claim
 from batchscope.study.outcomes import Reason, Verdict
@@ -53,7 +53,7 @@ def of_claims(
             yield _row(claim.id, row, runs.iloc[:0] if elsewhere else runs[selected], looks)
 
 
-def of_advice(tables: Tables, asked: advice_series.Asked) -> Iterator[Row]:
+def of_advice(tables: AdviceTables, asked: advice_series.AdviceRequest) -> Iterator[Row]:
     """Yields the comparisons that limit the batch sizes of every series of one experiment."""
     several = run_series.varying(tables.comparisons.drop(columns=advice_series.RATE))
     for series in advice_series.of_tables(tables, asked):
@@ -71,7 +71,7 @@ def of_advice(tables: Tables, asked: advice_series.Asked) -> Iterator[Row]:
             yield _row(statement, row, runs, asked.looks)
 
 
-def _beside(series: Series, row: pandas.Series) -> list[int]:
+def _beside(series: AdviceSeries, row: pandas.Series) -> list[int]:
     """Returns a batch size and those that its interval rests on: not those that are beyond."""
     limits = series.limits
     same = limits[(limits["outcome"] == row["outcome"]) & (limits["budget"] == row["budget"])]

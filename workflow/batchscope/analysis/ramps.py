@@ -68,7 +68,7 @@ class _Arm:
 
 
 @dataclass(frozen=True)
-class _Stated:
+class _RampRow:
     """What is stated of a configuration: its row of the table, before it is judged."""
 
     row: dict[str, Any]
@@ -102,7 +102,7 @@ def table(
         margins: Outcome -> largest loss that counts as negligible, as the study states them.
         looks: Numbers of seeds at which one looks.
     """
-    found: list[_Stated] = []
+    found: list[_RampRow] = []
     for arms in _groups(run_series.own(runs)) if _rise(runs) else ():
         constant = [arm for arm in arms if not arm.rises]
         for arm in arms:
@@ -206,7 +206,7 @@ class _Beside:
 
 def _compared(
     arm: _Arm, constant: Sequence[_Arm], margins: Mapping[str, float], looks: Sequence[int]
-) -> Iterator[_Stated]:
+) -> Iterator[_RampRow]:
     """Yields what is stated of a configuration whose batch size rises."""
     runs = pandas.concat([each.trainings.runs for each in (arm, *constant)])
     named = dict.fromkeys((*margins, *_OUTCOMES))
@@ -217,17 +217,17 @@ def _compared(
         beside = _Beside(arm, constant, outcome)
         row = _row(arm, beside.own, outcome, beside.sign * margin)
         if not beside.others:
-            yield _Stated({**row, "verdict": Verdict.NOT_TESTABLE, "reason": Reason.ALONE})
+            yield _RampRow({**row, "verdict": Verdict.NOT_TESTABLE, "reason": Reason.ALONE})
             continue
         if np.isinf(beside.own.values).any():
-            yield _Stated({**row, "verdict": Verdict.BEYOND, "reason": Reason.FAILED})
+            yield _RampRow({**row, "verdict": Verdict.BEYOND, "reason": Reason.FAILED})
         else:
             stated = beside.at_looks(looks, operator.methodcaller("losses", margin))
-            yield _Stated(row, stated, constant, beside.sign)
+            yield _RampRow(row, stated, constant, beside.sign)
         for column, cost in COSTS.items() if outcome == compared[0] else ():
             if beside.costs(column):
                 stated = beside.at_looks(looks, operator.methodcaller("costs", column))
-                yield _Stated(_row(arm, beside.own, cost, 1.0), stated, constant)
+                yield _RampRow(_row(arm, beside.own, cost, 1.0), stated, constant)
 
 
 def _row(arm: _Arm, own: Chosen, outcome: str, bound: float) -> dict[str, Any]:

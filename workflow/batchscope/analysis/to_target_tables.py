@@ -34,7 +34,7 @@ _NONE: Mapping[str, Any] = {}
 
 
 @dataclass(frozen=True)
-class Scaling:
+class TargetScaling:
     """One series and target."""
 
     trainings: Trainings
@@ -90,7 +90,7 @@ def of_study(
     runs: pandas.DataFrame,
     targets: Iterable[Target] = (),
     default_target: Callable[[Trainings], Target | None] = Trainings.default_target,
-) -> list[Scaling]:
+) -> list[TargetScaling]:
     """Returns the scaling of every target and series with three batch sizes or more."""
     series = of_experiment(runs, trajectories) if len(trajectories) else []
     series = [each for each in series if len(each.axes[0]) >= LEAST_SIZES]
@@ -103,7 +103,7 @@ def of_series(
     targets: Iterable[Target] = (),
     step_seconds: Sequence[float] = (),
     default_target: Callable[[Trainings], Target | None] = Trainings.default_target,
-) -> list[Scaling]:
+) -> list[TargetScaling]:
     """Return the scaling of every series and target, by default of three up to its default target.
 
     The costs of a step, fixed and per example, are fitted to the seconds unless they are stated.
@@ -119,14 +119,14 @@ def of_series(
     return found
 
 
-def scaling(each: Trainings, target: Target, step: step_cost.Fit | None = None) -> Scaling:
+def scaling(each: Trainings, target: Target, step: step_cost.Fit | None = None) -> TargetScaling:
     """Returns what the runs of a series take to a target."""
     known = [name for name in AXES if name in each.evaluations]
     known = [name for name in known if name != "seconds" or each.evaluations[name].notna().any()]
     taken = {axis: each.chosen_by_itself(each.taken(target, axis)) for axis in known}
     first = each.at_first(target)
     at_first = [chosen_rates.at(first, np.maximum(one.read, 0)) for one in taken.values()]
-    return Scaling(each, target, taken, np.any(at_first, axis=0), step)
+    return TargetScaling(each, target, taken, np.any(at_first, axis=0), step)
 
 
 def _fitted_step(rows: pandas.DataFrame) -> step_cost.Fit | None:
@@ -163,13 +163,17 @@ def target_text(target: Target) -> str:
     return f"{target.column}={wording.shortest(float(f'{target.value:.6g}'))}"
 
 
-def fits(scalings: Sequence[Scaling], constant: Mapping[str, Any] = _NONE) -> pandas.DataFrame:
+def fits(
+    scalings: Sequence[TargetScaling], constant: Mapping[str, Any] = _NONE
+) -> pandas.DataFrame:
     """Returns one row per series and target, with the constants of all; see `CRITICAL`."""
     rows = [{**constant, **each.trainings.factors, **_fit_row(each)} for each in scalings]
     return run_series.table(rows, CRITICAL, _factors(scalings, constant))
 
 
-def trainings(scalings: Sequence[Scaling], constant: Mapping[str, Any] = _NONE) -> pandas.DataFrame:
+def trainings(
+    scalings: Sequence[TargetScaling], constant: Mapping[str, Any] = _NONE
+) -> pandas.DataFrame:
     """Returns one row per series, target, batch size and seed; see `TO_TARGET`."""
     factors = [name for name in _factors(scalings, constant) if name != chosen_rates.RATE]
     rows = [
@@ -187,7 +191,7 @@ def joined(fitted: pandas.DataFrame, each: pandas.DataFrame) -> pandas.DataFrame
     return each.merge(beside, on=keys, how="left", sort=False)
 
 
-def _factors(scalings: Sequence[Scaling], constant: Mapping[str, Any]) -> list[str]:
+def _factors(scalings: Sequence[TargetScaling], constant: Mapping[str, Any]) -> list[str]:
     """Returns the factors in the order of a table."""
     varied = [name for one in scalings for name in one.trainings.factors]
     return run_series.factor_columns(
@@ -200,7 +204,7 @@ def _target_columns(target: Target) -> dict[str, Any]:
     return {"target": text, "target_column": target.column, "target_value": target.value}
 
 
-def _fit_row(scaling: Scaling) -> dict[str, Any]:
+def _fit_row(scaling: TargetScaling) -> dict[str, Any]:
     row, fit, best = {**_target_columns(scaling.target), "points": 0}, scaling.fit, scaling.fastest
     if fit:
         names = ("points", "updates_min", "examples_min", "residual", "lack_of_fit")
@@ -221,7 +225,7 @@ def _fit_row(scaling: Scaling) -> dict[str, Any]:
     return row
 
 
-def _training_rows(scaling: Scaling) -> Iterator[dict[str, Any]]:
+def _training_rows(scaling: TargetScaling) -> Iterator[dict[str, Any]]:
     """Yields the rows of one series and target."""
     each, taken = scaling.trainings, scaling.taken
     sizes, _, seeds = each.axes

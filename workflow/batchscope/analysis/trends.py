@@ -25,7 +25,7 @@ from batchscope.study.outcomes import FALLS, RISES, Outcome, Reason, Verdict
 UNTIL_STOPPED = ("epochs_run", "train_seconds")
 
 
-class _Stated(NamedTuple):
+class _TrendRow(NamedTuple):
     """The trend that is stated of an outcome."""
 
     row: dict[str, Any]  # all that is known of it before it is judged
@@ -66,7 +66,7 @@ def table(
 
 def _at_end(
     runs: pandas.DataFrame, claims: Mapping[str, Outcome], looks: Sequence[int]
-) -> Iterator[_Stated | None]:
+) -> Iterator[_TrendRow | None]:
     known = [name for name in runs if runs[name].notna().any()]
     asked = filter(None, (claims.get(name) or outcomes.outcome(name) for name in known))
     for outcome, group in itertools.product(asked, run_series.series(runs)):
@@ -81,7 +81,7 @@ def _at_end(
         yield _stated(reading, outcome.direction, ran_out and not chosen)
 
 
-def _stated(reading: Reading, direction: str, bounds: bool = False) -> _Stated | None:
+def _stated(reading: Reading, direction: str, bounds: bool = False) -> _TrendRow | None:
     """Return the trend that is stated of a reading; None without any value.
 
     All values may be lower `bounds`, as nothing stopped any run.
@@ -109,7 +109,7 @@ def _stated(reading: Reading, direction: str, bounds: bool = False) -> _Stated |
         row[name] = reading.batch_sizes[at]
         row |= intervals.columns(f"{name}_mean", means[at][:3])
     if untestable:
-        return _Stated(row)
+        return _TrendRow(row)
     positions = np.log2(np.array(reading.batch_sizes, float)[kept])
     centred = positions - positions.mean()
     ends = ((kept[0], centred < 0), (kept[-1], centred > 0))
@@ -123,7 +123,7 @@ def _stated(reading: Reading, direction: str, bounds: bool = False) -> _Stated |
         for each in every
     ]
     statement = contrasts.staged(looks, [each.share for each in every])
-    return _Stated(row, statement, unknown, reading.taken)
+    return _TrendRow(row, statement, unknown, reading.taken)
 
 
 def _scaled(reading: Reading) -> np.ndarray:

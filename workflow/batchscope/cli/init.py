@@ -220,7 +220,7 @@ def _of_table(definition: dict[str, Any]) -> dict[str, Any]:
     """Returns the definition of a table with what its columns need; prints what is left out."""
     from batchscope.datasets import tables
 
-    def read(**more: Any) -> tables.Table:
+    def read(**more: Any) -> tables.ParsedTable:
         resolved = dataset_definitions.resolve({**definition, **more})
         return tables.read(Request("DATA", resolved, Path(), Path()))
 

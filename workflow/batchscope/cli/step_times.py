@@ -28,7 +28,7 @@ def note(study: Any, results: Path) -> None:
     """
     if importlib.util.find_spec("tensorflow") is None:  # it is in the jobs' environment only
         return
-    statuses = states.statuses(states.Table(study, results))
+    statuses = states.statuses(states.JobTable(study, results))
     missing = [each for run, each in study.runs.items() if statuses[run] == records.MISSING]
     history = estimates.History(results, set(map(estimates.subject, missing)))
     unknown: dict[tuple[Any, ...], dict[int, dict[str, Any]]] = {}
@@ -53,7 +53,7 @@ def _here(factors: dict[str, Any]) -> bool:
 def _time(study: Any, results: Path, chosen: list[dict[str, Any]]) -> None:
     steps.start(chosen[0])
     from batchscope import datasets
-    from batchscope.datasets import looks
+    from batchscope.datasets import model_inputs
     from batchscope.training import step_times
 
     @functools.cache
@@ -61,7 +61,7 @@ def _time(study: Any, results: Path, chosen: list[dict[str, Any]]) -> None:
         definition = study.datasets[dataset]
         if count := records.training_images(results, dataset):
             return datasets.look(results, dataset, definition), count
-        return looks.sized(names.split_token(dataset)[0], definition)
+        return model_inputs.sized(names.split_token(dataset)[0], definition)
 
     for factors in chosen:
         dataset, model = estimates.subject(factors)

@@ -32,12 +32,12 @@ def train(arguments: Namespace) -> None:
     from batchscope.store import memory_kills
     from batchscope.training import runs, trainer
 
-    run = runs.Run(arguments.results, arguments.run, arguments.model_file)
+    run = runs.TrainingRun(arguments.results, arguments.run, arguments.model_file)
     if killed := memory_kills.record_or_retry(run.folder, arguments.killed_at_mb):
         print(f"{run.name}: {trainer.record_kill(run, killed)}. {killed}")
         return
     chunk = (arguments.chunk_seconds, arguments.chunk_steps)
-    status = trainer.train(run, trainer.Limits(*chunk, arguments.checkpoint_seconds))
+    status = trainer.train(run, trainer.FitLimits(*chunk, arguments.checkpoint_seconds))
     print(f"{run.name}: {status}")
 
 
@@ -52,7 +52,7 @@ def snapshot(arguments: Namespace) -> None:
     """Make one run's weights after an epoch before its last."""
     from batchscope.training import runs, snapshots
 
-    run = runs.Run(arguments.results, arguments.run, arguments.model_file)
+    run = runs.TrainingRun(arguments.results, arguments.run, arguments.model_file)
     snapshots.write(run, arguments.epoch)
 
 

@@ -30,7 +30,7 @@ Looks = dict[str, Any]
 
 def check(study: Any, results: Path) -> None:
     """Reads own data and builds own models; raises `ConfigError`, a line for each fault."""
-    table = states.Table(study, results)
+    table = states.JobTable(study, results)
     models = sorted(table.own_models())
     wanted = {*table.own_data(), *(dataset for dataset, _ in models)}
     # In a copy too: some data are read by TensorFlow, which no later copy may have started.
@@ -56,7 +56,7 @@ def _looks(
 ) -> tuple[Looks, dict[str, int | None], list[str]]:
     """Return the looks of data sets, their training examples, and the problems of their files."""
     from batchscope import datasets
-    from batchscope.datasets import looks as unprepared
+    from batchscope.datasets import model_inputs
 
     looks: Looks = {}
     sizes: dict[str, int | None] = {}
@@ -66,7 +66,7 @@ def _looks(
             sizes[dataset] = records.training_images(results, dataset)
             if sizes[dataset] is None:
                 name = names.split_token(dataset)[0]
-                looks[dataset], sizes[dataset] = unprepared.sized(name, study.datasets[dataset])
+                looks[dataset], sizes[dataset] = model_inputs.sized(name, study.datasets[dataset])
             else:
                 looks[dataset] = datasets.look(results, dataset, study.datasets[dataset])
         except UserError as error:

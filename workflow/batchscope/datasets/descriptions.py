@@ -53,7 +53,7 @@ def described(study: plan.Study, results: Path | str) -> tuple[list[str], list[s
     return lines, problems
 
 
-def _columns(columns: list[tables.Column]) -> Iterator[str]:
+def _columns(columns: list[tables.TableColumn]) -> Iterator[str]:
     for kind, title in _TITLES.items():
         names = []
         for column in columns:

@@ -11,7 +11,7 @@ import numpy as np
 
 from batchscope import disk
 from batchscope.datasets import verification
-from batchscope.datasets.looks import Look, Scaling, sized
+from batchscope.datasets.model_inputs import ImageScaling, ModelInput, sized
 from batchscope.store import paths, records
 from batchscope.study import example_kinds, names, tasks
 
@@ -65,15 +65,15 @@ class Dataset:
         return self.record.get("task", tasks.CLASSIFICATION)
 
     @property
-    def look(self) -> Look:
+    def look(self) -> ModelInput:
         """Shape, classes and task. The largest token of sequences is missing; see `look`."""
         kind = self.record.get("kind", example_kinds.IMAGES)
-        look = Look(self.input_shape, self.classes, kind, task=self.task)
+        look = ModelInput(self.input_shape, self.classes, kind, task=self.task)
         definition = self.record.get("definition")
         if kind != example_kinds.IMAGES or not definition:
             return look
         name = names.split_token(self.folder.name)[0]
-        return look._replace(scaling=Scaling.from_definition(name, definition, self.scale))
+        return look._replace(scaling=ImageScaling.from_definition(name, definition, self.scale))
 
     def examples(self, split: str) -> Examples:
         deviations = tuple(self.record.get("target_deviations", ()))
@@ -114,7 +114,7 @@ def load(results: Path | str, token: str) -> Dataset:
     return dataset
 
 
-def look(results: Path | str, token: str, definition: dict[str, Any]) -> Look | None:
+def look(results: Path | str, token: str, definition: dict[str, Any]) -> ModelInput | None:
     """Return the shape, classes and task of a data set.
 
     Before the preparation, they come from its definition and its files.

@@ -37,7 +37,7 @@ class Used(NamedTuple):
 
 
 @dataclass
-class Cells:
+class TableCells:
     """Contents of the columns that are read."""
 
     # pandas' data frame, by position: texts in labels and text columns, else numbers if all are.
@@ -123,7 +123,7 @@ class TextFile:
         )
         return unexpected(place, received, "UTF-8", "`iconv -f latin1 -t utf-8 old.csv > new.csv`")
 
-    def read(self, header: bool, used: Used) -> Cells:
+    def read(self, header: bool, used: Used) -> TableCells:
         """Return the cells of the rows; each line of another width is a problem.
 
         Args:
@@ -166,7 +166,7 @@ class TextFile:
         if len(frame) != len(lines):  # cells with line breaks, or lines of blanks
             unread = unexpected(self.place, "such lines", "a plain table")
             raise_problems([*problems, str(unread)], self.place)
-        return Cells(frame, np.asarray(lines), problems=problems)
+        return TableCells(frame, np.asarray(lines), problems=problems)
 
 
 @dataclass(frozen=True)
@@ -197,10 +197,10 @@ class ParquetFile:
     def first(self) -> tuple[str, ...]:
         return tuple(map(str, self.frame.columns))
 
-    def read(self, header: bool, used: Used) -> Cells:
+    def read(self, header: bool, used: Used) -> TableCells:
         columns = sorted({*used.features, *used.labels})
         frame = self.frame.iloc[:, columns].set_axis(columns, axis=1)
         for index, kind in frame.dtypes.items():
             if index in (*used.texts, *used.labels) or kind.kind not in "biuf":
                 frame[index] = frame[index].astype(object).map(str, na_action="ignore")
-        return Cells(frame, np.arange(1, len(frame) + 1), "row")
+        return TableCells(frame, np.arange(1, len(frame) + 1), "row")

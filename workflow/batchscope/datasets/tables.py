@@ -37,7 +37,7 @@ _DROP = "`missing: drop` leaves such rows out"
 _FILL = f"{_DROP}, `missing: median` fills the gaps"
 
 
-class Column(NamedTuple):
+class TableColumn(NamedTuple):
     """A column of a table."""
 
     name: str
@@ -47,16 +47,16 @@ class Column(NamedTuple):
     missing: int = 0
 
 
-class Table(NamedTuple):
+class ParsedTable(NamedTuple):
     """A table as far as it could be read."""
 
-    columns: list[Column]  # in the order of the file
+    columns: list[TableColumn]  # in the order of the file
     rows: int
     problems: list[str]
     raw: Raw | None  # None if there are problems
 
 
-def read(request: Request) -> Table:
+def read(request: Request) -> ParsedTable:
     return _Reading(request).table()
 
 
@@ -160,7 +160,7 @@ class _Reading:
             return number if np.isfinite(number) else None
         return None
 
-    def table(self) -> Table:
+    def table(self) -> ParsedTable:
         self.cells = self.file.read(self.header, self.used)
         count, frame = len(self.cells.lines), self.cells.frame
         self.kept = np.ones(count, bool)
@@ -169,7 +169,7 @@ class _Reading:
         labels = [self._label(index, frame.pop(index)) for index in self.used.labels]
         columns = []
         for index, name in enumerate(self.names):
-            other = Column(name, LABEL if index in self.used.labels else IGNORED)
+            other = TableColumn(name, LABEL if index in self.used.labels else IGNORED)
             columns.append(features.get(index, other))
         matrix = np.zeros((self.kept.sum(), len(features)))
         for place, column in enumerate(features.values()):
@@ -180,7 +180,7 @@ class _Reading:
         except UserError as error:
             self.problems += str(error).splitlines()
         if self.problems:
-            return Table(columns, count, self.problems, None)
+            return ParsedTable(columns, count, self.problems, None)
         categories = {}
         for index, column in enumerate(features.values()):
             if column.categories:
@@ -190,7 +190,7 @@ class _Reading:
         labels, classes, task = learned
         kinds = {"kind": example_kinds.ROWS, "task": task}
         raw = Raw(matrix, labels, classes, [self.path], columns=names, **kinds)
-        return Table(columns, count, [], raw)
+        return ParsedTable(columns, count, [], raw)
 
     def _refuse(
         self,
@@ -199,7 +199,7 @@ class _Reading:
         expected: str,
         fix: str = "",
         wrong: np.ndarray | None = None,
-    ) -> Column:
+    ) -> TableColumn:
         """Note a problem of a column, or of its first wrong cell with the number of others."""
         name = self.names[index]
         place = f"{self.file.place}, column {name}"
@@ -209,7 +209,7 @@ class _Reading:
                 received += wording.aside(f"and {wording.count(further, 'more cell')}")
         called = name if _PLAIN.fullmatch(name) else index + 1
         self._note(place, received, expected, fix.replace("[it]", f"[{called}]"))
-        return Column(name, REFUSED)
+        return TableColumn(name, REFUSED)
 
     def _lacks(self, index: int, missing: np.ndarray, expected: str, fill: bool) -> None:
         """Note missing cells, unless they are filled or their rows dropped."""
@@ -219,7 +219,7 @@ class _Reading:
         if remedy == "drop" or not fill:
             self.kept &= ~missing
 
-    def _feature(self, index: int, cells: Any) -> Column:
+    def _feature(self, index: int, cells: Any) -> TableColumn:
         """Return a column of features; note why it is refused, or its wrong cells."""
         if cells.dtype.kind in "biuf":
             kind = BOOLEAN if cells.dtype.kind == "b" else NUMBER
@@ -247,7 +247,7 @@ class _Reading:
         if kind == CATEGORICAL and len(texts) > _MOST_CATEGORIES:
             return self._refuse_words(index, codes, texts)
         categories = texts if kind == CATEGORICAL else None
-        return Column(self.names[index], kind, values, categories, int(missing.sum()))
+        return TableColumn(self.names[index], kind, values, categories, int(missing.sum()))
 
     def _read(self, index: int, codes: np.ndarray, texts: list[str]) -> tuple[str, np.ndarray]:
         """Return the kind of a text column, and the number of each text; NaN for a wrong one."""
@@ -263,7 +263,7 @@ class _Reading:
             return CATEGORICAL, all_codes
         return REFUSED, all_codes
 
-    def _refuse_words(self, index: int, codes: np.ndarray, texts: list[str]) -> Column:
+    def _refuse_words(self, index: int, codes: np.ndarray, texts: list[str]) -> TableColumn:
         received, expected = f"words, such as {texts[0]!r}", "a column of numbers"
         fix = _EITHER
         if _all_dates(texts):

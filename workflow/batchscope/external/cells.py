@@ -29,7 +29,7 @@ _MOST_SHOWN = 12  # names of columns
 
 
 @dataclass(frozen=True, eq=False)
-class Cells:
+class LogCells:
     """The rows of all logs."""
 
     # Texts under our names, or those of the logs; `log` is which of them, in `places`.
@@ -71,7 +71,7 @@ class Cells:
         return "; ".join([wording.listed(kinds), *([", ".join(shown)] if shown else [])])
 
 
-def gather(source: Source, folder: Path, known: Mapping[str, str] = _NONE) -> Cells:
+def gather(source: Source, folder: Path, known: Mapping[str, str] = _NONE) -> LogCells:
     """Returns the cells of all logs of a source, whose paths are seen from a folder.
 
     Args:
@@ -110,7 +110,7 @@ def gather(source: Source, folder: Path, known: Mapping[str, str] = _NONE) -> Ce
     table = pandas.concat([tables[at] for at, _ in kept], ignore_index=True).fillna("")
     lines = [(at, run, line) for at, run in kept for line in logs[at].rows.index]
     places = pandas.DataFrame(lines, columns=["log", "run", "line"])
-    found = Cells(
+    found = LogCells(
         table,
         places,
         logs,
@@ -261,7 +261,7 @@ def _begins(whole: pandas.DataFrame, part: pandas.DataFrame) -> bool:
     return head.reset_index(drop=True).equals(part.reset_index(drop=True))
 
 
-def _whole(cells: Cells) -> Cells:
+def _whole(cells: LogCells) -> LogCells:
     """Returns cells in which rows of one evaluation that complete each other are one row."""
     table, run = cells.table, cells.places["run"]
     counter = next(name for name in _COUNTERS if name in table)
@@ -286,7 +286,7 @@ def _whole(cells: Cells) -> Cells:
     return replace(cells, table=table.reset_index(drop=True), places=places)
 
 
-def _check_characters(cells: Cells) -> None:
+def _check_characters(cells: LogCells) -> None:
     """Raises where a cell has characters that no text has: neither page nor terminal shows them."""
     wrong = [
         f"{cells.logs[0].path}: received the column {problems.show(name)}; a name without control "

@@ -89,9 +89,9 @@ def make(results: Path | str, name: str) -> str:
     return status
 
 
-def _planned(folder: Path, name: str) -> commands.Run:
+def _planned(folder: Path, name: str) -> commands.CommandRun:
     """Returns what makes a run; raises `UserError` where an input has changed meanwhile."""
-    run = commands.Run.of(disk.read_json(folder / paths.COMMAND_NOTE, "command", "factors"))
+    run = commands.CommandRun.of(disk.read_json(folder / paths.COMMAND_NOTE, "command", "factors"))
     for path, planned in run.command.inputs.items():
         here = Path(run.command.folder, os.path.expanduser(path))
         if commands.sha256(here) != planned:
@@ -104,7 +104,7 @@ def _planned(folder: Path, name: str) -> commands.Run:
     return run
 
 
-def _run(folder: Path, run: commands.Run) -> Ended:
+def _run(folder: Path, run: commands.CommandRun) -> Ended:
     """Runs a command to its end, in an emptied folder, or in one from which it goes on."""
     command, files = run.command, folder.resolve() / paths.COMMAND_FOLDER
     output = folder / paths.COMMAND_OUTPUT
@@ -201,7 +201,9 @@ def _tail(output: Path) -> str:
         return file.read().decode(errors="replace")
 
 
-def _judged(folder: Path, run: commands.Run, ended: Ended) -> tuple[str, str, pandas.DataFrame]:
+def _judged(
+    folder: Path, run: commands.CommandRun, ended: Ended
+) -> tuple[str, str, pandas.DataFrame]:
     """Returns a run's status, what is to be said of it, and its evaluations.
 
     Raises:
@@ -239,7 +241,7 @@ def _judged(folder: Path, run: commands.Run, ended: Ended) -> tuple[str, str, pa
     return records.FINISHED, "", rows
 
 
-def _evaluated(folder: Path, run: commands.Run) -> tuple[pandas.DataFrame, str]:
+def _evaluated(folder: Path, run: commands.CommandRun) -> tuple[pandas.DataFrame, str]:
     """Returns a run's evaluations, in order, and what its log says became of it.
 
     Raises:
@@ -284,7 +286,7 @@ def _ended(rows: pandas.DataFrame) -> pandas.DataFrame:
 
 def _write(
     folder: Path,
-    run: commands.Run,
+    run: commands.CommandRun,
     ended: Ended | None,
     status: str,
     message: str,

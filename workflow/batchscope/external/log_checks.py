@@ -9,7 +9,7 @@ import pandas
 
 from batchscope import problems, wording
 from batchscope.external import cells, numbers
-from batchscope.external.cells import Cells
+from batchscope.external.cells import LogCells
 from batchscope.study.own_columns import AXES, LOSSES, outcomes
 
 _RUN = ["batch_size", "seed"]
@@ -22,7 +22,7 @@ _SAME_EPOCHS = 1.5  # times as many updates as epochs have
 _LEAST_FULL, _MOST_FULL = 0.5, 1.02  # share of full batches that the examples may be
 
 
-def of_names(found: Cells) -> Iterator[str]:
+def of_names(found: LogCells) -> Iterator[str]:
     """Yields the columns that are called as one of the result."""
     for name in filter(_TAKEN.__contains__, found.table):
         yield (
@@ -31,7 +31,7 @@ def of_names(found: Cells) -> Iterator[str]:
         )
 
 
-def no_seed(found: Cells, rows: pandas.DataFrame) -> Iterator[str]:
+def no_seed(found: LogCells, rows: pandas.DataFrame) -> Iterator[str]:
     """Yields the question for a seed, where none is known and a batch size has several trainings.
 
     Args:
@@ -50,7 +50,7 @@ def no_seed(found: Cells, rows: pandas.DataFrame) -> Iterator[str]:
         )
 
 
-def twice(found: Cells, rows: pandas.DataFrame) -> Iterator[str]:
+def twice(found: LogCells, rows: pandas.DataFrame) -> Iterator[str]:
     """Yields a log of a training that another one is of too, and in what both differ."""
     log = found.places["run"]
     first = log.groupby(rows["order"]).transform("first")
@@ -66,7 +66,7 @@ def twice(found: Cells, rows: pandas.DataFrame) -> Iterator[str]:
         )
 
 
-def repeated(found: Cells, rows: pandas.DataFrame) -> Iterator[str]:
+def repeated(found: LogCells, rows: pandas.DataFrame) -> Iterator[str]:
     """Yields the rows that say something of a run a second time."""
     first: dict[tuple[str, float], int] = {}
     for row, run, size, seed, updates in rows[["run", *_RUN, "updates"]].sort_index().itertuples():
@@ -78,7 +78,7 @@ def repeated(found: Cells, rows: pandas.DataFrame) -> Iterator[str]:
             )
 
 
-def backwards(found: Cells, rows: pandas.DataFrame) -> Iterator[str]:
+def backwards(found: LogCells, rows: pandas.DataFrame) -> Iterator[str]:
     """Yields the rows by which a run had used less than by an earlier one."""
     for name in (each for each in (*AXES, "epoch") if each in rows):
         known = rows.loc[rows[name].notna(), ["run", name]].rename_axis("row").reset_index()
@@ -94,7 +94,7 @@ def backwards(found: Cells, rows: pandas.DataFrame) -> Iterator[str]:
             )
 
 
-def disagreeing(found: Cells, rows: pandas.DataFrame) -> Iterator[str]:
+def disagreeing(found: LogCells, rows: pandas.DataFrame) -> Iterator[str]:
     """Yields the rows whose examples are not those of so many updates.
 
     An epoch's last batch may be smaller, and a run may drop it. Logs that state one of both cannot
@@ -114,7 +114,7 @@ def disagreeing(found: Cells, rows: pandas.DataFrame) -> Iterator[str]:
         )
 
 
-def of_epochs(found: Cells, rows: pandas.DataFrame, epoch: float | None) -> Iterator[str]:
+def of_epochs(found: LogCells, rows: pandas.DataFrame, epoch: float | None) -> Iterator[str]:
     """Yields the runs whose epochs are not those of their updates: is a batch that of one device?
 
     An epoch may be counted at its beginning or its end, so that they may be one apart, and its last
@@ -142,7 +142,7 @@ def of_epochs(found: Cells, rows: pandas.DataFrame, epoch: float | None) -> Iter
         )
 
 
-def without_end(found: Cells, rows: pandas.DataFrame) -> Iterator[str]:
+def without_end(found: LogCells, rows: pandas.DataFrame) -> Iterator[str]:
     """Yields the runs whose loss is empty to the end, where others go on: diverged, or not noted?
 
     pandas writes NaN as nothing. A loss that is evaluated now and then has gaps as long before.
@@ -177,7 +177,7 @@ def _gaps(empty: np.ndarray) -> tuple[int, int]:
     return int(gaps.max()), len(empty) - 1 - int(known[-1])
 
 
-def identical(found: Cells, rows: pandas.DataFrame) -> Iterator[str]:
+def identical(found: LogCells, rows: pandas.DataFrame) -> Iterator[str]:
     """Yields the replicates that equal another to the last bit, which no two trainings do.
 
     All single rows have to: several may reach a target at one evaluation.

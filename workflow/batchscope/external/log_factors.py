@@ -9,7 +9,7 @@ import pandas
 
 from batchscope import problems, wording
 from batchscope.external import numbers
-from batchscope.external.cells import Cells
+from batchscope.external.cells import LogCells
 from batchscope.study import own_columns, tasks
 from batchscope.study.log_columns import RATE
 from batchscope.study.log_source import CLOCKS
@@ -20,7 +20,7 @@ SAME_LOSS = 1.1
 _MOST_SHOWN = 4  # names in a note
 
 
-def choose(found: Cells, rows: pandas.DataFrame) -> tuple[dict[str, list[Any]], list[str]]:
+def choose(found: LogCells, rows: pandas.DataFrame) -> tuple[dict[str, list[Any]], list[str]]:
     """Returns the factors, by their names in our tables, and notes on what is none.
 
     A column of words is one, and so is a number of which rows at one point of a training have
@@ -61,7 +61,7 @@ def choose(found: Cells, rows: pandas.DataFrame) -> tuple[dict[str, list[Any]], 
     return dict(factors), notes
 
 
-def _candidates(found: Cells) -> dict[str, pandas.Series]:
+def _candidates(found: LogCells) -> dict[str, pandas.Series]:
     """Returns what is no column of ours, as texts; and machines, where there are several."""
     table = found.table
     named = [

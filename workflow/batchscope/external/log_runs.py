@@ -15,7 +15,7 @@ import pandas
 from batchscope import problems, wording
 from batchscope.errors import UserError, raise_problems
 from batchscope.external import cells, files, log_checks, log_factors, numbers
-from batchscope.external.cells import Cells
+from batchscope.external.cells import LogCells
 from batchscope.study import own_columns, tasks
 from batchscope.study.log_columns import RATE
 from batchscope.study.log_source import Source
@@ -35,7 +35,7 @@ class ExternalRuns:
     """Runs that were made elsewhere."""
 
     path: str  # as the study names it: a file or a pattern
-    cells: Cells
+    cells: LogCells
     # One per evaluation, run by run in order of updates, under the names of our tables: `run`,
     # `machine`, batch size, seed, `factors`, `status`, what was used and evaluated; and as
     # `at_target` whether the single row of its run is its target.
@@ -153,7 +153,7 @@ def read(source: Source, folder: Path | str = ".") -> ExternalRuns:
     return dataclasses.replace(runs, rows=rows, notes=tuple(notes))
 
 
-def _evaluations(found: Cells, rows: pandas.DataFrame) -> pandas.DataFrame:
+def _evaluations(found: LogCells, rows: pandas.DataFrame) -> pandas.DataFrame:
     """Returns rows run by run in order of updates, without those that only say how a run ended.
 
     Raises:
@@ -192,7 +192,7 @@ def _evaluations(found: Cells, rows: pandas.DataFrame) -> pandas.DataFrame:
     return rows.sort_values(["order", "updates"], kind="stable")
 
 
-def _run_names(found: Cells, identity: pandas.DataFrame) -> list[str]:
+def _run_names(found: LogCells, identity: pandas.DataFrame) -> list[str]:
     names = [name.removeprefix(own_columns.OWN) for name in identity]
     stem = Path(found.files[0]).stem if len(found.files) == 1 else "runs"
     first = f"{stem}-{found.sha256[:8]}"

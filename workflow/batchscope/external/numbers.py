@@ -14,7 +14,7 @@ import pandas
 from batchscope import problems, wording
 from batchscope.errors import UserError, raise_problems
 from batchscope.external import cells
-from batchscope.external.cells import Cells
+from batchscope.external.cells import LogCells
 from batchscope.study import tasks
 from batchscope.study.log_source import Source, escaped
 from batchscope.study.own_columns import AXES, LOSSES, METRICS, of_metrics, outcomes
@@ -88,7 +88,7 @@ _KINDS: dict[str, tuple[Callable[[str], float], str]] = {
 KNOWN = (*_KINDS, "run", "machine", "status")  # columns that distinguish no series by themselves
 
 
-def read(found: Cells) -> pandas.DataFrame:
+def read(found: LogCells) -> pandas.DataFrame:
     """Returns the numbers of all rows, and as `stated` what a row says became of its run.
 
     Raises:
@@ -125,7 +125,7 @@ def read(found: Cells) -> pandas.DataFrame:
     return rows.assign(**{STATED: stated})
 
 
-def completed(found: Cells, rows: pandas.DataFrame, epoch: float | None) -> pandas.DataFrame:
+def completed(found: LogCells, rows: pandas.DataFrame, epoch: float | None) -> pandas.DataFrame:
     """Returns rows with updates, examples and, where it is known, the epoch.
 
     An epoch has a last, smaller batch if the batch size does not divide its examples, as in Keras.
@@ -175,7 +175,7 @@ def apart(low: Any, high: Any) -> Any:
 
 
 def counted_from_zero(
-    found: Cells, rows: pandas.DataFrame, run: pandas.Series, epoch: float | None
+    found: LogCells, rows: pandas.DataFrame, run: pandas.Series, epoch: float | None
 ) -> tuple[pandas.DataFrame, str]:
     """Returns rows by epochs that count from 0 as what was used by their ends, and a note on it.
 
@@ -226,7 +226,7 @@ class Evaluated(NamedTuple):
     rows: pandas.DataFrame  # updates, examples, what else is known, losses and metrics, in order
     status: str  # what it states, `diverged` where its last loss is not finite, or nothing
     read_as: str  # what it was recognised as
-    cells: Cells  # in which the rows stand
+    cells: LogCells  # in which the rows stand
 
 
 def of_run(

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from batchscope.study import figure_names, own_columns, run_factors, tasks
 from batchscope.study import tables as table_entries
 from batchscope.study.figures import FIGURES, LEAD, learned
-from batchscope.study.specifications import Figure, Need
+from batchscope.study.specifications import Figure, FigureRequirement
 
 if TYPE_CHECKING:
     import pandas
@@ -39,7 +39,7 @@ SUFFIXES = (".svg", ".png", ".csv")
 LISTING = "figures.json"
 
 
-def select(tables: Tables, figure: Figure) -> pandas.DataFrame:
+def select(tables: FigureTables, figure: Figure) -> pandas.DataFrame:
     """Return the rows and columns that a figure shows; none where there is nothing."""
     from batchscope.figures import rows
 
@@ -65,7 +65,7 @@ def _kind(figure: Figure) -> Any:
     return importlib.import_module(f"{__name__}.kinds.{figure.kind}")
 
 
-class Tables:
+class FigureTables:
     """The tidy tables of one experiment, one {name}.csv each; empty where not given.
 
     Those in a folder are read when they are asked for: a figure waits for no other than it shows.
@@ -109,15 +109,15 @@ def drawn(experiment: PlannedExperiment) -> list[str]:
         {*experiment.vary["batch_size"]} if own.columns else {run["batch_size"] for run in runs}
     )
     met = {
-        Need.AT_EPOCHS: experiment.at_epochs,
-        Need.MARGINS: experiment.keys.margins,
-        Need.PREFIXES: not (own.schedule or any(map(run_factors.by_horizon, runs))),
-        Need.EVALUATIONS: own.evaluated
+        FigureRequirement.AT_EPOCHS: experiment.at_epochs,
+        FigureRequirement.MARGINS: experiment.keys.margins,
+        FigureRequirement.PREFIXES: not (own.schedule or any(map(run_factors.by_horizon, runs))),
+        FigureRequirement.EVALUATIONS: own.evaluated
         if own.columns
         else all(run["evaluate_every"] for run in runs),
-        Need.SECONDS: experiment.timed,
-        Need.BATCH_SIZES: len(batch_sizes) >= own_columns.LEAST_SIZES,
-        Need.COMMAND: experiment.commands,
+        FigureRequirement.SECONDS: experiment.timed,
+        FigureRequirement.BATCH_SIZES: len(batch_sizes) >= own_columns.LEAST_SIZES,
+        FigureRequirement.COMMAND: experiment.commands,
     }
     given = figure_names.Given(
         measures={**experiment.measures, **experiment.timings},
@@ -136,8 +136,8 @@ def drawn(experiment: PlannedExperiment) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def read(folder: Path | str) -> Tables:
-    return Tables(Path(folder))
+def read(folder: Path | str) -> FigureTables:
+    return FigureTables(Path(folder))
 
 
 def write(

@@ -12,7 +12,7 @@ import pandas
 
 from batchscope import wording
 from batchscope.analysis import best_learning_rates, run_series
-from batchscope.figures import Tables
+from batchscope.figures import FigureTables
 from batchscope.study import columns, specifications
 from batchscope.study.specifications import Panel
 
@@ -20,7 +20,7 @@ RUN = ("machine", "run")
 _SETTING = r"(?P<\1>[a-z0-9.-]+)"  # stands for a setting in a column's name
 
 
-def select(tables: Tables, spec: specifications.Figure) -> pandas.DataFrame:
+def select(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFrame:
     """Returns the rows and columns of a spec's table that its figure shows, with its factors.
 
     A run that is not in a table of many rows per run has one there, so that failures are seen.
@@ -105,7 +105,7 @@ def _with_absent(long: pandas.DataFrame, runs: pandas.DataFrame) -> pandas.DataF
     return pandas.concat([kept, absent], ignore_index=True) if len(absent) else kept
 
 
-def by_advice(tables: Tables) -> Iterator[tuple[dict[str, Any], Tables]]:
+def by_advice(tables: FigureTables) -> Iterator[tuple[dict[str, Any], FigureTables]]:
     """Yield the factors that distinguish each series with advice, and its part of the tables."""
     advice = tables.advice
     names = [name for name in run_series.factor_columns(advice) if name != "learning_rate"]
@@ -118,7 +118,7 @@ def by_advice(tables: Tables) -> Iterator[tuple[dict[str, Any], Tables]]:
             known = {factor: value for factor, value in factors.items() if factor in frame}
             parts[name] = run_series.of(frame, known)
         if deciding(parts["advice"]):
-            yield factors, Tables(**parts)
+            yield factors, FigureTables(**parts)
 
 
 def deciding(advice: pandas.DataFrame) -> list[str]:

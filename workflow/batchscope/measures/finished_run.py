@@ -15,7 +15,7 @@ from batchscope import disk
 from batchscope.errors import UserError
 from batchscope.store import paths, records
 from batchscope.store.weights import Arrays
-from batchscope.training.runs import Run
+from batchscope.training.runs import TrainingRun
 
 if TYPE_CHECKING:
     import keras
@@ -26,7 +26,7 @@ SUBSET_SEED = 0  # the same for every run: runs are compared on the same example
 
 
 @dataclass(frozen=True)
-class FinishedRun(Run):
+class FinishedRun(TrainingRun):
     """A run that has ended, with any status. Its files are read on access.
 
     A `UserError` names a file that is missing, damaged or does not fit its record. Weights are

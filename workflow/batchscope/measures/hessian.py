@@ -24,7 +24,7 @@ from pydantic import Field
 
 from batchscope.errors import UserError
 from batchscope.measures import Measured
-from batchscope.measures.maximiser import NotFinite
+from batchscope.measures.maximiser import NonFiniteValue
 from batchscope.study.common_settings import Examples, OfWeights
 from batchscope.study.model import Integer
 from batchscope.study.setting import Setting
@@ -120,7 +120,7 @@ class _Counted:
         self.products += 1
         product = self._times(vector)
         if not np.isfinite(product).all():
-            raise NotFinite("A PRODUCT WITH THE HESSIAN")
+            raise NonFiniteValue("A PRODUCT WITH THE HESSIAN")
         self.only_zeros = self.only_zeros and not product.any()
         return product
 
@@ -143,7 +143,7 @@ def top_eigenvalue(times: Times, size: int, iterations: int) -> Eigenvalue:
         try:
             vector = _cycle(counted, vector, basis)
             product = counted(vector)
-        except NotFinite as stopped:
+        except NonFiniteValue as stopped:
             return Eigenvalue(None, None, False, counted.products, str(stopped))
         except linalg.ArpackError as stopped:
             if counted.only_zeros:
@@ -189,7 +189,7 @@ def measure(times: Times, size: int, settings: dict[str, Any]) -> Measured:
     top = top_eigenvalue(times, size, settings["iterations"])
     counted = _Counted(times)
     estimate: tuple[float | None, float | None] = None, None
-    with contextlib.suppress(NotFinite):
+    with contextlib.suppress(NonFiniteValue):
         estimate = trace(counted, size, settings["probes"])
     details = {
         "parameters": size,

@@ -16,7 +16,7 @@ STEP_OVER_WIDTH = 100.0
 LossAndGradient = Callable[[np.ndarray], tuple[float, np.ndarray]]
 
 
-class NotFinite(ArithmeticError):
+class NonFiniteValue(ArithmeticError):
     """The function has no finite value at a point. The message has the style of L-BFGS-B."""
 
     def __init__(self, quantity: str) -> None:
@@ -57,10 +57,10 @@ def maximise(
         width: Half edges of the box, shape (n,), all positive.
 
     Raises:
-        NotFinite: If value or gradient at y = 0 are not finite.
+        NonFiniteValue: If value or gradient at y = 0 are not finite.
     """
     if not (np.isfinite(at_zero[0]) and np.isfinite(at_zero[1]).all()):
-        raise NotFinite("THE LOSS OR ITS GRADIENT AT THE WEIGHTS")
+        raise NonFiniteValue("THE LOSS OR ITS GRADIENT AT THE WEIGHTS")
     points = (_start(index, at_zero[1], seed) for index in range(starts))
     return [_search(function, at_zero, width, *point, iterations) for point in points]
 
@@ -99,11 +99,11 @@ def _search(
         value, gradient = at_start or function(point)
         at_start = None  # used once
         if not np.isfinite(value):
-            raise NotFinite("THE LOSS")
+            raise NonFiniteValue("THE LOSS")
         if value > search.maximum:
             search.maximum, best_point = value, point
         if not np.isfinite(gradient.sum()):
-            raise NotFinite("THE GRADIENT")
+            raise NonFiniteValue("THE GRADIENT")
         return -scale * value, -scale * gradient
 
     def count(intermediate_result: optimize.OptimizeResult) -> None:
@@ -119,7 +119,7 @@ def _search(
             callback=count,
             options={"maxiter": iterations, "ftol": 0.0, "gtol": 0.0},
         ).message
-    except NotFinite as stopped:
+    except NonFiniteValue as stopped:
         search.message, search.non_finite = str(stopped), 1
     # L-BFGS-B sets coordinates exactly to the bound; the margin is for the line search.
     search.share_at_bound = float(np.mean(np.abs(best_point) >= width * (1 - 1e-9)))

@@ -21,7 +21,7 @@ import numpy as np
 from pydantic import Field
 
 from batchscope.measures import Measured
-from batchscope.measures.maximiser import LossAndGradient, NotFinite, Search, maximise
+from batchscope.measures.maximiser import LossAndGradient, NonFiniteValue, Search, maximise
 from batchscope.measures.subspace import Subspace
 from batchscope.study.common_settings import Examples, OfWeights
 from batchscope.study.model import Integer, Positive, Unique
@@ -140,7 +140,7 @@ def measure(
             limits = settings["iterations"], settings["starts"], START_SEED
             try:
                 starts = maximise(function, (loss, slope), width, *limits)
-            except NotFinite as error:
+            except NonFiniteValue as error:
                 search["message"] = str(error)
                 continue
             search |= _describe(starts, loss)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from batchscope import disk, errors
 from batchscope.datasets import samples
 from batchscope.errors import UserError
-from batchscope.figures import LISTING, Tables
+from batchscope.figures import LISTING, FigureTables
 from batchscope.report import inline_svg, runs_table
 from batchscope.store import job_files, paths, records, states, weights
 from batchscope.study.decision_columns import CLAIMS
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from batchscope.study.plan import PlannedExperiment, Study
 
 LARGE_TABLE_BYTES = 100_000  # deflated; a figure's data above this stay in their file alone
-Look = tuple[str, tuple[int, ...], int]  # a model's token, shape of an example, classes
+ModelKey = tuple[str, tuple[int, ...], int]  # a model's token, shape of an example, classes
 Record = dict[str, Any]
 
 
@@ -36,7 +36,7 @@ class ExperimentResults(NamedTuple):
 
     experiment: PlannedExperiment
     rows: list[runs_table.Row]  # as `runs_table.complete` returns them
-    tables: Tables  # empty before they are made
+    tables: FigureTables  # empty before they are made
     figures: list[Record]  # as `read_figures` returns them
 
 
@@ -47,13 +47,13 @@ class Inputs:
     config_name: str
     config_text: str  # as written
     experiments: dict[str, ExperimentResults]
-    states: states.Table
+    states: states.JobTable
     runs: dict[str, Record]  # record of each run on the study's own machine
     other_runs: list[Record]  # of the same runs, on other machines
     timings: list[Record]
     datasets: dict[str, Record]  # by dataset id
     samples: dict[str, list[samples.Sample]]  # by dataset id
-    models: dict[Look, list[weights.Layer]]  # layers, as far as they are known
+    models: dict[ModelKey, list[weights.Layer]]  # layers, as far as they are known
     claims: list[Record]  # the rows of claims.csv
     files: list[Path]  # the tables that have rows, each experiment's after another
     partial: bool  # asked for with only a part of the results
@@ -82,7 +82,7 @@ def read(
     experiments = {
         name: _experiment(study, name, folder / name, partial) for name in study.experiments
     }
-    table = states.Table(study, results)
+    table = states.JobTable(study, results)
     here, *others = places = [*job_files.places(study, results)]
     runs, timings = _runs(study, here), _timings(study, places)
     every = {name: records.data_record(results, name) for name in study.datasets}
@@ -113,7 +113,7 @@ def read(
 def _experiment(study: Study, name: str, folder: Path, partial: bool) -> ExperimentResults:
     there = (folder / csv_tables.RUNS).exists()
     rows = disk.read_rows(folder / csv_tables.RUNS, "run", "status") if there else []
-    tables = Tables(folder if there else None)
+    tables = FigureTables(folder if there else None)
     rows = runs_table.complete(study, name, runs_table.evaluated(rows, tables.trajectories))
     figures = read_figures(folder / "figures", partial)
     return ExperimentResults(study.experiments[name], rows, tables, figures)
@@ -159,7 +159,7 @@ def _drawing(path: Path) -> Record:
 
 def _models(
     study: Study, results: Path, datasets: dict[str, Record]
-) -> dict[Look, list[weights.Layer]]:
+) -> dict[ModelKey, list[weights.Layer]]:
     found = {}
     every = (factors for each in study.experiments.values() for factors in each.factors())
     for model, dataset in dict.fromkeys((one["model"], one["dataset"]) for one in every):

@@ -19,7 +19,7 @@ from batchscope.analysis import advice_series, intervals, run_series
 from batchscope.analysis.advice import BASELINE, RATE_ON_EDGE, Headline, Item
 from batchscope.analysis.expectations import COUNTED, EPOCH_SECONDS, MEMORY_PEAK, PATIENCE
 from batchscope.errors import UserError
-from batchscope.figures import Tables
+from batchscope.figures import FigureTables
 from batchscope.report import gaps, page, rising, training_code
 from batchscope.report.text import (
     ESTIMATE,
@@ -57,7 +57,7 @@ Row = dict[str, Any]
 
 
 def cards(
-    study: Study, tables: Mapping[str, Tables], config: str = project_files.DEFAULT_CONFIG
+    study: Study, tables: Mapping[str, FigureTables], config: str = project_files.DEFAULT_CONFIG
 ) -> list[Row]:
     """Returns the decision of every series of a study, those that recommend something first.
 
@@ -93,7 +93,7 @@ def text(study: Study, results: Path | str, config: str, seeds: bool = False) ->
         if not (path := folder / name / "advice.csv").exists():
             command = gaps.snakemake(study, config, how="--cores all")
             raise UserError(f"{path}: missing; it is expected. Make it by: {command}")
-    tables = {name: Tables(folder / name) for name in trained}
+    tables = {name: FigureTables(folder / name) for name in trained}
     of_rises = {name: rising.of_experiment(each) for name, each in tables.items()}
     shown = cards(study, tables, config)
     text = page.render(
@@ -124,7 +124,7 @@ def first_guess(study: Study, cards: Iterable[Row]) -> str:
     return page.render("guess.txt.j2", guess=study.guess, ratios=ratios).strip()
 
 
-def _card(advice: pandas.DataFrame, factors: Row, tables: Tables) -> Row:
+def _card(advice: pandas.DataFrame, factors: Row, tables: FigureTables) -> Row:
     """Returns what is said of one series, which these factors distinguish."""
     rows: dict[str, list[Row]] = {item: [] for item in Item}
     for row in advice.to_dict("records"):

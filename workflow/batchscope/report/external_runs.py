@@ -20,7 +20,7 @@ from batchscope.analysis import (
     trainings,
 )
 from batchscope.analysis.targets import Target
-from batchscope.analysis.to_target_tables import Scaling
+from batchscope.analysis.to_target_tables import TargetScaling
 from batchscope.errors import UserError
 from batchscope.external import log_runs
 from batchscope.report import page
@@ -40,7 +40,7 @@ class Found(NamedTuple):
     """External runs, and what each of their series takes to each target."""
 
     runs: pandas.DataFrame
-    scalings: list[Scaling]
+    scalings: list[TargetScaling]
 
 
 def read(path: Path, stated: Iterable[str] = (), step_seconds: str | None = None) -> Found:
@@ -127,7 +127,7 @@ def write(found: Found, folder: Path) -> list[Path]:
     from batchscope.figures.drawing import canvas
 
     fits, each = to_target_tables.fits(found.scalings), to_target_tables.trainings(found.scalings)
-    tables = figures.Tables(critical_batch_size=fits, to_target=each, runs=found.runs)
+    tables = figures.FigureTables(critical_batch_size=fits, to_target=each, runs=found.runs)
     axes = [name for name in AXES if each[name].notna().any()]
     panels = tuple(Panel(name, name.capitalize(), f"{name} to the target") for name in axes)
     figure = dataclasses.replace(figures.FIGURES[NAME], panels=panels)
@@ -145,7 +145,7 @@ def _theirs(column: str) -> str:
     return column.removeprefix(own_columns.OWN)
 
 
-def _shown(scaling: Scaling, base: int | None) -> dict[str, Any]:
+def _shown(scaling: TargetScaling, base: int | None) -> dict[str, Any]:
     """Returns the row of critical_batch_size.csv, and what was measured at each batch size."""
     fit = to_target_tables.fits([scaling]).iloc[0].to_dict()
     fit = {name: None if pandas.isna(value) else value for name, value in fit.items()}
@@ -171,7 +171,7 @@ def _shown(scaling: Scaling, base: int | None) -> dict[str, Any]:
     }
 
 
-def _rates(scaling: Scaling) -> dict[str, Any]:
+def _rates(scaling: TargetScaling) -> dict[str, Any]:
     """Returns which rates were tried, chosen and left out, each with its batch sizes."""
     (sizes, tried, _), best = scaling.trainings.axes, scaling.taken["updates"]
     chosen = ([one] for one in zip(best.rates.tolist(), best.on_edge.tolist(), strict=True))
@@ -187,7 +187,7 @@ def _by_size(each: Iterable[Iterable[Any]], sizes: Sequence[int]) -> dict[Any, l
     return found
 
 
-def _sizes(scaling: Scaling, departs: bool) -> Iterator[dict[str, Any]]:
+def _sizes(scaling: TargetScaling, departs: bool) -> Iterator[dict[str, Any]]:
     """Yields geometric means over seeds, and how many reached the target, of each batch size."""
     means = [
         fastest_batch_size.geometric_means(taken.values, taken.tuned)
@@ -207,7 +207,7 @@ def _sizes(scaling: Scaling, departs: bool) -> Iterator[dict[str, Any]]:
         }
 
 
-def _ratios(scaling: Scaling) -> list[tuple[int, wording.Estimate]]:
+def _ratios(scaling: TargetScaling) -> list[tuple[int, wording.FormattedEstimate]]:
     """Returns the seconds of each batch size over those of the fastest, paired by seed."""
     if (fastest := scaling.measured_fastest("seconds")) is None:
         return []

@@ -13,7 +13,7 @@ import pandas
 from batchscope import wording
 from batchscope.analysis import intervals, run_series
 from batchscope.analysis.ramps import COSTS
-from batchscope.figures import Tables
+from batchscope.figures import FigureTables
 from batchscope.report.text import ESTIMATE, bracketed, label, of_difference, rounded
 from batchscope.study import factor_words
 from batchscope.study.outcomes import LEAST_SEEDS, Reason, Verdict
@@ -23,7 +23,7 @@ _CRITICAL = [f"critical_batch_size{end}" for end in intervals.ENDS]
 Row = dict[str, Any]
 
 
-def of_experiment(tables: Tables) -> dict[str, list[Row]]:
+def of_experiment(tables: FigureTables) -> dict[str, list[Row]]:
     """Returns the `ramps` of an experiment, and what its trainings are seen to bear (`borne`)."""
     return {
         "ramps": _ramps(tables.ramps),

@@ -15,7 +15,7 @@ from batchscope import wording
 from batchscope.study import columns, tasks
 from batchscope.study.outcomes import LEAST_WITH_INTERVAL, Verdict
 from batchscope.study.tables import clipped
-from batchscope.wording import PLAIN, POINTS, Estimate, Unit
+from batchscope.wording import PLAIN, POINTS, FormattedEstimate, Unit
 
 _SECONDS, _MILLISECONDS = Unit(" s"), Unit(" ms", 1000.0)
 ESTIMATE = ("estimate", "low", "high")
@@ -96,7 +96,9 @@ def _parts(values: Sequence[Any], unit: Unit) -> tuple[str, str]:
     return wording.number(unit.times * value), f"[{', '.join(ends)}]"
 
 
-def format_interval(value: float | None, low: float | None, high: float | None) -> Estimate | None:
+def format_interval(
+    value: float | None, low: float | None, high: float | None
+) -> FormattedEstimate | None:
     """Returns a value and its interval as `wording.estimate` does; None where there is no value."""
     return wording.estimate(value, low, high) if is_number(value) else None
 

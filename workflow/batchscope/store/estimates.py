@@ -82,7 +82,7 @@ class History:
         return None if one is None else files * one
 
 
-def of_commands(results: Path, runs: Mapping[str, commands.Run]) -> dict[str, float | None]:
+def of_commands(results: Path, runs: Mapping[str, commands.CommandRun]) -> dict[str, float | None]:
     """Returns the seconds of one core of runs that commands make, as finished ones of each took.
 
     Of all cores, where a run has the machine to itself.

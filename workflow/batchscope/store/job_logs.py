@@ -15,7 +15,7 @@ def names(study: plan.Study | None, results: Path) -> set[str]:
     """Return the names of a study, its runs, timings and data sets, as paths of logs have them."""
     if study is None:
         return set()
-    jobs = [state.job for state in states.Table(study, results).every.values()]
+    jobs = [state.job for state in states.JobTable(study, results).every.values()]
     timed = (job.path.parent.name for job in jobs if job.noun == job_files.TIMING)
     return {study.folder_name, *study.datasets, *timed, *(run for job in jobs for run in job.runs)}
 

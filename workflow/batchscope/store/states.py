@@ -46,7 +46,7 @@ class State:
         return self.missing and not self.stale and self.job.path.exists()
 
 
-class Table:
+class JobTable:
     """The jobs of a study, and how they stand."""
 
     def __init__(self, study: plan.Study, results: Path | str) -> None:
@@ -79,7 +79,7 @@ class Table:
         )
         return State(job, made, recorded, absence.of(factors))
 
-    def _commanded(self, name: str, run: commands.Run) -> State:
+    def _commanded(self, name: str, run: commands.CommandRun) -> State:
         path = paths.run_record(paths.run_folder(self.results, name))
         job = Job(path, "run_command", (name,), alone=run.command.alone)
         there = _names(job.path.parent)
@@ -142,7 +142,7 @@ def unrecorded(factors: dict[str, Any]) -> str:
     return found.status if found else records.MISSING
 
 
-def statuses(table: Table) -> dict[str, str]:
+def statuses(table: JobTable) -> dict[str, str]:
     """Returns run -> status; raises `UserError` where a record is damaged."""
     found = {}
     study = table.study

@@ -103,13 +103,15 @@ class Overview:
         return not (self.missing_data or self.outdated or missing)
 
 
-def overview(study: plan.Study, results: Path | str, table: states.Table | None = None) -> Overview:
+def overview(
+    study: plan.Study, results: Path | str, table: states.JobTable | None = None
+) -> Overview:
     """Returns where a study stands; raises `UserError` if a record is damaged.
 
     Args:
         table: How its jobs stand, where that is known.
     """
-    results, table = Path(results), table or states.Table(study, results)
+    results, table = Path(results), table or states.JobTable(study, results)
     statuses = states.statuses(table)
     missing = [run for run in study.runs if statuses[run] == records.MISSING]
     every = [state for state in table.every.values() if not state.lacking]
@@ -181,7 +183,7 @@ def _repeated(
 
 
 def _weight_files(
-    study: plan.Study, missing: Iterable[str], table: states.Table
+    study: plan.Study, missing: Iterable[str], table: states.JobTable
 ) -> Iterator[tuple[str, int]]:
     """Yields how many files of weights each missing run writes.
 

@@ -28,7 +28,7 @@ from batchscope.study.experiments import (
     TrainingExperiment,
 )
 from batchscope.study.figure_checks import TIMED
-from batchscope.study.measure_keys import Asked
+from batchscope.study.measure_keys import MeasureRequest
 from batchscope.study.names import MAX_NAME_LENGTH
 from batchscope.study.outcomes import LEAST_SEEDS
 from batchscope.study.registry import MEASURES, OF_SECONDS, OF_SWEEPS
@@ -45,7 +45,7 @@ _OUTCOMES = tuple(name for name, column in columns.COLUMNS.items() if column.lab
 _LONGEST_PAIR = 210  # characters of both names: with settings, below a file name's 255
 
 
-def settings(place: Place, measures: Iterable[Asked]) -> Iterator[Problem]:
+def settings(place: Place, measures: Iterable[MeasureRequest]) -> Iterator[Problem]:
     """Yield the measures and timings with settings that are too long for a path."""
     for measure in measures:
         try:
@@ -56,7 +56,7 @@ def settings(place: Place, measures: Iterable[Asked]) -> Iterator[Problem]:
 
 
 def factors_of_measures(
-    place: Place, measures: Iterable[Asked], runs: list[dict[str, Any]]
+    place: Place, measures: Iterable[MeasureRequest], runs: list[dict[str, Any]]
 ) -> Iterator[Problem]:
     """Yield the measures that need a factor that some run lacks."""
     for measure in measures:
@@ -68,7 +68,10 @@ def factors_of_measures(
 
 
 def unfit_settings(
-    place: Place, measures: Iterable[Asked], runs: Runs, training_sizes: Mapping[str, int | None]
+    place: Place,
+    measures: Iterable[MeasureRequest],
+    runs: Runs,
+    training_sizes: Mapping[str, int | None],
 ) -> Iterator[Problem]:
     """Yield the settings that do not fit the factors of a run or its training set.
 
@@ -83,7 +86,7 @@ def unfit_settings(
                 yield Problem((*place, measure.name, setting), text)
 
 
-def pairs(measure: Asked, runs: Mapping[str, dict[str, Any]]) -> tuple[plan.Pair, ...]:
+def pairs(measure: MeasureRequest, runs: Mapping[str, dict[str, Any]]) -> tuple[plan.Pair, ...]:
     """Return the pairs of runs of a measure, by name: equal in every factor but one."""
     [(factor, (small_value, large_value))] = measure.between.items()
     small: dict[tuple[Any, ...], str] = {}
@@ -97,7 +100,9 @@ def pairs(measure: Asked, runs: Mapping[str, dict[str, Any]]) -> tuple[plan.Pair
     return tuple((name, large[rest]) for rest, name in small.items() if rest in large)
 
 
-def pair_problems(place: Place, measure: Asked, found: tuple[plan.Pair, ...]) -> Iterator[Problem]:
+def pair_problems(
+    place: Place, measure: MeasureRequest, found: tuple[plan.Pair, ...]
+) -> Iterator[Problem]:
     """Yield that no runs are pairs, or that the names of two are too long."""
     at = (*place, measure.name, "between")
     if not found:

@@ -228,7 +228,7 @@ class Value(_Bounded):
     type: Literal["value"]
 
 
-class Contrast(_Sides):
+class ComparisonTest(_Sides):
     """The difference or ratio of two sides lies within bounds."""
 
     type: Literal["comparison"]
@@ -278,7 +278,7 @@ class ExceptionOf(Test):
 Test.direction, Test.best, Test.chosen, Test.scale = "", "highest", (), DIFFERENCE
 
 AnyTest = Annotated[
-    Trend | Equivalence | Value | Contrast | Interaction | Argmax | Order | ExceptionOf,
+    Trend | Equivalence | Value | ComparisonTest | Interaction | Argmax | Order | ExceptionOf,
     Field(discriminator="type", description="Test of a claim."),
 ]
 

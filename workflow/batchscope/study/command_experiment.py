@@ -14,7 +14,7 @@ from typing import Any
 from batchscope.errors import UserError
 from batchscope.problems import Place, Problem, received
 from batchscope.study import command_factors, grids, own_columns, plan
-from batchscope.study.commands import RESOURCES, RUN_DIR, Command, Run, placeholders, sha256
+from batchscope.study.commands import RESOURCES, RUN_DIR, Command, CommandRun, placeholders, sha256
 from batchscope.study.experiments import CommandExperiment
 from batchscope.study.factor_models import RESERVED
 from batchscope.study.run_factors import FALLING
@@ -125,13 +125,13 @@ def _names(factors: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 def runs(
     place: Place, command: Command, factors: grids.Grid, found: list[Problem]
-) -> dict[str, Run]:
+) -> dict[str, CommandRun]:
     """Return the runs by their names; none if two are equal, or a name is too long."""
-    made: dict[str, Run] = {}
+    made: dict[str, CommandRun] = {}
     resolved: dict[str, str] = {}
     for _, values, _ in factors.combinations():
         for seed in factors.seeds_of(functools.partial(_name, command, values)):
-            run = Run(command, {**values, "seed": seed})
+            run = CommandRun(command, {**values, "seed": seed})
             try:
                 name = run.name
             except ValueError:
@@ -150,11 +150,11 @@ def runs(
 def _name(made_by: Command, values: dict[str, Any], seed: int) -> str | None:
     """Return the name of a run; None if it is too long."""
     with contextlib.suppress(ValueError):
-        return Run(made_by, {**values, "seed": seed}).name
+        return CommandRun(made_by, {**values, "seed": seed}).name
     return None
 
 
-def missing_programs(place: Place, made: Mapping[str, Run]) -> Iterator[Problem]:
+def missing_programs(place: Place, made: Mapping[str, CommandRun]) -> Iterator[Problem]:
     """Yield the programs of commands that this machine lacks, unless `requires` lacks a file."""
     programs = set()
     for run in made.values():
@@ -168,7 +168,7 @@ def missing_programs(place: Place, made: Mapping[str, Run]) -> Iterator[Problem]
             yield received((*place, "command"), program, text, _PROGRAMS)
 
 
-def planned(made: dict[str, Run], keys: CommandExperiment) -> plan.ExternalLogs:
+def planned(made: dict[str, CommandRun], keys: CommandExperiment) -> plan.ExternalLogs:
     """Return the columns that the logs of the runs will fill."""
     axes = [name for name in own_columns.AXES if keys.alone or name != "seconds"]
     schedules = [run.factors.get("schedule") for run in made.values()]

@@ -67,7 +67,7 @@ class Command:
         return {"threads": self.threads, "replicas": 1, **device}
 
 
-class Run(NamedTuple):
+class CommandRun(NamedTuple):
     """A run that a command makes."""
 
     command: Command
@@ -105,7 +105,7 @@ class Run(NamedTuple):
         return {"command": asdict(self.command), "factors": self.factors}
 
     @classmethod
-    def of(cls, note: Mapping[str, Any]) -> Run:
+    def of(cls, note: Mapping[str, Any]) -> CommandRun:
         command = {**note["command"], "words": tuple(note["command"]["words"])}
         return cls(Command(**command), note["factors"])
 

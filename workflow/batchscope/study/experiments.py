@@ -210,7 +210,7 @@ class LogFormat(Model):
     """Training examples of an epoch, if the logs count epochs."""
 
 
-class Log(LogFormat):
+class CommandLog(LogFormat):
     """Log of a run that a command makes."""
 
     file: Annotated[str, Field(pattern=r"^\{run_dir\}(/.+)?$")] = ""
@@ -323,7 +323,7 @@ class CommandExperiment(LoggedExperiment):
     """Files and folders that a run needs, such as the interpreter of another environment, with
     placeholders as in `command`. Runs are left out while one is missing.
     """
-    log: Log = Log()
+    log: CommandLog = CommandLog()
     """Place of a run's evaluations."""
     env: dict[Annotated[str, Field(pattern="^[^=]+$")], Word] = {}
     """Environment variables, with placeholders as in `command`."""

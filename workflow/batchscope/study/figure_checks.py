@@ -10,7 +10,7 @@ from batchscope.study import figure_names
 from batchscope.study.experiments import Experiment
 from batchscope.study.figures import FIGURES
 from batchscope.study.registry import OF_SECONDS, OF_SWEEPS
-from batchscope.study.specifications import Figure, Need
+from batchscope.study.specifications import Figure, FigureRequirement
 
 # Sources of seconds, for messages.
 TIMED = wording.listed(
@@ -45,7 +45,9 @@ def problems(
         if figure.along == "seconds" and not timed:
             yield _without(at, figure, TIMED)
         for need in figure.needs:
-            if need in (Need.AT_EPOCHS, Need.MARGINS) and not getattr(keys, need.value):
+            if need in (FigureRequirement.AT_EPOCHS, FigureRequirement.MARGINS) and not getattr(
+                keys, need.value
+            ):
                 yield _without(at, figure, f"{need.value} in the experiment")
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from batchscope import wording
 from batchscope.study.figures import FIGURES
 from batchscope.study.registry import OF_OUTCOMES, OF_SWEEPS
-from batchscope.study.specifications import Figure, Need
+from batchscope.study.specifications import Figure, FigureRequirement
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class Given:
 
     measures: Collection[str] = ()  # and timings
     varied: Collection[str] = ()  # factors of which it crosses several values with all else
-    needs: Collection[Need] = ()  # what it has of what a figure may need
+    needs: Collection[FigureRequirement] = ()  # what it has of what a figure may need
     own: Collection[str] | None = None  # columns of external runs; None for runs that are made here
 
     def suffices(self, figure: Figure) -> bool:
@@ -45,7 +45,7 @@ def of_own_runs(figure: Figure, columns: Collection[str]) -> str:
         columns: Columns of our tables that theirs fills, and factors that are varied.
     """
     measured = figure.own == () and not {*figure.measures} <= {*OF_OUTCOMES}
-    if figure.own is None or Need.AT_EPOCHS in figure.needs or measured:
+    if figure.own is None or FigureRequirement.AT_EPOCHS in figure.needs or measured:
         return "it shows what a training here leaves behind"
     found = lacking(figure.own, columns)
     found += [f"several values of {one}" for one in figure.varied if one not in columns]

@@ -10,7 +10,7 @@ from batchscope import wording
 from batchscope.study import tasks
 from batchscope.study.common_settings import MEMORY, UTILISATION
 from batchscope.study.registry import MEASURES, OF_OUTCOMES, OF_SECONDS, TIMINGS
-from batchscope.study.specifications import Figure, Need, Panel, Scale
+from batchscope.study.specifications import Figure, FigureRequirement, Panel, Scale
 from batchscope.study.tasks import METRICS, Metric
 
 PRIMARY = "primary"  # the outcome that decides between batch sizes
@@ -24,7 +24,7 @@ _PRIMARY = Figure(
     "three seeds on. Shaded: the batch sizes of a recommendation.",
     kind="primary",
     table="comparisons",
-    needs=(Need.BATCH_SIZES,),
+    needs=(FigureRequirement.BATCH_SIZES,),
 )
 _OF_SEVERAL = (
     Figure(
@@ -57,7 +57,7 @@ _OF_SEVERAL = (
         over=("updates", "examples", "seconds"),
         best_rate=True,
         target=True,
-        needs=(Need.EVALUATIONS, Need.PREFIXES),
+        needs=(FigureRequirement.EVALUATIONS, FigureRequirement.PREFIXES),
         own=("validation_loss",),
     ),
     Figure(
@@ -108,7 +108,7 @@ _OF_SEVERAL = (
         panels=(Panel("test_{metric}", "Test {metric}", "test {metric}{percent}"),),
         lines="at_epoch",
         measures=(*OF_OUTCOMES,),
-        needs=(Need.AT_EPOCHS,),
+        needs=(FigureRequirement.AT_EPOCHS,),
     ),
     Figure(
         "rate_map",
@@ -119,7 +119,7 @@ _OF_SEVERAL = (
         kind="rate_map",
         table="comparisons",
         varied=("learning_rate",),
-        needs=(Need.BATCH_SIZES,),
+        needs=(FigureRequirement.BATCH_SIZES,),
     ),
     _PRIMARY,
     replace(_PRIMARY, name="primary_outcome", title="Quality by batch size"),
@@ -137,7 +137,7 @@ _OF_SEVERAL = (
             Panel("updates", "Updates", "updates to the target"),
             Panel("examples", "Examples", "examples to the target"),
         ),
-        needs=(Need.BATCH_SIZES, Need.PREFIXES),
+        needs=(FigureRequirement.BATCH_SIZES, FigureRequirement.PREFIXES),
     ),
     Figure(
         "fastest_batch_size",
@@ -149,7 +149,11 @@ _OF_SEVERAL = (
         kind="to_target",
         table="to_target",
         panels=(Panel("seconds", "Seconds", "time to the target (s)"),),
-        needs=(Need.BATCH_SIZES, Need.SECONDS, Need.PREFIXES),
+        needs=(
+            FigureRequirement.BATCH_SIZES,
+            FigureRequirement.SECONDS,
+            FigureRequirement.PREFIXES,
+        ),
         own=("seconds",),
     ),
     Figure(
@@ -173,7 +177,7 @@ _OF_SEVERAL = (
         ),
         lines="at_epoch",
         measures=("|".join(OF_SECONDS),),
-        needs=(Need.AT_EPOCHS,),
+        needs=(FigureRequirement.AT_EPOCHS,),
     ),
     Figure(
         "usage",
@@ -182,7 +186,7 @@ _OF_SEVERAL = (
         "CPU and GPU utilisation while a command trained, the peak memory of its processes, and "
         "the examples that it trained on per second. 100 % of the CPU are the threads of a run.",
         panels=(*UTILISATION, *MEMORY, Panel("examples_per_second", "Throughput", "examples/s")),
-        needs=(Need.COMMAND,),
+        needs=(FigureRequirement.COMMAND,),
         own=("seconds",),
     ),
 )

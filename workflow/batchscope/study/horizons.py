@@ -10,7 +10,7 @@ from batchscope.study import figure_checks, run_factors
 from batchscope.study.batch_phases import Course
 from batchscope.study.experiments import TrainingExperiment
 from batchscope.study.run_factors import CONSTANT, HORIZON_REASON, by_horizon
-from batchscope.study.specifications import Need
+from batchscope.study.specifications import FigureRequirement
 
 
 class Schedule(NamedTuple):
@@ -58,7 +58,7 @@ def problems(
         yield received((*place, "at_epochs"), list(keys.at_epochs), text, why=f" {why}")
     yield from of_budgets(place, keys.budgets, schedule)
     for at, figure in figure_checks.named(place, keys):
-        if Need.PREFIXES in figure.needs:
+        if FigureRequirement.PREFIXES in figure.needs:
             yield received(at, figure.name, f"{expected}, or another figure", why=f" {why}")
     horizons: dict[int, set[int]] = {}
     for run in runs:

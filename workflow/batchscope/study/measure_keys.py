@@ -13,7 +13,7 @@ from batchscope.study.specifications import REPEATS, Entry, Timing
 
 
 @dataclass(frozen=True)
-class Asked:
+class MeasureRequest:
     """A measure or timing of an experiment.
 
     Attributes:
@@ -43,7 +43,7 @@ class _Entries:
     noun: str
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
-        def read(raw: Any, validate: Any) -> tuple[Asked, ...]:
+        def read(raw: Any, validate: Any) -> tuple[MeasureRequest, ...]:
             settings = self._as_map(raw)
             model = validate(settings)
             return tuple(self._asked(name, getattr(model, name)) for name in settings)
@@ -64,9 +64,9 @@ class _Entries:
             settings[name] = {} if value is None else value
         return settings
 
-    def _asked(self, name: str, settings: Any) -> Asked:
+    def _asked(self, name: str, settings: Any) -> MeasureRequest:
         values = {key: getattr(settings, key) for key in self.entries[name].parameters}
-        return Asked(name, values, getattr(settings, "between", {}))
+        return MeasureRequest(name, values, getattr(settings, "between", {}))
 
     def __get_pydantic_json_schema__(self, core: Any, handler: Any) -> dict[str, Any]:
         settings = handler(core["schema"])

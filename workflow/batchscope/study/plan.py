@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from batchscope.study import tasks
 from batchscope.study.claims import Claim
-from batchscope.study.commands import Run
+from batchscope.study.commands import CommandRun
 from batchscope.study.names import Sweep
-from batchscope.study.published_numbers import Series
+from batchscope.study.published_numbers import PublishedValues
 
 if TYPE_CHECKING:
     from batchscope.study.experiments import Experiment
@@ -76,7 +76,7 @@ class PlannedExperiment:
     name: str
     keys: Experiment
     vary: dict[str, tuple[Any, ...]]
-    numbers: dict[str, tuple[Series, ...]] = field(default_factory=dict)
+    numbers: dict[str, tuple[PublishedValues, ...]] = field(default_factory=dict)
     runs: dict[str, dict[str, Any]] = field(default_factory=dict)
     seeds: tuple[int, ...] = ()
     looks: tuple[int, ...] = ()
@@ -84,7 +84,7 @@ class PlannedExperiment:
     timed: bool = False
     tasks: tuple[str, ...] = (tasks.CLASSIFICATION,)
     sweeps: tuple[Sweep, ...] = ()
-    commands: dict[str, Run] = field(default_factory=dict)
+    commands: dict[str, CommandRun] = field(default_factory=dict)
     own: ExternalLogs = ExternalLogs()
 
     @property
@@ -177,6 +177,6 @@ class Study:
         return {name: factors for runs in every for name, factors in runs.items()}
 
     @cached_property
-    def commands(self) -> dict[str, Run]:
+    def commands(self) -> dict[str, CommandRun]:
         every = (one.commands for one in self.experiments.values())
         return {name: run for runs in every for name, run in runs.items()}

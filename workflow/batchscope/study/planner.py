@@ -46,7 +46,7 @@ from batchscope.study.grids import Grid, IdReader
 from batchscope.study.names import MAX_NAME_LENGTH
 from batchscope.study.networks import NETWORKS
 from batchscope.study.plan import PlannedExperiment, Study, folder_name
-from batchscope.study.published_numbers import Series
+from batchscope.study.published_numbers import PublishedValues
 from batchscope.study.registry import OF_TRAININGS
 from batchscope.study.run_factors import FACTORS, SWEEP_FACTORS
 from batchscope.study.setting import Parameter
@@ -400,7 +400,7 @@ class _Planner:
         yield from checks.target(place, keys)
         yield from figure_checks.problems(place, keys, versions.ENTRIES, timed=True)
 
-    def _numbers(self, place: Place, keys: Experiment) -> dict[str, tuple[Series, ...]]:
+    def _numbers(self, place: Place, keys: Experiment) -> dict[str, tuple[PublishedValues, ...]]:
         """Return the published values by figure."""
         found = {}
         for figure, body in keys.published.items():
@@ -408,7 +408,7 @@ class _Planner:
                 at = (*place, "published", figure, "numbers")
                 self.problems += published_numbers.problems(at, figure, body.numbers)
                 found[figure] = tuple(
-                    Series(
+                    PublishedValues(
                         self.ids.values((*at, index), published_numbers.factors_of(series))
                         if not isinstance(keys, CommandExperiment)
                         else published_numbers.factors_of(series),

@@ -19,7 +19,7 @@ from batchscope.study.tasks import METRICS, NATS, Metric
 _WEIGHTS = "units of the weights"
 
 
-class Column(NamedTuple):
+class PublishedColumn(NamedTuple):
     """A column that a document may give values of, in the unit of our tables."""
 
     label: str
@@ -28,30 +28,30 @@ class Column(NamedTuple):
     most: float | None = None
 
 
-def _of_metric(metric: Metric, data: str) -> Column:
+def _of_metric(metric: Metric, data: str) -> PublishedColumn:
     label = f"{wording.capital(metric.words)} on {data} data"
     least = 0 if metric.least == 0 else None
-    return Column(label, "shares" * metric.share, least, 1 if metric.most == 1 else None)
+    return PublishedColumn(label, "shares" * metric.share, least, 1 if metric.most == 1 else None)
 
 
-COLUMNS: dict[str, Column] = {
+COLUMNS: dict[str, PublishedColumn] = {
     **{
         f"{split}_{metric.name}": _of_metric(metric, data)
         for metric in METRICS.values()
         for split, data in (("test", "test"), ("train", "training"))
     },
-    "utilisation_percent": Column("Utilisation", "percent", most=100),
-    "memory_mb": Column("Memory", "MB"),
-    "examples_per_second": Column("Throughput", "examples per second"),
-    "best_train_loss": Column("Best training loss", NATS),
-    "best_validation_loss": Column("Best validation loss", NATS),
-    "epochs_run": Column("Epochs until it stopped", "epochs"),
-    "seconds_per_epoch": Column("Time per epoch", "s"),
-    "train_seconds": Column("Total training time", "s"),
-    "weight_distance": Column("Distance from the initial weights", _WEIGHTS),
-    "update_norm_median": Column("Median norm of an update", _WEIGHTS),
+    "utilisation_percent": PublishedColumn("Utilisation", "percent", most=100),
+    "memory_mb": PublishedColumn("Memory", "MB"),
+    "examples_per_second": PublishedColumn("Throughput", "examples per second"),
+    "best_train_loss": PublishedColumn("Best training loss", NATS),
+    "best_validation_loss": PublishedColumn("Best validation loss", NATS),
+    "epochs_run": PublishedColumn("Epochs until it stopped", "epochs"),
+    "seconds_per_epoch": PublishedColumn("Time per epoch", "s"),
+    "train_seconds": PublishedColumn("Total training time", "s"),
+    "weight_distance": PublishedColumn("Distance from the initial weights", _WEIGHTS),
+    "update_norm_median": PublishedColumn("Median norm of an update", _WEIGHTS),
     **{
-        f"sharpness_{space}_{epsilon}": Column(
+        f"sharpness_{space}_{epsilon}": PublishedColumn(
             f"Sharpness in {words}, epsilon {epsilon}", "% of 1 + loss"
         )
         for space, words in (("full", "the full space"), ("subspace", "a random subspace"))
@@ -71,7 +71,7 @@ FIGURES: dict[str, tuple[str, ...]] = {
 }
 
 
-class _Series(Model):
+class _SeriesModel(Model):
     """One series: factors that name it, batch sizes, and one number of each column for each."""
 
     batch_size: Unique[Count]
@@ -99,13 +99,15 @@ def _fields() -> dict[str, Any]:
     return fields
 
 
-PublishedSeries = mapping(create_model("PublishedSeries", __base__=_Series, **_fields()))
+PublishedSeries = mapping(create_model("PublishedSeries", __base__=_SeriesModel, **_fields()))
 # The factors of a command may have any name.
-CommandSeries = mapping(create_model("CommandSeries", __base__=(_Series, OpenFactors), **_fields()))
+CommandSeries = mapping(
+    create_model("CommandSeries", __base__=(_SeriesModel, OpenFactors), **_fields())
+)
 
 
 @dataclass(frozen=True)
-class Series:
+class PublishedValues:
     """One line of a document's figure, or one row of its table.
 
     Attributes:

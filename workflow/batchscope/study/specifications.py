@@ -100,7 +100,7 @@ class Table:
     figures: tuple[str, ...] = ()
 
 
-class Need(enum.Enum):
+class FigureRequirement(enum.Enum):
     """Requirements of a figure, in addition to measures and factors.
 
     A figure that a study names is drawn without EVALUATIONS, SECONDS or BATCH_SIZES too. Without
@@ -208,7 +208,7 @@ class Figure:
     asked: bool = False
     measures: tuple[str, ...] = ()
     varied: tuple[str, ...] = ()
-    needs: tuple[Need, ...] = ()
+    needs: tuple[FigureRequirement, ...] = ()
     own: tuple[str, ...] | None = ()
 
     def shows(self, column: str) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from batchscope.analysis import advice
-from batchscope.analysis.advice_series import Asked, Tables
+from batchscope.analysis.advice_series import AdviceRequest, AdviceTables
 from batchscope.store import estimates, records
 from batchscope.study import advice_needs
 from batchscope.study.example_kinds import TOKENS
@@ -91,7 +91,7 @@ def rows(
     names = ("comparisons", "runs", "limits", "critical_batch_size", "trajectories")
     measures = experiment.measures
     best_weights = any(measures.get(name, {}).get("weights") == "best" for name in OF_OUTCOMES)
-    asked = Asked(
+    asked = AdviceRequest(
         experiment.keys.margins,
         experiment.keys.seeds_planned,
         experiment.looks,
@@ -102,4 +102,4 @@ def rows(
         by_position(results, experiment),
         best_weights,
     )
-    return advice.table(Tables(*(tables[name] for name in names)), asked)
+    return advice.table(AdviceTables(*(tables[name] for name in names)), asked)

@@ -20,7 +20,7 @@ _OF_RECORD = (
     *("message", "contended_seconds", "train_seconds", "examples_per_second"),
 )
 if TYPE_CHECKING:
-    from batchscope.study.commands import Run
+    from batchscope.study.commands import CommandRun
     from batchscope.study.plan import Study
 
 
@@ -73,7 +73,7 @@ def _check_replicates(table: pandas.DataFrame, keys: list[str]) -> None:
         )
 
 
-def _factors(runs: Mapping[str, Run]) -> Iterator[tuple[str, list[Any]]]:
+def _factors(runs: Mapping[str, CommandRun]) -> Iterator[tuple[str, list[Any]]]:
     """Yields the factors under their names in our tables, each with its value in every run."""
     every = [run.factors for run in runs.values()]
     for name in every[0].keys() - {"batch_size", "seed"}:

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from batchscope.study.plan import Study
 
 Tables = dict[str, pandas.DataFrame]
-# As `advice_series.Tables` has them.
+# As `AdviceTables` has them.
 _OF_LOOK = ("comparisons", "runs", "limits", "critical_batch_size")
 
 
@@ -176,10 +176,10 @@ def _look_rows(study: Study, folder: Path) -> Iterator[dict[str, Any]]:
         if not planned:
             continue
         tables = {each: csv_tables.read(folder / name / f"{each}.csv") for each in _OF_LOOK}
-        asked = advice_series.Asked(margins=experiment.keys.margins, looks=planned)
+        asked = advice_series.AdviceRequest(margins=experiment.keys.margins, looks=planned)
         first = experiment.seeds[0]
         own = {"experiment": name, "planned": planned[-1], "first": first}
-        found = [*open_statements.of_advice(advice_series.Tables(*tables.values()), asked)]
+        found = [*open_statements.of_advice(advice_series.AdviceTables(*tables.values()), asked)]
         stated = [claim for claim in study.claims if claim.test.experiment == name]
         if stated:
             judged = csv_tables.read(folder / csv_tables.CLAIMS)

@@ -38,7 +38,7 @@ _DRIVEN = {"sweep", *run_factors.TIMING_ONLY_FACTORS}  # what drives the steps
 _SUBJECT = [name for name in (*FIRST, REPEAT) if name not in _DRIVEN]
 
 
-class Timing(NamedTuple):
+class TimingRecord(NamedTuple):
     """One record of a timing, with the first columns of its rows."""
 
     first: Row
@@ -47,7 +47,9 @@ class Timing(NamedTuple):
     path: Path
 
 
-def find(results: Path | str, study: Study, experiment: str, measure: str) -> Iterator[Timing]:
+def find(
+    results: Path | str, study: Study, experiment: str, measure: str
+) -> Iterator[TimingRecord]:
     """Yields the records of a timing on every machine, in the plan's order.
 
     What cannot be timed here has one that is on no disk.
@@ -68,7 +70,7 @@ def find(results: Path | str, study: Study, experiment: str, measure: str) -> It
                 first = {"machine": place.machine, "sweep": job.sweep.name, REPEAT: job.repeat}
                 first |= long_tables.named(job.sweep.factors)
                 first = {name: first[name] for name in (*FIRST, REPEAT)}
-                yield Timing(first, job.sweep, record, job.path)
+                yield TimingRecord(first, job.sweep, record, job.path)
 
 
 def disturbance(blocks: list[Row]) -> Row:
@@ -101,7 +103,7 @@ def summaries(results: Path | str, study: Study, experiment: str) -> pandas.Data
     return _frame("sweeps", rows)
 
 
-def _step_time(timing: Timing) -> Row:
+def _step_time(timing: TimingRecord) -> Row:
     record = timing.record
     if record["status"] in absence.WORDS:
         return {"status": record["status"]}

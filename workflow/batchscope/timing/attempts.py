@@ -46,7 +46,7 @@ FAILED = "failed"  # any other error; it proves nothing about memory
 
 
 @dataclass(frozen=True)
-class Limits:
+class MemoryLimits:
     """Memory that a try may use."""
 
     device: str  # device of the memory, `cpu` or `gpu`
@@ -64,7 +64,7 @@ class Limits:
         return min(limit_mb or self.free_mb, self.free_mb)
 
 
-def limits_now(device: str, asked_mb: float) -> Limits:
+def limits_now(device: str, asked_mb: float) -> MemoryLimits:
     """Return the limits on this machine now, at most 90 % of the free memory.
 
     With a higher limit, the kernel could end other processes. Free memory is the smallest of the
@@ -73,7 +73,7 @@ def limits_now(device: str, asked_mb: float) -> Limits:
     """
     left = [group.left() for group in control_groups.own()]
     free = [psutil.virtual_memory().available, *(most for most in left if most is not None)]
-    return Limits(device, float(asked_mb), FREE_SHARE * min(free) / MEGABYTE)
+    return MemoryLimits(device, float(asked_mb), FREE_SHARE * min(free) / MEGABYTE)
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class Try:
 def attempt(
     command: Sequence[str],
     batch_size: int,
-    limits: Limits,
+    limits: MemoryLimits,
     cores: int = 1,
     timeout: float = TIMEOUT_SECONDS,
 ) -> Try:

@@ -36,7 +36,7 @@ from batchscope.study import run_factors
 from batchscope.timing import pipelines
 from batchscope.timing.blocks import LEAD_IN_STEPS
 from batchscope.timing.instruments.processes import MEGABYTE
-from batchscope.timing.step_errors import NotFinite
+from batchscope.timing.step_errors import NonFiniteLoss
 from batchscope.training import augmentations, losses, optimizers, replicas, scoring
 from batchscope.training.step_loop import Batches, Examples, StepLoop, Totals
 
@@ -107,7 +107,7 @@ class Runner(abc.ABC):
         After a change of batch size or delay, a lead-in runs untimed.
 
         Raises:
-            NotFinite: If the loss is not finite.
+            NonFiniteLoss: If the loss is not finite.
         """
         if (batch_size, delayed) != self._current:
             self._current = (batch_size, delayed)
@@ -122,7 +122,7 @@ class Runner(abc.ABC):
         start = self._positions.get(batch_size, 0)
         seconds, loss = self._run(batch_size, start, steps)
         if not math.isfinite(loss):
-            raise NotFinite(f"The loss is not finite within {steps} steps.")
+            raise NonFiniteLoss(f"The loss is not finite within {steps} steps.")
         self._positions[batch_size] = (start + steps) % self.per_epoch(batch_size)
         return seconds
 

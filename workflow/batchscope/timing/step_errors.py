@@ -15,7 +15,7 @@ _REFUSAL = re.compile(
 _LOG_PREFIX = re.compile(r"^[IWEF]\d{4} [\d:.]+ +\d+ \S+\] |\{\{.*?\}\} ?")
 
 
-class NotFinite(ArithmeticError):
+class NonFiniteLoss(ArithmeticError):
     """The loss is not finite, so the steps cannot be timed."""
 
 
@@ -25,7 +25,7 @@ def status(error: Exception) -> str:
     Raises:
         Exception: The error itself, if it does not come from the batch size.
     """
-    if isinstance(error, NotFinite):
+    if isinstance(error, NonFiniteLoss):
         return records.DIVERGED
     if refusal_of(error) is None:
         raise error

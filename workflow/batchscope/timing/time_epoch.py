@@ -224,7 +224,7 @@ def _runner(factors: dict[str, Any], model: keras.Model, data: Examples, epoch: 
     def run_steps(start: int, stop: int) -> float:
         done, totals, seconds, _ = loop.run(order, start, stop, step_loop.Totals())
         if not math.isfinite(totals.loss):
-            raise step_errors.NotFinite(f"The loss is not finite after step {done}.")
+            raise step_errors.NonFiniteLoss(f"The loss is not finite after step {done}.")
         return seconds
 
     return run_steps

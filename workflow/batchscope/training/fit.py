@@ -32,12 +32,12 @@ from batchscope.training import (
     trajectory,
 )
 from batchscope.training.checkpoint import Progress
-from batchscope.training.runs import Run
+from batchscope.training.runs import TrainingRun
 from batchscope.training.step_loop import Batches, Totals, epoch_order
 
 
 @dataclass(frozen=True)
-class Limits:
+class FitLimits:
     """How a training is cut into calls; none of it changes a number."""
 
     chunk_seconds: float = 5.0  # of a call into the graph; only between two is a signal handled
@@ -57,7 +57,9 @@ class End:
 class Training:
     """A run's model, optimizer, data and progress; its files lie in `folder`, or the run's own."""
 
-    def __init__(self, run: Run, limits: Limits = Limits(), folder: Path | None = None) -> None:
+    def __init__(
+        self, run: TrainingRun, limits: FitLimits = FitLimits(), folder: Path | None = None
+    ) -> None:
         self.run, self.limits = run, limits
         self.folder = folder or run.folder
         self.read = () if folder else job_files.noted_epochs(run.results, run.name)

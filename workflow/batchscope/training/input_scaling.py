@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from batchscope import private_interfaces
-from batchscope.datasets.looks import Look
+from batchscope.datasets.model_inputs import ModelInput
 from batchscope.study import example_kinds
 
 # Operations that leave numbers as they are, or mix them with their neighbours.
@@ -46,7 +46,7 @@ class _Change(NamedTuple):
         return abs(self.slope) > 0.99 and abs(self.offset) < 10 * abs(self.slope)
 
 
-def problem(model: keras.Model, look: Look) -> tuple[str | None, str | None]:
+def problem(model: keras.Model, look: ModelInput) -> tuple[str | None, str | None]:
     """Returns why a model's own scaling does not fit the data; and a note of what its weights get.
 
     Where the data set's `scale` is stated, it is what the user wants.

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from batchscope import private_interfaces, wording
-from batchscope.datasets.looks import Look
+from batchscope.datasets.model_inputs import ModelInput
 from batchscope.errors import TrainsItself, UserError
 from batchscope.study import example_kinds, tasks
 
@@ -56,7 +56,7 @@ def refuse_lost_weights(model: keras.Model, where: str) -> None:
             )
 
 
-def check_shapes(model: keras.Model, where: str, look: Look) -> None:
+def check_shapes(model: keras.Model, where: str, look: ModelInput) -> None:
     """Refuses a model of other examples, or of other classes or targets."""
     taken, wanted, classes = model.input_shape, (None, *look.input_shape), look.classes
     one = isinstance(taken, tuple) and taken[0] is None
@@ -78,7 +78,7 @@ def _hint(task: str) -> str:
     return f" (or `task: {task}` in the data set)"
 
 
-def check_loss(model: keras.Model, where: str, look: Look) -> None:
+def check_loss(model: keras.Model, where: str, look: ModelInput) -> None:
     """Refuses a model that was compiled with another loss than the usual one of the data's task."""
     weights = (model.get_compile_config() or {}).get("loss_weights")
     if any(each not in (None, 1) for each in keras.tree.flatten(weights)):
@@ -89,7 +89,7 @@ def check_loss(model: keras.Model, where: str, look: Look) -> None:
             raise UserError(f"{where}: received compile(loss={other}.")
 
 
-def _other_loss(loss: Any, look: Look) -> str | None:
+def _other_loss(loss: Any, look: ModelInput) -> str | None:
     """Returns what is not usual of a loss, and what is; None of the usual loss of a task."""
     own = loss if hasattr(loss, "__name__") else type(loss)
     # Keras's class of a loss is named as its function, in capitals.

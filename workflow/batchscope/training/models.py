@@ -6,7 +6,7 @@ from pathlib import Path
 
 import keras
 
-from batchscope.datasets.looks import Look
+from batchscope.datasets.model_inputs import ModelInput
 from batchscope.errors import UserError
 from batchscope.store.weights import Arrays
 from batchscope.study import names
@@ -16,7 +16,7 @@ from batchscope.training.networks import ACTIVATIONS, BUILDERS
 
 def build(
     token: str,
-    look: Look,
+    look: ModelInput,
     seed: int,
     model_file: Path | str | None = None,
     scope: AbstractContextManager | None = None,

@@ -42,7 +42,7 @@ class Setup:
 
 
 @dataclass(frozen=True)
-class Run(Setup):
+class TrainingRun(Setup):
     """A run, by its name in paths."""
 
     results: Path | str

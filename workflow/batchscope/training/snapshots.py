@@ -13,10 +13,10 @@ from batchscope import disk
 from batchscope.errors import UserError
 from batchscope.store import job_files, paths, records
 from batchscope.study import names
-from batchscope.training.runs import Run
+from batchscope.training.runs import TrainingRun
 
 
-def write(run: Run, epoch: int | str) -> None:
+def write(run: TrainingRun, epoch: int | str) -> None:
     """Writes a snapshot, for what declares it as its input; the epoch may be `middle`.
 
     Of a run that did not finish, or was over by then, the file holds no weights. Raises
@@ -35,7 +35,7 @@ def write(run: Run, epoch: int | str) -> None:
     os.utime(path)  # newer than the run's record, from which it is made
 
 
-def _train_again(run: Run, epoch: int, path: Path) -> None:
+def _train_again(run: TrainingRun, epoch: int, path: Path) -> None:
     # Imported here: most snapshots are there, and need no TensorFlow.
     from batchscope.host import tensorflow_start
 
@@ -54,7 +54,7 @@ def _train_again(run: Run, epoch: int, path: Path) -> None:
     shutil.rmtree(scratch, ignore_errors=True)
 
 
-def check_same(run: Run, epoch: int, history: list[dict]) -> None:
+def check_same(run: TrainingRun, epoch: int, history: list[dict]) -> None:
     """Refuses weights that are not the run's: another machine or TensorFlow rounds otherwise."""
     path = run.folder / "history.csv"
     rows = disk.read_rows(path, delete=paths.run_record(run.folder))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from batchscope.datasets import Examples, Learned
-from batchscope.datasets.looks import Look
+from batchscope.datasets.model_inputs import ModelInput
 from batchscope.study import tasks
 from batchscope.study.example_kinds import IMAGES, OF_TOKENS, TOKENS
 from batchscope.training import augmentations, models, optimizers
@@ -16,7 +16,7 @@ from batchscope.training.step_loop import Batches, StepLoop, Totals
 _SECONDS = 0.2  # at least, of the repeated steps
 
 
-def seconds(factors: dict[str, Any], look: Look, model_file: Path | str | None) -> float:
+def seconds(factors: dict[str, Any], look: ModelInput, model_file: Path | str | None) -> float:
     """Returns the seconds of a step, on examples that only have the shape of the data set's."""
     size = factors["batch_size"]
     model = models.build(
@@ -43,7 +43,7 @@ def of_loop(loop: StepLoop, order: np.ndarray) -> float:
     return seconds / steps
 
 
-def _examples(look: Look, count: int) -> Examples:
+def _examples(look: ModelInput, count: int) -> Examples:
     """Returns examples that a step takes as long with as with real ones."""
     random, shape = np.random.default_rng(0), (count, *look.input_shape)
     if look.kind in OF_TOKENS:

@@ -16,16 +16,16 @@ from batchscope.store import memory_kills, paths, records
 from batchscope.study import optimizer_constants, snapshot_epochs
 from batchscope.study.versions import VERSIONS
 from batchscope.training import models, replicas
-from batchscope.training.fit import End, Limits, Training
+from batchscope.training.fit import End, FitLimits, Training
 from batchscope.training.optimizers import effective_learning_rate
-from batchscope.training.runs import Run
+from batchscope.training.runs import TrainingRun
 
 # Bytes of addresses, never touched, that a training gives up when memory is refused: TensorFlow
 # keeps what it had, and the record is still to be written.
 _RESERVE = 2**28
 
 
-def train(run: Run, limits: Limits | None = None) -> str:
+def train(run: TrainingRun, limits: FitLimits | None = None) -> str:
     """Trains one run and writes its folder; returns its status.
 
     A loss that is not finite and an allocator's refusal are results: they are recorded and
@@ -34,7 +34,7 @@ def train(run: Run, limits: Limits | None = None) -> str:
     with _alone(run):
         for left in (*run.folder.glob(".*.tmp"), *run.folder.glob("epochs/.*.tmp")):
             left.unlink(missing_ok=True)  # half a file, of a training that was killed
-        training = Training(run, limits or Limits())
+        training = Training(run, limits or FitLimits())
         training.stop_on_signals()
         reserve = mmap.mmap(-1, _RESERVE, mmap.MAP_PRIVATE)
         try:
@@ -51,7 +51,7 @@ def train(run: Run, limits: Limits | None = None) -> str:
     return end.status
 
 
-def record_kill(run: Run, message: str) -> str:
+def record_kill(run: TrainingRun, message: str) -> str:
     """Records a run whose training the kernel killed for memory; returns its status."""
     with _alone(run):
         training = Training(run)
@@ -61,7 +61,7 @@ def record_kill(run: Run, message: str) -> str:
     return records.OUT_OF_MEMORY
 
 
-def _alone(run: Run) -> contextlib.AbstractContextManager[None]:
+def _alone(run: TrainingRun) -> contextlib.AbstractContextManager[None]:
     return locks.held(run.folder / "training.lock", "train this run")
 
 

@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 import keras
 import tensorflow as tf
 
-from batchscope.datasets.looks import Look
+from batchscope.datasets.model_inputs import ModelInput
 from batchscope.errors import ScaledTwice, UserError
 from batchscope.host import interruption
 from batchscope.study import example_kinds, model_files
@@ -30,7 +30,7 @@ def build(
     name: str,
     digest: str,
     model_file: Path | str | None,
-    look: Look,
+    look: ModelInput,
     scope: AbstractContextManager,
 ) -> keras.Model:
     """Returns the model of a user's file, functional in any case; arguments as `models.build`.
@@ -91,7 +91,7 @@ def _unchanged(name: str, digest: str, model_file: Path | str | None) -> Path:
     return Path(model_file)
 
 
-def _of_module(path: Path, look: Look) -> object:
+def _of_module(path: Path, look: ModelInput) -> object:
     """Return what `build` of a module returns; without it, the module's `model`.
 
     The module is imported again for each network, so that the run's seed draws the weights.

@@ -15,7 +15,7 @@ from matplotlib.path import Path
 from batchscope import wording
 from batchscope.analysis import intervals, run_series, timing_repeats
 from batchscope.analysis.run_series import Series
-from batchscope.figures import Tables, rows
+from batchscope.figures import FigureTables, rows
 from batchscope.figures.drawing import canvas, document_points
 from batchscope.store import records
 from batchscope.study import specifications
@@ -53,7 +53,7 @@ class Cell(NamedTuple):
         return np.concatenate([own, *(line.values for line in self.document)])
 
 
-def select(tables: Tables, spec: specifications.Figure) -> pandas.DataFrame:
+def select(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFrame:
     if spec.doublings:
         return _doublings(tables.runs, spec)
     return _times(tables, spec) if spec.table == _TIMES else rows.select(tables, spec)
@@ -74,7 +74,7 @@ def _doublings(runs: pandas.DataFrame, spec: specifications.Figure) -> pandas.Da
     return rows.shown(kept.sort_index().reset_index(drop=True), spec)
 
 
-def _times(tables: Tables, spec: specifications.Figure) -> pandas.DataFrame:
+def _times(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFrame:
     """Returns the median time and quartiles over all timing jobs, once for all that it is alike."""
     found, ((time, *ends),) = tables.training_times, (panel.columns for panel in spec.panels)
     if found.empty:

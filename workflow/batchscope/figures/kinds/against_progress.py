@@ -15,7 +15,7 @@ from matplotlib.ticker import MaxNLocator
 from batchscope import wording
 from batchscope.analysis import run_series
 from batchscope.analysis.chosen_rates import RATE
-from batchscope.figures import Tables, rows
+from batchscope.figures import FigureTables, rows
 from batchscope.figures.drawing import canvas
 from batchscope.store import records
 from batchscope.study import specifications
@@ -27,7 +27,7 @@ _MOST_ROWS = 8  # series
 _MEANS = "Means over the runs that still train, with a 95 % interval (Student's t)."
 
 
-def select(tables: Tables, spec: specifications.Figure) -> pandas.DataFrame:
+def select(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFrame:
     """Returns one row per run and place in its training: factors, status, what was used, outcomes.
 
     None where no training has two places on an axis.

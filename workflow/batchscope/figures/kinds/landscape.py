@@ -20,7 +20,7 @@ from matplotlib.ticker import LogLocator, MaxNLocator
 
 from batchscope import wording
 from batchscope.analysis import run_series
-from batchscope.figures import Tables
+from batchscope.figures import FigureTables
 from batchscope.figures.drawing import canvas
 from batchscope.study import specifications
 from batchscope.study.specifications import Panel, Scale
@@ -35,7 +35,7 @@ _LEVELS = 11
 _SUBS = ((1.0, 1.5, 2.0, 3.0, 5.0, 7.0), (1.0, 2.0, 5.0), (1.0, 3.0), (1.0,))
 
 
-def select(tables: Tables, spec: specifications.Figure) -> pandas.DataFrame:
+def select(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFrame:
     """Returns one row per run and position, of lines also per split: factors and values."""
     table = getattr(tables, spec.table)
     if table.empty:

@@ -12,7 +12,7 @@ from matplotlib.transforms import ScaledTranslation
 
 from batchscope import wording
 from batchscope.analysis import critical_batch_size, intervals, run_series
-from batchscope.figures import Tables
+from batchscope.figures import FigureTables
 from batchscope.figures.drawing import canvas
 from batchscope.store import records
 from batchscope.study import specifications
@@ -30,7 +30,7 @@ _USED = {"linestyle": canvas.LINES[2], "linewidth": 1, "zorder": 1}
 _GREY = {"color": canvas.MUTED, "linewidth": 1.2}
 
 
-def select(tables: Tables, spec: specifications.Figure) -> pandas.DataFrame:
+def select(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFrame:
     """Returns one row per series, batch size and point, with the critical size of whole runs."""
     found = tables.local_critical_batch_size
     if found.empty:

@@ -14,7 +14,7 @@ from matplotlib.transforms import ScaledTranslation
 from batchscope import wording
 from batchscope.analysis import noise_scales, run_series
 from batchscope.analysis.noise_scales import EARLY, END, START, Point
-from batchscope.figures import Tables, rows
+from batchscope.figures import FigureTables, rows
 from batchscope.figures.drawing import canvas
 from batchscope.study import specifications
 
@@ -24,7 +24,7 @@ _STEP, _WIDEST = 5.0, 32.0  # points between two batch sizes' marks at one epoch
 _MOST_PANELS = 6  # series
 
 
-def select(tables: Tables, spec: specifications.Figure) -> pandas.DataFrame:
+def select(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFrame:
     """Returns one row per run and place in its training, in order: factors, status and columns.
 
     The place is `start`, `end`, or `epoch` for what lies between them.

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from batchscope import wording
 from batchscope.analysis import run_series
 from batchscope.analysis.targets import Target
-from batchscope.figures import Tables, rows
+from batchscope.figures import FigureTables, rows
 from batchscope.figures.drawing import canvas
 from batchscope.study import factor_words, specifications, tasks
 from batchscope.study.budget_kinds import CONVERGENCE, ENDS, EXAMPLES, TAKEN, TARGET
@@ -27,7 +27,7 @@ _DOTS = {"color": canvas.MUTED, "alpha": 0.55, "markersize": 4, "markeredgewidth
 _SQUARES = {"linestyle": "none", "marker": "s", "color": canvas.INK, "markersize": 6}
 
 
-def select(tables: Tables, spec: specifications.Figure) -> pandas.DataFrame:
+def select(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFrame:
     """Return a row per series, batch size and seed, with the mean of the size.
 
     Of the outcome that decides; `primary_outcome` has the first other that is no cost.
@@ -42,7 +42,7 @@ def select(tables: Tables, spec: specifications.Figure) -> pandas.DataFrame:
     return pandas.concat(frames, ignore_index=True) if frames else pandas.DataFrame()
 
 
-def _of_outcome(tables: Tables, outcome: str) -> pandas.DataFrame:
+def _of_outcome(tables: FigureTables, outcome: str) -> pandas.DataFrame:
     advice, comparisons = tables.advice, tables.comparisons
     budgets = (TARGET, EXAMPLES) if outcome in TAKEN else ENDS
     compared = comparisons[comparisons["outcome"].eq(outcome) & comparisons["mean"].notna()]
@@ -58,7 +58,7 @@ def _of_outcome(tables: Tables, outcome: str) -> pandas.DataFrame:
     return found.sort_values(["batch_size", "seed"]).reindex(columns=_COLUMNS)
 
 
-def _seeds(outcome: str, compared: pandas.DataFrame, tables: Tables) -> pandas.DataFrame:
+def _seeds(outcome: str, compared: pandas.DataFrame, tables: FigureTables) -> pandas.DataFrame:
     """Return the value of each seed, at the rate of the comparison if it has one."""
     columns, rates = ["batch_size", "seed", outcome], ["batch_size"]
     rates += [_RATE] if compared[_RATE].notna().all() else []

@@ -12,7 +12,7 @@ from matplotlib.patches import Patch
 
 from batchscope import wording
 from batchscope.analysis import run_series
-from batchscope.figures import Tables
+from batchscope.figures import FigureTables
 from batchscope.figures.drawing import canvas, timings
 from batchscope.study import specifications
 
@@ -31,7 +31,7 @@ _MOST_BARS = 60
 _COLUMN = 44  # width of a column of numbers beside the bars, points
 
 
-def select(tables: Tables, spec: specifications.Figure) -> pandas.DataFrame:
+def select(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFrame:
     """Returns one row per configuration and batch size: shares of the wall time, and speed.
 
     The speed is that without the profiler, and so is how busy CPU and GPU were meanwhile.

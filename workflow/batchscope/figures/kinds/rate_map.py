@@ -16,7 +16,7 @@ from matplotlib.patches import Patch, Rectangle
 from batchscope import wording
 from batchscope.analysis.targets import Target
 from batchscope.analysis.trainings import CHOSEN_ON, Trainings, of_experiment
-from batchscope.figures import Tables, rows
+from batchscope.figures import FigureTables, rows
 from batchscope.figures.drawing import canvas
 from batchscope.study import factor_words, specifications, tasks
 from batchscope.study.budget_kinds import TAKEN, TARGET
@@ -33,7 +33,7 @@ _WITHOUT, _TEXT = "#e4e4e4", "#111111"
 _FRAMES = {"chosen": (_TEXT, 1.4), "recommended": ("#007a58", 3.0)}
 
 
-def select(tables: Tables, spec: specifications.Figure) -> pandas.DataFrame:
+def select(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFrame:
     """Return a row per series, batch size and learning rate; none without a choice of rates."""
     found = []
     for factors, part in rows.by_advice(tables):
@@ -44,7 +44,7 @@ def select(tables: Tables, spec: specifications.Figure) -> pandas.DataFrame:
     return frame if len(frame) and frame["mean"].notna().any() else frame.iloc[:0]
 
 
-def _cells(series: Trainings, tables: Tables) -> Iterator[dict[str, Any]]:
+def _cells(series: Trainings, tables: FigureTables) -> Iterator[dict[str, Any]]:
     """Yield the cells of a series: of the cost to the target if it decides, else of the loss."""
     shared, values = _values(series, tables)
     advice = tables.advice.set_index("item")
@@ -56,7 +56,7 @@ def _cells(series: Trainings, tables: Tables) -> Iterator[dict[str, Any]]:
         yield {**shared, **cell, **{name: int(mark) for name, mark in marks.items()}}
 
 
-def _values(series: Trainings, tables: Tables) -> tuple[dict[str, Any], np.ndarray]:
+def _values(series: Trainings, tables: FigureTables) -> tuple[dict[str, Any], np.ndarray]:
     """Return the columns that all cells share, and the cube of the outcome."""
     outcome, compared = rows.deciding(tables.advice)[0], tables.comparisons
     compared = compared[compared["budget"].eq(TARGET) & compared["outcome"].eq(outcome)]

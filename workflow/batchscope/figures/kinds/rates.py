@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from batchscope import wording
 from batchscope.analysis import best_learning_rates, run_series
-from batchscope.figures import Tables
+from batchscope.figures import FigureTables
 from batchscope.figures.drawing import canvas
 from batchscope.store import records
 from batchscope.study import specifications
@@ -28,7 +28,7 @@ _RING = {"marker": "o", "markersize": 10, "fillstyle": "none", "linestyle": "non
 _POINT = {"linestyle": "none", "marker": ".", "zorder": 2}
 
 
-def select(tables: Tables, spec: specifications.Figure) -> pandas.DataFrame:
+def select(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFrame:
     """Returns every run with its effective rate and loss, and what its batch size chooses.
 
     Beside the best rate of the batch size stand where on the edge of its grid it lies, the rate

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 
 from batchscope.analysis import run_series, step_cost
 from batchscope.analysis.intervals import ENDS
-from batchscope.figures import Tables
+from batchscope.figures import FigureTables
 from batchscope.figures.drawing import canvas, timings
 from batchscope.store import records
 from batchscope.study import specifications
@@ -48,7 +48,7 @@ _FLAGS = ("disturbed_blocks", "disturbed")  # above 0 where other processes dist
 _LABEL_WIDTH = 26  # letters of a row's label before it is broken
 
 
-def select(tables: Tables, spec: specifications.Figure) -> pandas.DataFrame:
+def select(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFrame:
     """Returns one row per series and batch size, with what its sweep says on each of its rows.
 
     What the figure's table has not is a column of sweeps.csv.

@@ -22,7 +22,7 @@ from batchscope.analysis import (
     run_series,
     to_target_tables,
 )
-from batchscope.figures import Tables
+from batchscope.figures import FigureTables
 from batchscope.figures.drawing import canvas
 from batchscope.study import specifications, tasks
 
@@ -49,7 +49,7 @@ _MARKS = {
 Entries = dict[str, Any]  # of a legend: label -> look or artist
 
 
-class Scaling(NamedTuple):
+class ScalingRows(NamedTuple):
     """One series and target: its rows of to_target.csv, beside its row of the fits."""
 
     label: str
@@ -80,7 +80,7 @@ class Scaling(NamedTuple):
         return fastest_batch_size.geometric_means(self.taken(axis), (differ & chosen).to_numpy())
 
 
-def select(tables: Tables, spec: specifications.Figure) -> pandas.DataFrame:
+def select(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFrame:
     """Returns one row per series, target, batch size and seed, beside what was fitted to them."""
     frame = to_target_tables.joined(tables.critical_batch_size, tables.to_target)
     axes = [panel.column for panel in spec.panels]
@@ -92,11 +92,11 @@ def select(tables: Tables, spec: specifications.Figure) -> pandas.DataFrame:
     return frame
 
 
-def _scalings(frame: pandas.DataFrame) -> list[Scaling]:
+def _scalings(frame: pandas.DataFrame) -> list[ScalingRows]:
     names = [name for name in run_series.varying(frame) if name != chosen_rates.RATE]
     groups = frame.groupby([*names, "target_column", "target_value"], sort=False, dropna=False)
     return [
-        Scaling(run_series.describe(dict(zip(names, key, strict=False))), rows)
+        ScalingRows(run_series.describe(dict(zip(names, key, strict=False))), rows)
         for key, rows in groups
     ]
 
@@ -129,7 +129,7 @@ def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
     return figure
 
 
-def _draw_panel(axes: Axes, each: Scaling, axis: str) -> Entries:
+def _draw_panel(axes: Axes, each: ScalingRows, axis: str) -> Entries:
     """Draws seeds, means, the fitted curve and what is read off it; returns entries of a legend."""
     axes.set_yscale("log")
     canvas.batch_size_axis(axes, each.batch_sizes)
@@ -168,7 +168,7 @@ def _draw_panel(axes: Axes, each: Scaling, axis: str) -> Entries:
     return found | _draw_marks(axes, each, axis)
 
 
-def _curve(each: Scaling, axis: str) -> tuple[np.ndarray, np.ndarray] | None:
+def _curve(each: ScalingRows, axis: str) -> tuple[np.ndarray, np.ndarray] | None:
     """Returns the fit, or of seconds the closed form, where there is one."""
     sizes = each.batch_sizes
     if axis != "seconds":  # the sizes that every seed reached the target with
@@ -183,7 +183,7 @@ def _curve(each: Scaling, axis: str) -> tuple[np.ndarray, np.ndarray] | None:
     return np.log2(grid), values * (grid if axis == "examples" else 1.0)
 
 
-def _shades(each: Scaling, axis: str) -> dict[str, tuple[str, float, float]]:
+def _shades(each: ScalingRows, axis: str) -> dict[str, tuple[str, float, float]]:
     """Returns what is shaded: words -> colour, and the batch sizes from and to."""
     critical = each.value("critical_batch_size")
     if critical_batch_size.departs(each.value("lack_of_fit")):
@@ -202,7 +202,7 @@ def _shades(each: Scaling, axis: str) -> dict[str, tuple[str, float, float]]:
     }
 
 
-def _draw_marks(axes: Axes, each: Scaling, axis: str) -> Entries:
+def _draw_marks(axes: Axes, each: ScalingRows, axis: str) -> Entries:
     """Draws batch sizes with their intervals at the foot; an open end is an arrow."""
     known = {}
     for column, drawn in _MARKS[axis].items():

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from batchscope import wording
-from batchscope.figures import Tables
+from batchscope.figures import FigureTables
 from batchscope.figures.drawing import canvas, timings
 from batchscope.store.records import FITS, OUT_OF_MEMORY
 from batchscope.study import run_factors, specifications
@@ -33,7 +33,7 @@ _SUMMARY = ["max_batch_size", "max_batch_size_bound", "memory_limit_mb", *_LINE]
 _MOST_PANELS = 6
 
 
-def select(tables: Tables, spec: specifications.Figure) -> pandas.DataFrame:
+def select(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFrame:
     """Returns one row per series and try: its outcome and memory, beside what the search found."""
     tries, summaries = getattr(tables, spec.table), tables.sweeps
     if tries.empty:

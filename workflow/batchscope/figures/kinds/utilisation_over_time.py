@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from batchscope import wording
 from batchscope.analysis import run_series
-from batchscope.figures import Tables
+from batchscope.figures import FigureTables
 from batchscope.figures.drawing import canvas, timings
 from batchscope.study import specifications
 
@@ -37,7 +37,7 @@ _WORDS = {
 }
 
 
-class Phase(NamedTuple):
+class TracePhase(NamedTuple):
     """A training, with its start and its end in seconds."""
 
     batch_size: int
@@ -45,7 +45,7 @@ class Phase(NamedTuple):
     stop: float
 
 
-def select(tables: Tables, spec: specifications.Figure) -> pandas.DataFrame:
+def select(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFrame:
     """Returns one row per series and sample: batch size, seconds, utilisations and memory."""
     rows = timings.here(getattr(tables, spec.table))
     if rows.empty:
@@ -68,7 +68,7 @@ def draw(frame: pandas.DataFrame, _: specifications.Figure) -> Figure:
     return figure
 
 
-def phases(rows: pandas.DataFrame) -> list[Phase]:
+def phases(rows: pandas.DataFrame) -> list[TracePhase]:
     """Returns the trainings behind samples of a series, in order.
 
     A sample stands for the time since the one before it, so that a training begins with the
@@ -79,7 +79,7 @@ def phases(rows: pandas.DataFrame) -> list[Phase]:
     changes = rows["batch_size"].ne(rows["batch_size"].shift()).cumsum()
     trainings = rows[rows["batch_size"].notna()].groupby(changes)
     found = trainings.agg({"batch_size": "first", "start": "first", "seconds": "last"})
-    return [Phase(int(size), start, stop) for size, start, stop in found.to_numpy(float)]
+    return [TracePhase(int(size), start, stop) for size, start, stop in found.to_numpy(float)]
 
 
 def _draw_series(upper: Axes, lower: Axes, group: run_series.Series) -> None:
@@ -101,7 +101,7 @@ def _draw_series(upper: Axes, lower: Axes, group: run_series.Series) -> None:
     _label(upper, trainings, float(np.ptp(seconds)))
 
 
-def _label(axes: Axes, trainings: Sequence[Phase], seconds: float) -> None:
+def _label(axes: Axes, trainings: Sequence[TracePhase], seconds: float) -> None:
     """Writes batch sizes over their trainings, where there is room beside the one before."""
     look = {"xycoords": axes.get_xaxis_transform(), "ha": "center", "fontsize": 8}
     taken = -math.inf

@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 
 from batchscope import datasets
-from batchscope.datasets import looks
+from batchscope.datasets import model_inputs
 from batchscope.store import records
 from batchscope.study import dataset_definitions, example_kinds
 from prepared_data import SPLIT, little_mnist
@@ -65,10 +65,10 @@ def test_a_look_is_what_preparing_finds(make, definition, expected, tmp_path):
         definition = {**definition, "path": str(make(tmp_path / "mine"))}
     definition = dataset_definitions.resolve(definition)
     token = dataset_definitions.token("own", definition)
-    _, examples = looks.sized("own", definition)
+    _, examples = model_inputs.sized("own", definition)
     for _ in range(2):
         found = datasets.look(tmp_path, token, definition)
-        assert found._replace(scaling=None) == looks.Look(*expected)
+        assert found._replace(scaling=None) == model_inputs.ModelInput(*expected)
         assert (found.scaling is not None) == (found.kind == example_kinds.IMAGES)
         datasets.prepare(token, definition, tmp_path)
     assert examples == records.training_images(tmp_path, token)

@@ -15,7 +15,7 @@ from batchscope.store import paths
 from batchscope.study import dataset_definitions, example_kinds, tasks
 
 
-class Scaling(NamedTuple):
+class ImageScaling(NamedTuple):
     """Factor of the images before they enter a model."""
 
     factor: float
@@ -23,13 +23,13 @@ class Scaling(NamedTuple):
     key: str  # its place in the study, such as `datasets.mine.scale`; empty if the source has none
 
     @classmethod
-    def from_definition(cls, name: str, definition: dict[str, Any], usual: float) -> Scaling:
+    def from_definition(cls, name: str, definition: dict[str, Any], usual: float) -> ImageScaling:
         scale = definition.get("scale")
         has_scale = "scale" in dataset_definitions.SOURCES[definition["source"]].model_fields
         return cls(scale or usual, scale is not None, f"datasets.{name}.scale" if has_scale else "")
 
 
-class Look(NamedTuple):
+class ModelInput(NamedTuple):
     """Shape, outputs and task of a data set, which decide the layers of a model."""
 
     input_shape: tuple[int, ...]  # height, width, channels; features; or length of a sequence
@@ -37,11 +37,11 @@ class Look(NamedTuple):
     kind: str = example_kinds.IMAGES  # one of `example_kinds.KINDS`
     largest: int = 1  # largest token of sequences with one class each
     task: str = tasks.CLASSIFICATION  # one of `tasks.TASKS`
-    scaling: Scaling | None = None  # None unless the examples are images
+    scaling: ImageScaling | None = None  # None unless the examples are images
 
 
-def sized(name: str, definition: dict[str, Any]) -> tuple[Look, int | None]:
-    """Return the look and the number of training examples, without downloads.
+def sized(name: str, definition: dict[str, Any]) -> tuple[ModelInput, int | None]:
+    """Return the input of a model and the number of training examples, without downloads.
 
     Photographs are not decoded: the number counts unreadable ones too. It is None if only a
     download can tell.
@@ -51,28 +51,38 @@ def sized(name: str, definition: dict[str, Any]) -> tuple[Look, int | None]:
     """
     source = dataset_definitions.read(definition)
     request = Request(f"datasets.{name}", definition, Path(), Path())
-    scaling = Scaling.from_definition(name, definition, source.usual_scale)
+    scaling = ImageScaling.from_definition(name, definition, source.usual_scale)
     try:
         if listing := source.listing(request):
             if problems := photographs.problems(request, listing):
                 raise ConfigError(problems)
-            look = Look(source.shape(), len(listing.names), task=listing.task, scaling=scaling)
-            return look, _training_photos(source, listing)
+            model_input = ModelInput(
+                source.shape(), len(listing.names), task=listing.task, scaling=scaling
+            )
+            return model_input, _training_photos(source, listing)
         if examples := source.examples():
             kind = source.kind_of_examples()
             known_scaling = scaling if kind == example_kinds.IMAGES else None
-            look = Look(*examples, kind, task=source.task_of_labels(), scaling=known_scaling)
-            return look, source.training_size()
+            model_input = ModelInput(
+                *examples, kind, task=source.task_of_labels(), scaling=known_scaling
+            )
+            return model_input, source.training_size()
         data = divided(request)
     except OSError as error:
         raise system_error(request.place, error) from None
     raw, record = data.raw, data.record
-    look = Look(tuple(record["input_shape"]), record["classes"], raw.kind, task=raw.task)
+    model_input = ModelInput(
+        tuple(record["input_shape"]), record["classes"], raw.kind, task=raw.task
+    )
     if raw.kind == example_kinds.IMAGES:
-        look = look._replace(scaling=Scaling.from_definition(name, definition, raw.usual_scale))
+        model_input = model_input._replace(
+            scaling=ImageScaling.from_definition(name, definition, raw.usual_scale)
+        )
     if raw.kind == example_kinds.SEQUENCES:
-        look = look._replace(largest=max(int(part.max()) for part, _ in data.parts.values()))
-    return look, record["counts"]["train"]
+        model_input = model_input._replace(
+            largest=max(int(part.max()) for part, _ in data.parts.values())
+        )
+    return model_input, record["counts"]["train"]
 
 
 def _training_photos(source: DataSource, listing: photographs.Listing) -> int:
