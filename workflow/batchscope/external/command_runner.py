@@ -227,12 +227,10 @@ def _judged(
         return records.OUT_OF_MEMORY, "The log says so.", rows
     if ended.status:
         print(*ended.lines, sep="\n")
-        last = (
-            ended.lines[-1][: step_errors.MESSAGE_LENGTH] if ended.lines else "nothing was printed"
-        )
+        last = ended.lines[-1] if ended.lines else "nothing was printed"
         raise UserError(
             f"{folder.name}: received {ended.how} of the command; 0 is expected. It printed last: "
-            f"{last} ({folder / paths.COMMAND_OUTPUT})"
+            f"{last[: step_errors.MESSAGE_LENGTH]} ({folder / paths.COMMAND_OUTPUT})"
         )
     if stated in _UNSUCCESSFUL:
         raise UserError(
