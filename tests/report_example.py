@@ -75,8 +75,8 @@ def write(
     path = write_config(folder, seeds, experiments)
     study, results = config.study(path), folder / "results"
     runs = list(study.runs)
-    fates = (records.DIVERGED, records.MISSING, records.OUT_OF_MEMORY)
-    failed = dict(zip((runs[0], runs[-2], runs[-1]), fates, strict=True)) if troubles else {}
+    statuses = (records.DIVERGED, records.MISSING, records.OUT_OF_MEMORY)
+    failed = dict(zip((runs[0], runs[-2], runs[-1]), statuses, strict=True)) if troubles else {}
     synthetic.write(results, study, failed)
     if troubles:
         settings = study.experiments[experiments[0]].measures["sharpness"]

@@ -21,8 +21,8 @@ def test_features_by_hand():
     found = Features(TRAIN, Columns(["x", "k", "z"], {1: ["a", "b", "c"]}, 3))
     deviation = np.std([1, 4, 4, 7])  # the median is 4, and so is the mean
     expected = [[0, 0, 0, 0], [6 / deviation, 0, 1, 0], [-3 / deviation, 0, 0, 0]]
-    assert found.of(OTHERS) == pytest.approx(np.array(expected))
-    assert found.of(TRAIN)[:, 1:3].tolist() == [[1, 0], [0, 1], [0, 0], [1, 0]]
+    assert found.transform(OTHERS) == pytest.approx(np.array(expected))
+    assert found.transform(TRAIN)[:, 1:3].tolist() == [[1, 0], [0, 1], [0, 0], [1, 0]]
     assert found.record([OTHERS[:1], OTHERS[1:]]) == {
         "feature_means": [4, 0, 0, 5],
         "feature_deviations": [deviation, 1, 1, 0],

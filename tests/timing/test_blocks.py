@@ -68,7 +68,7 @@ def test_blocks_are_whole_calls():
     steps = blocks.calibrate(machine.runner(EIGHT), block_seconds=0.25, unit=32)
     assert steps % 32 == 0 and steps >= 250
     assert all(count % 32 == 0 for _, count in machine.calls)
-    assert [blocks.whole(steps, 32) for steps in (1, 32, 32.5)] == [32, 32, 64]
+    assert [blocks.rounded_up(steps, 32) for steps in (1, 32, 32.5)] == [32, 32, 64]
 
 
 def quiet(monkeypatch, others=()):

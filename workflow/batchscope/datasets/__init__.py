@@ -1,6 +1,6 @@
 """Data sets on disk: read or download them, check, split and load them.
 
-No model is built here and nothing trained.
+Models and training are in `batchscope.training`.
 
 `prepare` writes one folder per data set; its name has the digest of the definition. `load` maps the
 arrays into memory. A definition and its reader are one module of `sources`.

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from batchscope.datasets import photographs
-from batchscope.datasets.preparation import divided, of_system
+from batchscope.datasets.preparation import divided, system_error
 from batchscope.datasets.raw import Request
 from batchscope.datasets.source import DataSource
 from batchscope.errors import ConfigError
@@ -16,73 +16,77 @@ from batchscope.study import dataset_definitions, example_kinds, tasks
 
 
 class ImageScaling(NamedTuple):
-    """What images are multiplied by before a model gets them."""
+    """Factor of the images before they enter a model."""
 
     factor: float
-    stated: bool  # in their definition
-    key: str  # where it can be stated, as `datasets.mine.scale`; empty of a source without it
+    explicit: bool  # whether their definition has it
+    key: str  # its place in the study, such as `datasets.mine.scale`; empty if the source has none
 
     @classmethod
-    def of(cls, name: str, definition: dict[str, Any], usual: float) -> ImageScaling:
-        stated = definition.get("scale")
-        known = "scale" in dataset_definitions.SOURCES[definition["source"]].model_fields
-        return cls(stated or usual, stated is not None, f"datasets.{name}.scale" if known else "")
+    def from_definition(cls, name: str, definition: dict[str, Any], usual: float) -> ImageScaling:
+        scale = definition.get("scale")
+        has_scale = "scale" in dataset_definitions.SOURCES[definition["source"]].model_fields
+        return cls(scale or usual, scale is not None, f"datasets.{name}.scale" if has_scale else "")
 
 
 class ModelInput(NamedTuple):
-    """What a model is built for."""
+    """Shape, outputs and task of a data set, which decide the layers of a model."""
 
     input_shape: tuple[int, ...]  # height, width, channels; features; or length of a sequence
     classes: int  # or targets of a regression
-    kind: str = example_kinds.IMAGES  # of `example_kinds.KINDS`
-    largest: int = 1  # token of sequences with one class each, which `classes` do not give
-    task: str = tasks.CLASSIFICATION  # of `tasks.TASKS`
-    scaling: ImageScaling | None = None  # of images
-
-
-def known(name: str, definition: dict[str, Any]) -> ModelInput:
-    return sized(name, definition)[0]
+    kind: str = example_kinds.IMAGES  # one of `example_kinds.KINDS`
+    largest: int = 1  # largest token of sequences with one class each
+    task: str = tasks.CLASSIFICATION  # one of `tasks.TASKS`
+    scaling: ImageScaling | None = None  # None unless the examples are images
 
 
 def sized(name: str, definition: dict[str, Any]) -> tuple[ModelInput, int | None]:
-    """Returns what is known without a download and without decoding photographs.
+    """Return the input of a model and the number of training examples, without downloads.
 
-    Beside it the training examples; None where a download tells. Of images they are counted as if
-    each could be read.
+    Photographs are not decoded: the number counts unreadable ones too. It is None if only a
+    download can tell.
 
     Raises:
-        UserError: Of all that keeps it from being prepared, where its files are the user's.
+        UserError: If the user's files cannot be prepared; it lists all problems.
     """
     source = dataset_definitions.read(definition)
     request = Request(f"datasets.{name}", definition, Path(), Path())
-    scaling = ImageScaling.of(name, definition, source.usual_scale)
+    scaling = ImageScaling.from_definition(name, definition, source.usual_scale)
     try:
         if listing := source.listing(request):
             if problems := photographs.problems(request, listing):
                 raise ConfigError(problems)
-            look = ModelInput(
+            model_input = ModelInput(
                 source.shape(), len(listing.names), task=listing.task, scaling=scaling
             )
-            return look, _training_photos(source, listing)
+            return model_input, _training_photos(source, listing)
         if examples := source.examples():
             kind = source.kind_of_examples()
             known_scaling = scaling if kind == example_kinds.IMAGES else None
-            look = ModelInput(*examples, kind, task=source.task_of_labels(), scaling=known_scaling)
-            return look, source.training_size()
-        found = divided(request)
+            model_input = ModelInput(
+                *examples, kind, task=source.task_of_labels(), scaling=known_scaling
+            )
+            return model_input, source.training_size()
+        data = divided(request)
     except OSError as error:
-        raise of_system(request.where, error) from None
-    raw, record = found.raw, found.record
-    look = ModelInput(tuple(record["input_shape"]), record["classes"], raw.kind, task=raw.task)
+        raise system_error(request.place, error) from None
+    raw, record = data.raw, data.record
+    model_input = ModelInput(
+        tuple(record["input_shape"]), record["classes"], raw.kind, task=raw.task
+    )
     if raw.kind == example_kinds.IMAGES:
-        look = look._replace(scaling=ImageScaling.of(name, definition, raw.usual_scale))
+        model_input = model_input._replace(
+            scaling=ImageScaling.from_definition(name, definition, raw.usual_scale)
+        )
     if raw.kind == example_kinds.SEQUENCES:
-        look = look._replace(largest=max(int(part.max()) for part, _ in found.parts.values()))
-    return look, record["counts"]["train"]
+        model_input = model_input._replace(
+            largest=max(int(part.max()) for part, _ in data.parts.values())
+        )
+    return model_input, record["counts"]["train"]
 
 
-def _training_photos(stated: DataSource, listing: photographs.Listing) -> int:
+def _training_photos(source: DataSource, listing: photographs.Listing) -> int:
     members = Counter(photo.group for photo in listing.photos if photo.part == "train")
-    counts, split = tuple(members.values()), dict(stated.split or {})
-    whole = all(split.get(part) for part in paths.SPLITS)
-    return stated.split.training_size(counts) if whole else sum(counts)
+    counts, split = tuple(members.values()), dict(source.split or {})
+    is_complete = all(split.get(part) for part in paths.SPLITS)
+    return source.split.training_size(counts) if is_complete else sum(counts)

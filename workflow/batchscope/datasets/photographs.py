@@ -1,13 +1,13 @@
-"""Image files: listed, read and decoded. Several sources have them.
+"""Image files of several sources: list, read and decode them.
 
-Photographs are read in memory (nothing of an archive is ever unpacked to disk), turned upright by
-their EXIF orientation, then to RGB (or grey), and stretched to a square with Pillow's bilinear
-filter, without regard to their proportions, as Keras's image loading does. A file that is no image,
-or a damaged one, is skipped, counted and named. What the disk or the memory refuses ends the
-preparation: which examples there are depends on the files alone. So does an image of numbers that
-Pillow does not read as bytes.
+Photographs are decoded in memory; archives are not unpacked to disk. They are turned upright by
+their EXIF orientation, converted to RGB or grey, and stretched to a square with Pillow's bilinear
+filter. Like Keras's image loading, this ignores their proportions. Damaged files and files that are
+not images are skipped, counted and listed. Errors of disk or memory end the preparation, so that
+the set of examples depends only on the files. An image with more than 8 bits per channel ends it
+too.
 
-All that ends a preparation is said at once; `problems` finds it by names and headers alone.
+A preparation reports all problems at once. `problems` finds them by names and headers alone.
 """
 
 import contextlib
@@ -30,53 +30,53 @@ from batchscope.errors import ConfigError, UserError
 from batchscope.store.paths import SPLITS
 from batchscope.study import tasks
 
-_LARGEST = 100 * 2**20  # bytes of one image file
-_NOWHERE = (errno.ENOENT, errno.ELOOP)  # what a link that leads to no file raises
+_LARGEST = 100 * 2**20  # largest image file, bytes
+_NOWHERE = (errno.ENOENT, errno.ELOOP)  # errors of a link without a target
 
 
 class Photo(NamedTuple):
     """An image file that is not read yet."""
 
-    part: str  # of `SPLITS`; `train` where the parts are still to be drawn
-    group: str  # what needs an image, as messages name it: a class of a part
+    part: str  # one of `SPLITS`; `train` before the parts are drawn
+    group: str  # name of its class and part in messages; a group needs an image
     label: Any  # number of its class, or the numbers to predict
-    name: str  # as messages name it
+    name: str  # name in messages
     open: Callable[[], IO[bytes]]
 
 
 @dataclass
 class Listing:
-    """The images of a data set, and what is learned of them, before any is read."""
+    """The images of a data set and their task, before any image is read."""
 
-    names: list[str]  # of the classes, or of a regression's targets
-    photos: list[Photo] = field(default_factory=list)  # by part; of a class in the order of use
+    names: list[str]  # names of the classes, or of a regression's targets
+    photos: list[Photo] = field(default_factory=list)  # by part; within a class in the order of use
     task: str = tasks.CLASSIFICATION
-    files: list[Path] = field(default_factory=list)  # that were read
-    # What is wrong by names alone: what was received and is expected -> places.
+    files: list[Path] = field(default_factory=list)  # files with the list or the images
+    # Problems that the names alone show: text of the message -> places.
     faults: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
-    skipped: list[dict[str, str]] = field(default_factory=list)  # `file` and `reason` of each
+    skipped: list[dict[str, str]] = field(default_factory=list)  # `file` and `reason`
 
 
 class _Damaged(Exception):
-    """A file that is skipped: it is no image, or a damaged one."""
+    """The file is skipped: it is damaged or not an image."""
 
 
 class _Refused(Exception):
-    """A file that ends the preparation: what was received and what is expected."""
+    """The file ends the preparation; the message has received and expected values."""
 
 
 def read(request: Request, listing: Listing) -> Raw:
-    """Returns listed images, the first readable ones of each class, in one array on disk."""
+    """Return the first readable images of each class in one array on disk."""
     size, channels = request.definition["image_size"], request.definition.get("channels", 3)
     kept: list[Photo] = []
 
     def pixels() -> Iterator[np.ndarray]:
-        def look(file: IO[bytes]) -> np.ndarray:
+        def decoded(file: IO[bytes]) -> np.ndarray:
             return decode(file.read(), size, channels)
 
-        for photo, found in _looked_at(request, listing, look):
+        for photo, image in _readable_photos(request, listing, decoded):
             kept.append(photo)
-            yield found
+            yield image
 
     images = on_disk(request, pixels(), (size, size, channels))
     dtype = np.float64 if listing.task == tasks.REGRESSION else np.int32
@@ -85,65 +85,72 @@ def read(request: Request, listing: Listing) -> Raw:
         if rows := [row for row, photo in enumerate(kept) if photo.part == part]:
             labels = np.array([kept[row].label for row in rows], dtype)
             pairs[part] = images[rows[0] : rows[-1] + 1], labels
-    more = {"given": pairs, "skipped": listing.skipped, "task": listing.task}
-    return Raw(*pairs.pop("train"), listing.names, listing.files, **more)
+    facts = {"fixed_parts": pairs, "skipped": listing.skipped, "task": listing.task}
+    return Raw(*pairs.pop("train"), listing.names, listing.files, **facts)
 
 
 def problems(request: Request, listing: Listing) -> list[str]:
-    """Returns a line for each thing that would end the preparation, by headers alone."""
+    """Return a line for each problem that would end the preparation, by headers alone."""
     try:
-        kept = [photo for photo, _ in _looked_at(request, listing, _check)]
+        kept = [photo for photo, _ in _readable_photos(request, listing, _check)]
         drawn = [part for part in SPLITS[1:] if part not in {photo.part for photo in kept}]
         classified = listing.task == tasks.CLASSIFICATION
         keys = np.array([classified and photo.label for photo in kept if photo.part == "train"])
         groups = [np.flatnonzero(keys == key) for key in np.unique(keys)]
-        splits.assign(request.where, groups, request.split, drawn)
+        splits.assign(request.place, groups, request.split, drawn)
     except UserError as error:
         return str(error).splitlines()
     return []
 
 
-def _looked_at(
-    request: Request, listing: Listing, look: Callable[[IO[bytes]], Any]
+def _readable_photos(
+    request: Request, listing: Listing, process: Callable[[IO[bytes]], Any]
 ) -> Iterator[tuple[Photo, Any]]:
-    """Yields the first readable images of each class, and what a look at each finds.
+    """Yield the first readable images of each class, each with the result of `process`.
 
-    Ends with a `ConfigError`, a line for each kind of fault. Notes in the listing what is skipped.
+    Skipped files are added to the listing.
+
+    Raises:
+        ConfigError: At the end, with a line for each kind of problem.
     """
     limit = request.definition.get("per_class") or 0
-    least = {each.group: limit if each.part == "train" else 0 for each in listing.photos}
+    least = {photo.group: limit if photo.part == "train" else 0 for photo in listing.photos}
     counts = dict.fromkeys(least, 0)
     for photo in listing.photos:
         if counts[photo.group] == (least[photo.group] or -1):
             continue
         try:
-            found = _looked(photo, look)
+            result = _processed(photo, process)
         except _Damaged as error:
             listing.skipped.append({"file": photo.name, "reason": str(error)})
             continue
         except _Refused as error:
             listing.faults[str(error)].append(photo.name)
         else:
-            yield photo, found
+            yield photo, result
         counts[photo.group] += 1
     for group, count in counts.items():
-        if count < (wanted := least[group] or 1):
-            fault = f"received {count} readable images; {wanted} or more are expected."
+        if count < (minimum := least[group] or 1):
+            fault = f"received {count} readable images; {minimum} or more are expected."
             listing.faults[fault].append(group)
     if any(listing.faults.values()):
-        skipped = [f"{each['file']} ({each['reason']})" for each in listing.skipped]
+        skipped = [f"{entry['file']} ({entry['reason']})" for entry in listing.skipped]
         listing.faults["received no image of a class; such files are skipped."] += skipped
-        named = [(wording.some(each), text) for text, each in listing.faults.items() if each]
-        raise ConfigError([": ".join(filter(None, (request.where, *line))) for line in named])
+        lines = [
+            (request.place, wording.some(places), fault)
+            for fault, places in listing.faults.items()
+            if places
+        ]
+        raise ConfigError([": ".join(filter(None, line)) for line in lines])
 
 
-def _looked(photo: Photo, look: Callable[[IO[bytes]], Any]) -> Any:
+def _processed(photo: Photo, process: Callable[[IO[bytes]], Any]) -> Any:
     try:
         with photo.open() as file:
             if file.seek(0, io.SEEK_END) > _LARGEST:
                 raise _Damaged(f"larger than {_LARGEST >> 20} MB")
             file.seek(0)
-            return look(file)
+            return process(file)
     except (_Damaged, _Refused, MemoryError):
         raise
     except Exception as error:  # Pillow's readers raise nearly anything

@@ -1,4 +1,4 @@
-"""From a source to a folder below `results/data`: arrays split, written, then their record."""
+"""Preparation of a data set: read it, split it, write its folder below `results/data`."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -15,56 +15,60 @@ from batchscope.store import paths, records
 from batchscope.store.paths import ARRAYS, RECORD
 from batchscope.study import dataset_definitions, example_kinds, names, tasks
 
-SKIPPED_LISTED = 100  # skipped files named in a record; all are counted
-_ROWS = 1024  # images copied at once
+SKIPPED_LISTED = 100  # largest number of skipped files in a record; all are counted
+_ROWS = 1024  # images that are copied at once
 
 
 def prepare(token: str, definition: dict[str, Any], results: Path | str) -> list[str]:
-    """Reads or downloads a data set, splits it and writes its folder; returns warnings.
+    """Read or download a data set, split it and write its folder; return warnings.
 
-    The folder replaces an older one when it is whole. Downloads are kept in `results/downloads`.
+    The complete folder replaces an older one. Downloads are kept in `results/downloads`.
     """
-    where = f"datasets.{names.split_token(token)[0]}"
+    place = f"datasets.{names.split_token(token)[0]}"
     definition = dataset_definitions.resolve(definition)
     folder = paths.dataset_folder(results, token)
     try:
-        with disk.atomic_folder(folder) as made:
-            request = Request(where, definition, made, Path(results) / "downloads")
+        with disk.atomic_folder(folder) as scratch:
+            request = Request(place, definition, scratch, Path(results) / "downloads")
             record = {"dataset": token, "definition": definition, **_write(request)}
-            sha256 = record["sha256"] = {file: disk.file_sha256(made / file) for file in ARRAYS}
+            sha256 = record["sha256"] = {file: disk.file_sha256(scratch / file) for file in ARRAYS}
             before = [file for file in ARRAYS if (folder / file).exists()]
-            others = any(disk.file_sha256(folder / file) != sha256[file] for file in before)
-            verification.note(made, sha256)
-            disk.write_json(made / RECORD, record)
+            has_changed = any(disk.file_sha256(folder / file) != sha256[file] for file in before)
+            verification.note(scratch, sha256)
+            disk.write_json(scratch / RECORD, record)
     except OSError as error:
-        raise of_system(where, error) from error
-    found = [*records.data_warnings(token, records.data_record(results, token) or {})]
+        raise system_error(place, error) from error
+    warnings = [*records.data_warnings(token, records.data_record(results, token) or {})]
     runs = list((Path(results) / "runs").glob(f"{token}+*"))
-    if others and runs:
-        found.append(
-            f"{where}: its arrays are no longer those that {len(runs)} run(s) in "
+    if has_changed and runs:
+        warnings.append(
+            f"{place}: its arrays are no longer those that {len(runs)} run(s) in "
             f"{results}/runs may have read; delete {results}/runs/{token}+* to train them again."
         )
-    return found
+    return warnings
 
 
-def of_system(where: str, error: OSError) -> UserError:
-    place = f" {error.filename}" if error.filename else ""
-    return UserError(f"{where}: {error.strerror or error}{place}.")
+def system_error(place: str, error: OSError) -> UserError:
+    file = f" {error.filename}" if error.filename else ""
+    return UserError(f"{place}: {error.strerror or error}{file}.")
 
 
 class Divided(NamedTuple):
-    """A data set that is read and divided, with nothing written."""
+    """A data set in memory, divided into parts."""
 
     raw: Raw
-    parts: dict[str, tuple[np.ndarray, np.ndarray]]  # examples of which some are it, and which
-    labels: dict[str, np.ndarray]  # of these, as `Raw` has them
-    features: Features | None  # of rows
-    record: dict[str, Any]  # what its record says of it
+    parts: dict[str, tuple[np.ndarray, np.ndarray]]  # array that contains the part, and its rows
+    labels: dict[str, np.ndarray]  # labels of the rows, as in `Raw`
+    features: Features | None  # None unless the examples are rows
+    record: dict[str, Any]  # entries of its record
 
 
 def divided(request: Request, raw: Raw | None = None) -> Divided:
-    """Divides a data set, read before or now; raises for all that keeps it from being prepared."""
+    """Read a data set unless `raw` has it, and divide it.
+
+    Raises:
+        UserError: If it cannot be prepared.
+    """
     if raw is None:
         raw = dataset_definitions.read(request.definition).read(request)
     groups = [np.arange(len(raw.labels))]
@@ -72,12 +76,12 @@ def divided(request: Request, raw: Raw | None = None) -> Divided:
     classified = raw.task == tasks.CLASSIFICATION and raw.kind != example_kinds.TOKENS
     if raw.stratified and classified:
         groups = [np.flatnonzero(raw.labels == label) for label in range(len(raw.class_names))]
-    drawn = [part for part in paths.SPLITS[1:] if part not in raw.given]
-    assigned = splits.assign(request.where, groups, request.split, drawn)
+    drawn = [part for part in paths.SPLITS[1:] if part not in raw.fixed_parts]
+    assigned = splits.assign(request.place, groups, request.split, drawn)
     parts = {part: (raw.images, rows) for part, rows in assigned.items()}
     labels = {part: raw.labels[rows] for part, rows in assigned.items()}
-    for part, (images, own) in raw.given.items():
-        parts[part], labels[part] = (images, np.arange(len(own))), own
+    for part, (images, part_labels) in raw.fixed_parts.items():
+        parts[part], labels[part] = (images, np.arange(len(part_labels))), part_labels
     class_counts = {}
     if classified:
         count = len(raw.class_names)
@@ -86,23 +90,23 @@ def divided(request: Request, raw: Raw | None = None) -> Divided:
         }
     if 0 in class_counts.get("train", []):
         name = raw.class_names[class_counts["train"].index(0)]
-        raise unexpected(request.where, f"no example of {name} to train on", "at least one")
+        raise unexpected(request.place, f"no example of {name} to train on", "at least one")
     features = None
     if raw.kind == example_kinds.ROWS:
-        # Of the training part alone: nothing of the others is known when a model is trained.
+        # Features are fitted on the training part, because training must not use the others.
         train = raw.images[assigned["train"]]
         if empty := Features.unknown(train, raw.columns):
             text = wording.listed(empty)
             mend = f"`ignore: [{', '.join(empty)}]`"
-            raise unexpected(request.where, f"no value of {text} to train on", "at least one", mend)
+            raise unexpected(request.place, f"no value of {text} to train on", "at least one", mend)
         features = Features(train, raw.columns)
-    others = (parts[part] for part in paths.SPLITS[1:])
+    held_out = (parts[part] for part in paths.SPLITS[1:])
     record = {
         "classes": len(raw.class_names),
         "class_names": raw.class_names,
         "input_shape": [features.count] if features else list(raw.images.shape[1:]),
         **({} if raw.kind == example_kinds.IMAGES else {"kind": raw.kind}),
-        **(features.record([images[rows] for images, rows in others]) if features else {}),
+        **(features.record([images[rows] for images, rows in held_out]) if features else {}),
         **targets.record(raw, labels),
         "counts": {part: len(labels[part]) for part in paths.SPLITS},
         "class_counts": class_counts,
@@ -112,7 +116,7 @@ def divided(request: Request, raw: Raw | None = None) -> Divided:
 
 def _write(request: Request) -> dict[str, Any]:
     raw, parts, labels, features, record = divided(request)
-    total, stored = 0, features.of if features else np.asarray
+    total, stored = 0, features.transform if features else np.asarray
     for part in paths.SPLITS:
         np.save(request.scratch / f"{part}_labels.npy", targets.stored(labels[part], record))
         total += _write_images(request.scratch / f"{part}_images.npy", *parts[part], stored)
@@ -131,11 +135,11 @@ def _write(request: Request) -> dict[str, Any]:
 def _write_images(
     path: Path, images: np.ndarray, rows: np.ndarray, stored: Callable[[np.ndarray], np.ndarray]
 ) -> int:
-    """Writes chosen images, a part at a time; returns their bytes.
+    """Write rows of images in blocks; return their bytes.
 
-    Plain writes, not a map of the file: a full disk is then an error, not a signal.
+    Plain writes turn a full disk into an error. With a memory map it would be a signal.
     """
-    if isinstance(images, np.memmap):  # a source that is larger than the memory
+    if isinstance(images, np.memmap):  # the source may be larger than the memory
         private_interfaces.read_at_random(images)
     like = stored(images[rows[:0]])
     header = {

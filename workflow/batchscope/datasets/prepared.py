@@ -1,4 +1,4 @@
-"""Prepared data sets: what a folder below `results/data` holds, checked when it is loaded."""
+"""Prepared data sets: folders below `results/data`, which are checked when they are loaded."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ import numpy as np
 
 from batchscope import disk
 from batchscope.datasets import verification
-from batchscope.datasets.model_inputs import ImageScaling, ModelInput, known
+from batchscope.datasets.model_inputs import ImageScaling, ModelInput, sized
 from batchscope.store import paths, records
 from batchscope.study import example_kinds, names, tasks
 
-_NEEDED = ("scale", "classes", "input_shape", "counts", "sha256")  # of a record
+_NEEDED = ("scale", "classes", "input_shape", "counts", "sha256")  # keys of a record
 
 
 @dataclass(frozen=True)
 class Learned:
-    """What is learned of examples."""
+    """Task of the examples and the factors of its loss."""
 
-    task: str = tasks.CLASSIFICATION  # of `tasks.TASKS`
-    factors: Mapping[str, Any] = field(default_factory=dict)  # of the run; those of its loss count
-    deviations: tuple[float, ...] = ()  # of a regression's targets, which are trained on over them
+    task: str = tasks.CLASSIFICATION  # one of `tasks.TASKS`
+    factors: Mapping[str, Any] = field(default_factory=dict)  # of the run; only the loss uses them
+    deviations: tuple[float, ...] = ()  # divisors of a regression's targets
 
 
 @dataclass(frozen=True, eq=False)
 class Examples:
-    """What is trained on, or evaluated: arrays, in memory or mapped from disk, or tensors."""
+    """Examples to train on or to evaluate: arrays in memory or on disk, or tensors."""
 
     images: Any  # shape (n, *input_shape), any dtype; tokens are int32
-    labels: Any  # as `Dataset.labels` has them
-    scale: float  # factor that turns the images into what a network sees
+    labels: Any  # as in `Dataset.labels`
+    scale: float  # factor of the images before they enter a network
     learned: Learned = Learned()
 
     def rows(self, chosen: np.ndarray) -> Examples:
@@ -42,11 +42,11 @@ class Examples:
 
 @dataclass(frozen=True)
 class Dataset:
-    """A prepared data set; its arrays are mapped from disk, read-only, when they are asked for."""
+    """A prepared data set; its methods map the arrays from disk, read-only."""
 
     folder: Path
     record: dict[str, Any]
-    factors: Mapping[str, Any] = field(default_factory=dict)  # of the run; those of its loss count
+    factors: Mapping[str, Any] = field(default_factory=dict)  # of the run; only the loss uses them
 
     @property
     def scale(self) -> float:
@@ -66,14 +66,14 @@ class Dataset:
 
     @property
     def look(self) -> ModelInput:
-        """What a model is built for; without the largest token of sequences, which `look` finds."""
+        """Shape, classes and task. The largest token of sequences is missing; see `look`."""
         kind = self.record.get("kind", example_kinds.IMAGES)
         look = ModelInput(self.input_shape, self.classes, kind, task=self.task)
         definition = self.record.get("definition")
         if kind != example_kinds.IMAGES or not definition:
             return look
         name = names.split_token(self.folder.name)[0]
-        return look._replace(scaling=ImageScaling.of(name, definition, self.scale))
+        return look._replace(scaling=ImageScaling.from_definition(name, definition, self.scale))
 
     def examples(self, split: str) -> Examples:
         deviations = tuple(self.record.get("target_deviations", ()))
@@ -81,26 +81,31 @@ class Dataset:
         return Examples(self.images(split), self.labels(split), self.scale, learned)
 
     def images(self, split: str) -> np.ndarray:
-        """Returns the examples of a split, shape (n, *input_shape)."""
+        """Return the examples of a split, shape (n, *input_shape)."""
         return self._array(split, "images", self.input_shape)
 
     def labels(self, split: str) -> np.ndarray:
-        """Returns classes of a split, int32: one of each example, or of each token.
+        """Return the labels of a split.
 
-        Several labels are int32, shape (n, labels); a regression's numbers float32, (n, targets).
+        Classes are int32 of shape (n,), or one per token. Several labels are int32 of shape (n,
+        labels), a regression's numbers float32 of shape (n, targets).
         """
         shape = self.input_shape if self.look.kind == example_kinds.TOKENS else ()
         if self.task != tasks.CLASSIFICATION:
             shape = (self.classes,)
         return self._array(split, "labels", shape)
 
-    def _array(self, split: str, what: str, shape: tuple[int, ...]) -> np.ndarray:
-        path, count = self.folder / f"{split}_{what}.npy", int(self.record["counts"][split])
+    def _array(self, split: str, array: str, shape: tuple[int, ...]) -> np.ndarray:
+        path, count = self.folder / f"{split}_{array}.npy", int(self.record["counts"][split])
         return disk.map_array(path, (count, *shape), delete=self.folder)
 
 
 def load(results: Path | str, token: str) -> Dataset:
-    """Returns a prepared data set; raises `UserError` if its files do not fit its record."""
+    """Load a prepared data set.
+
+    Raises:
+        UserError: If its files do not fit its record.
+    """
     folder = paths.dataset_folder(results, token)
     dataset = Dataset(folder, disk.read_json(folder / "record.json", *_NEEDED))
     for split in paths.SPLITS:
@@ -110,13 +115,15 @@ def load(results: Path | str, token: str) -> Dataset:
 
 
 def look(results: Path | str, token: str, definition: dict[str, Any]) -> ModelInput | None:
-    """Returns what the examples of a data set look like; raises as `load` does.
+    """Return the shape, classes and task of a data set.
 
-    Where it is not prepared yet, what its definition and its files state, or None; raises where
-    these have a fault.
+    Before the preparation, they come from its definition and its files.
+
+    Raises:
+        UserError: If the files of the prepared data set or of the user are invalid.
     """
     if records.data_record(results, token) is None:
-        return known(names.split_token(token)[0], definition)
+        return sized(names.split_token(token)[0], definition)[0]
     dataset = load(results, token)
     if dataset.look.kind != example_kinds.SEQUENCES:
         return dataset.look

@@ -1,4 +1,4 @@
-"""A few examples of a prepared data set, for people to look at."""
+"""A few examples of a prepared data set, for the report."""
 
 import io
 from pathlib import Path
@@ -10,60 +10,62 @@ from batchscope import wording
 from batchscope.datasets.prepared import Dataset
 from batchscope.study import example_kinds
 
-_IMAGES, _CLASSES = 8, 10  # at most, unless there are more classes; classes at most
+_IMAGES, _CLASSES = 8, 10  # largest numbers of images and classes; each class has an image
 _LINES = 4
 _FEATURES = 8
 _SIDE = 96  # pixels of a larger image's longer side
-_FAR_ABOVE_ONE = 16  # further than standardised pixels go
-_LOSSLESS = 40  # pixels up to which every pixel is kept
+_FAR_ABOVE_ONE = 16  # above all standardised pixels
+_LOSSLESS = 40  # largest side of images that are stored without loss, pixels
 
 
 class Sample(NamedTuple):
     """One training example."""
 
-    label: str  # its class; empty where each token of a sequence has one
-    image: bytes = b""  # as WebP; empty of what is no image
-    text: str = ""  # of what is no image: a row's first features, or the tokens of a sequence
-    small: bool = False  # whether the image is shown by its pixels
+    label: str  # its class; empty if each token of a sequence has a class
+    image: bytes = b""  # WebP; empty unless the example is an image
+    text: str = ""  # first features of a row, or the tokens of a sequence
+    small: bool = False  # whether the report shows single pixels
 
 
 def few(folder: Path, record: dict[str, Any]) -> list[Sample]:
-    """Returns the first training examples of each class; none where the arrays are not there."""
+    """Return the first training examples of each class; [] without the arrays."""
     data = Dataset(folder, record)
-    if not all((folder / f"train_{what}.npy").exists() for what in ("images", "labels")):
+    if not all((folder / f"train_{array}.npy").exists() for array in ("images", "labels")):
         return []
     examples, names = data.images("train"), list(map(str, record.get("class_names", ())))
     kind = data.look.kind
     if kind == example_kinds.TOKENS:
         between = "" if all(len(name) == 1 for name in names) else " "
-        words = [[names[token] for token in row] for row in examples[:_LINES]]
-        return [Sample("", text=between.join(row).replace("\n", "\u21b5")) for row in words]
+        texts = [[names[token] for token in row] for row in examples[:_LINES]]
+        return [Sample("", text=between.join(row).replace("\n", "\u21b5")) for row in texts]
     labels = np.asarray(data.labels("train"))
-    shown = range(min(data.classes, _CLASSES))
-    each = max(1, (_IMAGES if kind == example_kinds.IMAGES else _LINES) // len(shown))
+    classes = range(min(data.classes, _CLASSES))
+    per_class = max(1, (_IMAGES if kind == example_kinds.IMAGES else _LINES) // len(classes))
     small = max(data.input_shape[:2]) <= _LOSSLESS
-    found = []
-    for label in shown:
+    samples = []
+    for label in classes:
         name = names[label] if label < len(names) else str(label)
-        for example in examples[np.flatnonzero(labels == label)[:each]]:
+        for example in examples[np.flatnonzero(labels == label)[:per_class]]:
             if kind == example_kinds.IMAGES:
-                found.append(Sample(name, _webp(example, data.scale, small), small=small))
+                samples.append(Sample(name, _webp(example, data.scale, small), small=small))
             else:
-                found.append(Sample(name, text=_row(example)))
-    return found
+                samples.append(Sample(name, text=_row(example)))
+    return samples
 
 
 def _row(values: np.ndarray) -> str:
-    shown = values[:_FEATURES].tolist()
-    texts = [str(each) if isinstance(each, int) else wording.number(each) for each in shown]
+    numbers = values[:_FEATURES].tolist()
+    texts = [
+        str(number) if isinstance(number, int) else wording.number(number) for number in numbers
+    ]
     return ", ".join([*texts, *(["\u2026"] if len(values) > _FEATURES else [])])
 
 
 def _webp(stored: np.ndarray, scale: float, lossless: bool) -> bytes:
-    """Returns an image as WebP, its longer side at most `_SIDE` pixels.
+    """Return an image as WebP with a longer side of at most `_SIDE` pixels.
 
-    Of what is neither grey nor in three colours, the first channel; `scale` makes it 0 to 1, unless
-    the network sees numbers of 8 or 16 bits.
+    If there are neither 1 nor 3 channels, the first one is used. `scale` maps the pixels to 0 to 1,
+    unless the network sees numbers of 8 or 16 bits.
     """
     from PIL import Image
 

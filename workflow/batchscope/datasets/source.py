@@ -53,7 +53,7 @@ Task = Annotated[
 
 
 class DataSource(Model):
-    """Where the examples of a data set come from, and how they are divided.
+    """Source and split of a data set.
 
     Attributes:
         built_in: Name of the data set that exists without a definition; empty if none does.
@@ -61,8 +61,8 @@ class DataSource(Model):
         fixed_shape: Shape of an example; None if the file decides.
         fixed_task: Task, one of `tasks.TASKS`; None if the labels decide.
         members: Largest number of examples of each class; empty if the file decides.
-        path_is: Test of the path, and the words for a message.
-        overlapping: Whether the parts overlap, so that a loss on them means nothing.
+        path_is: Test of the path, and the expected value for messages.
+        overlapping: Whether the parts overlap, so that a loss on them is meaningless.
         usual_scale: Factor of images if the definition has no `scale`.
     """
 
@@ -118,7 +118,7 @@ class DataSource(Model):
         return None if getattr(self, "path", None) else self.fixed_shape
 
     def examples(self) -> tuple[tuple[int, ...], int] | None:
-        """Return the shape of an example and the number of outputs; None if only files know."""
+        """Return the shape of an example and the number of outputs; None before files are read."""
         shape = self.shape()
         outputs = 1 if self.fixed_task == tasks.REGRESSION else len(self.members)
         return (shape, outputs) if shape and outputs else None
@@ -142,15 +142,15 @@ class DataSource(Model):
         """Yield the problems of a definition with valid values, such as a missing file."""
         path, per_class = getattr(self, "path", None), getattr(self, "per_class", None)
         if path is not None:
-            is_expected, words = self.path_is
+            is_expected, expected = self.path_is
             why = unmet(expanded(path), is_expected)
             if why is not None:
-                yield received((*place, "path"), path, words, why=why)
+                yield received((*place, "path"), path, expected, why=why)
         elif getattr(self, "sha256", None) is not None:
             yield missing((*place, "path"), "the local file that the sha256 belongs to")
         if path is None and per_class and self.members and per_class > min(self.members):
-            words = f"at most {min(self.members)}, the members of the smallest class,"
-            yield received((*place, "per_class"), per_class, words)
+            expected = f"at most {min(self.members)}, the members of the smallest class,"
+            yield received((*place, "per_class"), per_class, expected)
         if self.split is not None:
             members = self.class_members()
             if per_class and not self.members:

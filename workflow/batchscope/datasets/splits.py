@@ -1,10 +1,10 @@
-"""How a data set is divided into train, validation and test: the definition, and the drawing.
+"""Split of a data set into train, validation and test: definition and drawing.
 
 The members of each class are shuffled by the split's seed, then dealt to train, validation and test
 in this order. Counts are per class. Fractions apply to each class and are rounded down for
 validation and test (and for train if the three sum to less than 1). Without classes, as in a
-regression, all examples are dealt at once, and counts are examples in all. The order of every part
-is shuffled, so that classes do not follow one another.
+regression, all examples are dealt at once, and counts are total numbers. Every part is shuffled at
+the end, so that it is not sorted by class.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from batchscope.study.model import Integer, Model, Positive, Seed, Share
 
 MNIST_TEST = 10_000  # images
 
-_ORDER = 10**6  # follows the seed of the final order of train; no class has this index
+_ORDER = 10**6  # index of the seed of the final order of train; above the index of any class
 
 # A fraction below 1, or a count per class.
 Part = Annotated[Positive, AfterValidator(exact)]
@@ -58,7 +58,7 @@ class _Shares(Model):
         """Yield at most one problem.
 
         Args:
-            members: Members of each class, or of the whole; empty if they are not known.
+            members: Members of each class, or of the data set; empty if they are unknown.
         """
         per_class, smallest = "", ""
         if has_classes:
@@ -75,13 +75,13 @@ class _Shares(Model):
             text = f"received {total} examples{per_class}; at most {min(members)} are expected"
             yield Problem(place, f"{text}{smallest}.")
         elif members:
-            # A part without a share gets the rest of train, or is not drawn.
+            # Train without a share gets the rest. Another part without a share is not drawn.
             numbers = dict.fromkeys(SPLITS, 0) | shares
             counts = [split_counts(numbers, count) for count in members]
             for part, of_classes in zip(SPLITS, zip(*counts, strict=True), strict=True):
                 if part in shares and not any(of_classes):
-                    words = "a part of at least one example"
-                    yield received((*place, part), shares[part], words)
+                    expected = "a part of at least one example"
+                    yield received((*place, part), shares[part], expected)
                     return
 
 
@@ -115,7 +115,7 @@ class NpzSplit(_Shares):
 class TextSplit(_Shares):
     """Three fractions by position: the first part trains, the next validates, the last tests.
 
-    No window lies in two of them.
+    No window belongs to two parts.
     """
 
     train: Share
@@ -124,7 +124,7 @@ class TextSplit(_Shares):
 
 
 class MnistSplit(Model):
-    """Number of images that validate, and the part that they are taken from.
+    """Number of images that validate, and the part that contains them.
 
     From `train`, the 60,000 training images (or those that `per_class` keeps), or from `test`, the
     10,000 test images: then all training images train, and fewer images test.
@@ -135,7 +135,7 @@ class MnistSplit(Model):
     validation_from: Annotated[
         Literal["train", "test"], Field(exclude_if=lambda value: value == "train")
     ] = "train"
-    """Part that they are taken from."""
+    """Part that contains them."""
     seed: Seed = 0
 
     def training_size(self, members: tuple[int, ...]) -> int:
@@ -144,57 +144,57 @@ class MnistSplit(Model):
     def problems(
         self, place: Place, members: tuple[int, ...], has_classes: bool = True
     ) -> Iterator[Problem]:
-        """Yield the problem of more images than there are, if the training images are known."""
+        """Yield a problem if `validation` is not below the number of images."""
         part = self.validation_from
         images = sum(members) if part == "train" else MNIST_TEST
         if members and self.validation >= images:
-            words = f"at most {images - 1} of the {images} {part} images"
-            yield received((*place, "validation"), self.validation, words)
+            expected = f"at most {images - 1} of the {images} {part} images"
+            yield received((*place, "validation"), self.validation, expected)
 
 
-def sizes(where: str, members: int, split: dict[str, Any], drawn: Collection[str]) -> list[int]:
-    """Returns how many of a group's members go to train, validation and test.
+def sizes(place: str, members: int, split: dict[str, Any], drawn: Collection[str]) -> list[int]:
+    """Return the numbers of a group's members that go to train, validation and test.
 
-    A part that is not drawn, because the source itself fixes it, gets none. Its fraction goes
-    to train, and so does what is left where `train` has no number.
+    A part that the source fixes is not drawn and gets 0; its fraction goes to train. If the split
+    has no number for train, train gets all remaining members.
     """
     if not drawn:
         return [members, 0, 0]
     for part in drawn:
         if split.get(part) is None:
-            raise unexpected(f"{where}.split.{part}", "nothing", "a fraction or count")
+            raise unexpected(f"{place}.split.{part}", "nothing", "a fraction or count")
     numbers = {part: split[part] for part in drawn}
     fractions = all(number < 1 for number in numbers.values())
-    rest = (1 if fractions else members) - sum(numbers.values())
-    train = rest if split.get("train") is None else split["train"]
+    remainder = (1 if fractions else members) - sum(numbers.values())
+    train = remainder if split.get("train") is None else split["train"]
     if fractions:
         fixed = [split.get(part) or 0 for part in SPLITS[1:] if part not in drawn]
-        train = min(train + sum(fixed), rest)
+        train = min(train + sum(fixed), remainder)
     parts = {"validation": 0, "test": 0, **numbers, "train": train}
     counts = [int(count) for count in split_counts(parts, members)]
     if sum(counts) > members or counts[0] < 1:
         listed = ", ".join(f"{part} {split[part]}" for part in SPLITS if split.get(part))
         received = f"{listed}, for {members} examples"
-        raise unexpected(f"{where}.split", received, "a smaller sum, with an example to train on,")
+        raise unexpected(f"{place}.split", received, "a smaller sum, with an example to train on,")
     return counts
 
 
-def divided(where: str, tested: Pair, split: dict[str, Any]) -> dict[str, Pair]:
-    """Returns validation and test: `split.validation` examples of a test set, and the others."""
+def divided(place: str, tested: Pair, split: dict[str, Any]) -> dict[str, Pair]:
+    """Divide a test set into `split.validation` examples for validation and the rest for test."""
     examples, labels = tested
     count = split["validation"]
     if count >= len(labels):
         received = f"{count}, for {len(labels)} test examples"
-        raise unexpected(f"{where}.split.validation", received, "a smaller number")
+        raise unexpected(f"{place}.split.validation", received, "a smaller number")
     rows = _shuffler(split, "validation").permutation(len(labels))
     chosen = {"validation": rows[:count], "test": rows[count:]}
     return {part: (examples[picked], labels[picked]) for part, picked in chosen.items()}
 
 
 def assign(
-    where: str, groups: list[np.ndarray], split: dict[str, Any], drawn: Collection[str]
+    place: str, groups: list[np.ndarray], split: dict[str, Any], drawn: Collection[str]
 ) -> dict[str, np.ndarray]:
-    """Returns the row numbers of train and of each drawn part, in their final order.
+    """Return the row numbers of train and of each drawn part, in their final order.
 
     Args:
         groups: Row numbers of each class, or of all examples.
@@ -203,7 +203,7 @@ def assign(
     parts: dict[str, list[np.ndarray]] = {part: [] for part in SPLITS}
     for index, group in enumerate(groups):
         rows = np.random.default_rng([split.get("seed", 0), index]).permutation(group)
-        ends = np.cumsum(sizes(where, len(group), split, drawn))
+        ends = np.cumsum(sizes(place, len(group), split, drawn))
         for part, dealt in zip(SPLITS, np.split(rows, ends), strict=False):
             parts[part].append(dealt)
     result = {}
@@ -211,7 +211,7 @@ def assign(
         result[part] = _shuffler(split, part).permutation(np.concatenate(parts[part]))
         if len(result[part]) == 0:
             received = f"{split.get(part)}, which leaves none of {sum(map(len, groups))} examples"
-            raise unexpected(f"{where}.split.{part}", received, "at least one")
+            raise unexpected(f"{place}.split.{part}", received, "at least one")
     return result
 
 

@@ -1,4 +1,4 @@
-"""The file of a table: its separators, its lines and its cells, and nothing of what they mean."""
+"""Files of tables: separators, lines and cells. `tables` interprets the cells."""
 
 from __future__ import annotations
 
@@ -17,95 +17,88 @@ import numpy as np
 from batchscope.datasets.raw import reading
 from batchscope.errors import UserError, raise_problems, unexpected
 
-# What stands for no value in a column of features.
+# Texts of missing values in a column of features.
 MISSING = (
-    "",
-    "NA",
-    "N/A",
-    "n/a",
-    "#N/A",
-    "<NA>",
-    "NaN",
-    "nan",
-    "-nan",
-    "NULL",
-    "null",
-    "None",
-    "?",
+    *("", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "-nan"),
+    *("NULL", "null", "None", "?"),
 )
 _SEPARATORS = ",;\t"
 _DECIMAL = re.compile(r"\s*[-+]?\d*([.,])\d+([eE][-+]?\d+)?\s*")
-_SAMPLE = 100  # lines by which a decimal comma is recognised
-_BEGINNING = 1 << 16  # bytes by which a file that is no text is recognised
+_SAMPLE = 100  # lines that show whether there is a decimal comma
+_BEGINNING = 1 << 16  # bytes that show whether a file is a text
 
 
 class Used(NamedTuple):
     """The columns that are read, by their positions."""
 
     features: list[int]
-    words: list[int]  # those of the features that stay as they are written
+    texts: list[int]  # features that are not converted to numbers
     labels: list[int]
 
 
 @dataclass
 class TableCells:
-    """What is in the columns that are read."""
+    """Contents of the columns that are read."""
 
-    # pandas' data frame, by position: numbers where all are; of labels and words each as written.
+    # pandas' data frame, by position: texts in labels and text columns, else numbers if all are.
     frame: Any
-    lines: np.ndarray  # where each row stands in the file
-    line: str = "line"  # what that counts
+    lines: np.ndarray  # number of each row in the file
+    line: str = "line"  # unit of `lines`
     problems: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class TextFile:
-    """A table as text, of which the beginning was read."""
+    """A table as text, with its recognised format."""
 
-    where: str
+    place: str
     path: Path
     delimiter: str
     decimal: str = "."  # or a comma
     first: tuple[str, ...] = ()  # cells of the first line that is not empty
 
     @classmethod
-    def of(cls, where: str, path: Path) -> TextFile:
-        """Returns a file with its separators recognised; raises where it is no text of a table."""
-        with reading(where, "a CSV file", OSError), open(path, "rb") as file:
+    def from_path(cls, place: str, path: Path) -> TextFile:
+        """Recognise the separators of a file.
+
+        Raises:
+            UserError: If the file is not a table as text.
+        """
+        with reading(place, "a CSV file", OSError), open(path, "rb") as file:
             beginning = file.read(_BEGINNING)
         text = beginning.decode("utf-8-sig", "replace").lstrip()
         if not text or b"\0" in beginning:
             received = "a binary file" if text else "an empty file"
-            raise unexpected(where, received, "a CSV file in UTF-8, as spreadsheets export it,")
+            raise unexpected(place, received, "a CSV file in UTF-8, as spreadsheets export it,")
         line = text.splitlines()[0]
         line = re.sub(r'"[^"]*"', "", line)
         if ";" in line or "\t" in line:
             line = re.sub(r"\d,\d", "", line)  # a decimal comma
         delimiter = max(_SEPARATORS, key=line.count)
         sample = [
-            cells for _, cells in itertools.islice(cls(where, path, delimiter).records(), _SAMPLE)
+            cells for _, cells in itertools.islice(cls(place, path, delimiter).records(), _SAMPLE)
         ]
         if not sample:
-            raise unexpected(where, "blank lines alone", "a line for each example")
-        if len(sample[0]) == 1 and any(each in sample[0][0] for each in _SEPARATORS):
+            raise unexpected(place, "blank lines alone", "a line for each example")
+        if len(sample[0]) == 1 and any(separator in sample[0][0] for separator in _SEPARATORS):
             received = f"one quoted cell, {sample[0][0][:60]!r}"
             raise unexpected(
-                f"{where}, line 1", received, "a line without quotes around the whole of it"
+                f"{place}, line 1", received, "a line without quotes around the whole of it"
             )
         usual, count = Counter(map(len, sample)).most_common(1)[0]
         if usual != len(sample[0]) and 2 * count > len(sample):
             received = f"{len(sample[0])} columns above lines of {usual}"
-            raise unexpected(f"{where}, line 1", received, "one number of columns")
+            raise unexpected(f"{place}, line 1", received, "one number of columns")
         marks = Counter(
-            found[1] for cells in sample for found in map(_DECIMAL.fullmatch, cells) if found
+            match[1] for cells in sample for match in map(_DECIMAL.fullmatch, cells) if match
         )
         decimal = "," if delimiter != "," and marks[","] > marks["."] else "."
-        return cls(where, path, delimiter, decimal, tuple(sample[0]))
+        return cls(place, path, delimiter, decimal, tuple(sample[0]))
 
     def records(self) -> Iterator[tuple[int, list[str]]]:
-        """Yields the last line and the cells of each row that is not empty.
+        """Yield the last line number and the cells of each row that is not empty.
 
-        A quoted cell may hold line breaks.
+        A quoted cell may contain line breaks.
         """
         try:
             with open(self.path, encoding="utf-8-sig", newline="") as file:
@@ -114,7 +107,7 @@ class TextFile:
                     if len(cells) > 1 or (cells and cells[0].strip()):
                         yield lines.line_num, cells
         except csv.Error as error:
-            place = f"{self.where}, line {lines.line_num}"
+            place = f"{self.place}, line {lines.line_num}"
             raise unexpected(place, f"a cell that cannot be read ({error})", "a CSV file") from None
         except UnicodeDecodeError:
             raise self._other_encoding() from None
@@ -122,36 +115,38 @@ class TextFile:
     def _other_encoding(self) -> UserError:
         with open(self.path, "rb") as file:
             for number, line in enumerate(file, 1):
-                place = f"{self.where}, line {number}"
-                if (found := line.decode("utf-8", "replace").find("\ufffd")) >= 0:
+                place = f"{self.place}, line {number}"
+                if (position := line.decode("utf-8", "replace").find("\ufffd")) >= 0:
                     break
-        received = f"{line.decode('latin-1')[max(0, found - 20) : found + 20].strip()!r} in Latin-1"
+        received = (
+            f"{line.decode('latin-1')[max(0, position - 20) : position + 20].strip()!r} in Latin-1"
+        )
         return unexpected(place, received, "UTF-8", "`iconv -f latin1 -t utf-8 old.csv > new.csv`")
 
     def read(self, header: bool, used: Used) -> TableCells:
-        """Returns the cells of the rows; each line of another width is a problem.
+        """Return the cells of the rows; each line of another width is a problem.
 
         Args:
             header: Whether the first line has names.
         """
         import pandas
 
-        width, lines, others = len(self.first), array("q"), array("q")
+        width, lines, skipped_lines = len(self.first), array("q"), array("q")
         problems: list[str] = []
         for line, cells in itertools.islice(self.records(), int(header), None):
             if len(cells) == width:
                 lines.append(line)
                 continue
-            others.append(line)
+            skipped_lines.append(line)
             expected = f"the number of the first line, {width},"
             problems.append(
-                str(unexpected(f"{self.where}, line {line}", f"{len(cells)} columns", expected))
+                str(unexpected(f"{self.place}, line {line}", f"{len(cells)} columns", expected))
             )
         if not lines:
             none = unexpected(
-                self.where, f"{int(header)} lines of {width} columns", "one per example"
+                self.place, f"{int(header)} lines of {width} columns", "one per example"
             )
-            raise_problems([*problems, str(none)], self.where)
+            raise_problems([*problems, str(none)], self.place)
         frame = pandas.read_csv(
             self.path,
             sep=self.delimiter,
@@ -160,39 +155,43 @@ class TextFile:
             names=range(width),
             index_col=False,
             usecols=sorted({*used.features, *used.labels}),
-            dtype=dict.fromkeys((*used.words, *used.labels), str),
+            dtype=dict.fromkeys((*used.texts, *used.labels), str),
             keep_default_na=False,
             na_values=dict.fromkeys(used.features, MISSING),
-            skiprows=[line - 1 for line in others],
-            nrows=len(lines) + 1,  # one that is none here would be one there
+            skiprows=[line - 1 for line in skipped_lines],
+            nrows=len(lines) + 1,  # one more, to notice rows that only pandas sees
             low_memory=False,
             encoding="utf-8-sig",
         )
-        if len(frame) != len(lines):  # cells with line breaks, or lines of blanks, beside others
-            unread = unexpected(self.where, "such lines", "a plain table")
-            raise_problems([*problems, str(unread)], self.where)
+        if len(frame) != len(lines):  # cells with line breaks, or lines of blanks
+            unread = unexpected(self.place, "such lines", "a plain table")
+            raise_problems([*problems, str(unread)], self.place)
         return TableCells(frame, np.asarray(lines), problems=problems)
 
 
 @dataclass(frozen=True)
 class ParquetFile:
-    """A table whose columns have names and types."""
+    """A table in a Parquet file, which has the names and types of the columns."""
 
-    where: str
+    place: str
     frame: Any
     decimal = "."
 
     @classmethod
-    def of(cls, where: str, path: Path) -> ParquetFile:
-        """Returns a file with its cells; raises where it is none, or nothing can read it."""
+    def from_path(cls, place: str, path: Path) -> ParquetFile:
+        """Read a file.
+
+        Raises:
+            UserError: If it is not a Parquet file, or the package pyarrow is missing.
+        """
         import pandas
 
         try:
-            with reading(where, "a Parquet file", OSError, ValueError):
-                return cls(where, pandas.read_parquet(path, engine="pyarrow"))
+            with reading(place, "a Parquet file", OSError, ValueError):
+                return cls(place, pandas.read_parquet(path, engine="pyarrow"))
         except ImportError:
-            received, mend = "Parquet without the package pyarrow", "`pip install pyarrow` reads it"
-            raise unexpected(where, received, "a CSV file", mend) from None
+            received, fix = "Parquet without the package pyarrow", "`pip install pyarrow` reads it"
+            raise unexpected(place, received, "a CSV file", fix) from None
 
     @property
     def first(self) -> tuple[str, ...]:
@@ -201,7 +200,7 @@ class ParquetFile:
     def read(self, header: bool, used: Used) -> TableCells:
         columns = sorted({*used.features, *used.labels})
         frame = self.frame.iloc[:, columns].set_axis(columns, axis=1)
-        for at, kind in frame.dtypes.items():
-            if at in (*used.words, *used.labels) or kind.kind not in "biuf":
-                frame[at] = frame[at].astype(object).map(str, na_action="ignore")
+        for index, kind in frame.dtypes.items():
+            if index in (*used.texts, *used.labels) or kind.kind not in "biuf":
+                frame[index] = frame[index].astype(object).map(str, na_action="ignore")
         return TableCells(frame, np.arange(1, len(frame) + 1), "row")

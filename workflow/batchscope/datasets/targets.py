@@ -1,11 +1,11 @@
-"""Labels that are no single class: numbers to predict, and several labels of one example."""
+"""Labels other than single classes: numbers to predict, and several labels per example."""
 
 from typing import Any
 
 import numpy as np
 
 from batchscope.datasets import kinds
-from batchscope.datasets.kinds import LARGEST, Labels, one_each
+from batchscope.datasets.kinds import LARGEST, Labels, labels_per_example
 from batchscope.datasets.raw import Pair, Raw
 from batchscope.errors import unexpected
 from batchscope.study import tasks
@@ -13,87 +13,77 @@ from batchscope.study.example_kinds import ROWS, TOKENS
 
 
 def labelled(
-    where: str, kind: str, stated: str | None, examples: dict[str, np.ndarray], given: Labels
+    place: str,
+    kind: str,
+    explicit_task: str | None,
+    examples: dict[str, np.ndarray],
+    part_labels: Labels,
 ) -> tuple[dict[str, Pair], list[str], str]:
-    """Returns examples and their labels, the names of these, and the task: the stated one if any.
+    """Return examples with labels by part, the names of the outputs, and the task.
 
     Args:
-        where: Place of the data set, for errors.
-        kind: Of the examples, one of `example_kinds.KINDS`.
+        place: Place of the data set, for errors.
+        kind: Kind of the examples, one of `example_kinds.KINDS`.
+        explicit_task: Task in the definition; None if the labels decide.
     """
     if kind == TOKENS:
-        if stated not in (None, tasks.CLASSIFICATION):
-            raise unexpected(f"{where}.task", f"{stated} for {kind}", "classification")
-        return (*kinds.predicted(examples, given), tasks.CLASSIFICATION)
-    task = kinds.task_of(*given["train"], stated, kind == ROWS)
+        if explicit_task not in (None, tasks.CLASSIFICATION):
+            raise unexpected(f"{place}.task", f"{explicit_task} for {kind}", "classification")
+        return (*kinds.predicted(examples, part_labels), tasks.CLASSIFICATION)
+    task = kinds.task_of(*part_labels["train"], explicit_task, kind == ROWS)
     if task == tasks.CLASSIFICATION:
-        return (*kinds.classified(examples, given), task)
-    return (*_numbers(task, examples, given), task)
+        return (*kinds.classified(examples, part_labels), task)
+    return (*_numbers(task, examples, part_labels), task)
 
 
 def _numbers(
-    task: str, examples: dict[str, np.ndarray], given: Labels
+    task: str, examples: dict[str, np.ndarray], part_labels: Labels
 ) -> tuple[dict[str, Pair], list[str]]:
-    """Returns examples and the numbers to predict, or the labels, of each; and their names.
+    """Return examples with numbers to predict or several labels, and the names of the outputs.
 
-    Both have the shape (n, outputs): numbers are float64, labels int32.
+    Numbers are float64 and labels int32, both of shape (n, outputs).
     """
-    found: dict[str, np.ndarray] = {}
-    for part, (where, labels) in given.items():
-        labels = one_each(where, labels, len(examples[part]))
+    numbers: dict[str, np.ndarray] = {}
+    for part, (place, labels) in part_labels.items():
+        labels = labels_per_example(place, labels, len(examples[part]))
         if labels.dtype.kind not in "uifb" or labels.ndim > 2:
             received = f"{labels.dtype} labels of shape {labels.shape}"
-            raise unexpected(where, received, "numbers of shape (n,) or (n, outputs)")
-        found[part] = labels.reshape(len(labels), -1)
-        if found[part].shape[1:] != (shape := found["train"].shape[1:]):
+            raise unexpected(place, received, "numbers of shape (n,) or (n, outputs)")
+        numbers[part] = labels.reshape(len(labels), -1)
+        if numbers[part].shape[1:] != (shape := numbers["train"].shape[1:]):
             received = f"labels of shape {labels.shape}"
-            raise unexpected(where, received, f"(n, {shape[0]}), as in the training part,")
-        right, expected = np.abs(found[part]) <= LARGEST, f"a finite number up to {LARGEST:.2g}"
+            raise unexpected(place, received, f"(n, {shape[0]}), as in the training part,")
+        right, expected = np.abs(numbers[part]) <= LARGEST, f"a finite number up to {LARGEST:.2g}"
         if task == tasks.MULTI_LABEL:
-            right, expected = (found[part] == 0) | (found[part] == 1), "0 or 1"
+            right, expected = (numbers[part] == 0) | (numbers[part] == 1), "0 or 1"
         if not right.all():
             row, output = np.argwhere(~right)[0]
-            received = f"{found[part][row, output]} in row {row}"
-            raise unexpected(where, received, expected)
-    where, train = given["train"][0], found["train"]
+            received = f"{numbers[part][row, output]} in row {row}"
+            raise unexpected(place, received, expected)
+    place, train = part_labels["train"][0], numbers["train"]
     if (train == train[0]).all():
-        raise unexpected(where, "the same of every example", "more than one value")
+        raise unexpected(place, "the same of every example", "more than one value")
     kept = np.int32 if task == tasks.MULTI_LABEL else np.float64
-    pairs = {part: (examples[part], labels.astype(kept)) for part, labels in found.items()}
+    pairs = {part: (examples[part], labels.astype(kept)) for part, labels in numbers.items()}
     return pairs, [str(output) for output in range(train.shape[1])]
 
 
-def standard(task: str, train: np.ndarray) -> dict[str, list[float]]:
-    """Returns mean and standard deviation of each target over the training part, for the record.
-
-    A network learns numbers best that have mean 0 and deviation 1; errors are reported in the
-    targets' own units. Of other tasks nothing.
-    """
-    if task != tasks.REGRESSION:
-        return {}
-    deviation = train.std(axis=0)
-    return {
-        "target_means": train.mean(axis=0).tolist(),
-        "target_deviations": np.where(deviation > 0, deviation, 1.0).tolist(),
-    }
-
-
-def stored(labels: np.ndarray, standard: dict[str, Any]) -> np.ndarray:
-    """Returns labels as they are trained on: numbers standardised, float32; others as they are."""
-    if "target_means" not in standard:
+def stored(labels: np.ndarray, record: dict[str, Any]) -> np.ndarray:
+    """Return labels to train on: the numbers of a regression standardised, float32."""
+    if "target_means" not in record:
         return labels
-    less = labels - np.array(standard["target_means"])
-    return (less / np.array(standard["target_deviations"])).astype(np.float32)
+    centred = labels - np.array(record["target_means"])
+    return (centred / np.array(record["target_deviations"])).astype(np.float32)
 
 
 def baselines(task: str, parts: dict[str, np.ndarray]) -> dict[str, dict[str, float]]:
-    """Returns each metric on validation and test of the best that no example is looked at for.
+    """Return the metrics of the best constant prediction on validation and test.
 
-    Of a regression the prediction is the training mean of each target; of several labels those
-    that have the best micro-F1 on the training part, the same of every example.
+    A regression predicts the training mean of each target. A multi-label task
+    predicts the set of labels with the best micro-F1 on the training part.
     """
-    of = _of_mean if task == tasks.REGRESSION else _of_labels
-    return {split: of(parts["train"], parts[split]) for split in ("validation", "test")}
+    baseline = _of_mean if task == tasks.REGRESSION else _of_labels
+    return {split: baseline(parts["train"], parts[split]) for split in ("validation", "test")}
 
 
 def _of_mean(train: np.ndarray, labels: np.ndarray) -> dict[str, float]:
@@ -120,8 +110,17 @@ def _f1(labels: np.ndarray, named: np.ndarray) -> float:
 
 
 def record(raw: Raw, parts: dict[str, np.ndarray]) -> dict[str, Any]:
-    """Returns what the record of a data set says of its task; nothing of a classification."""
+    """Return the entries of a record about its task; {} for a classification.
+
+    A regression has the mean and the standard deviation of each target in the training part.
+    """
     if raw.task == tasks.CLASSIFICATION:
         return {}
-    found = standard(raw.task, parts["train"])
-    return {"task": raw.task, **found, "baselines": baselines(raw.task, parts)}
+    moments = {}
+    if raw.task == tasks.REGRESSION:
+        deviation = parts["train"].std(axis=0)
+        moments = {
+            "target_means": parts["train"].mean(axis=0).tolist(),
+            "target_deviations": np.where(deviation > 0, deviation, 1.0).tolist(),
+        }
+    return {"task": raw.task, **moments, "baselines": baselines(raw.task, parts)}

@@ -1,10 +1,9 @@
-"""Whether arrays and weights are still those that their records name by their SHA-256.
+"""Check of arrays and weights against the SHA-256 in their records.
 
-Arrays are hashed when their data set is loaded, but only where size or times of a file are not
-those that it had when it was hashed last: `verified.json` beside the record has these. So a change
-of a file is found by the next job that reads it, and a job that reads what nobody changed pays for
-one `stat` per file. Bytes that change while size and times stay, as those of a failing disk, are
-found by `python workflow/run.py plan --verify`, which reads every byte.
+`load` hashes a file if its size or times differ from `verified.json`, which each check writes next
+to the record. The next job that reads a changed file therefore notices the change, and an unchanged
+file costs one `stat`. A failing disk can change bytes, but not size and times. `python
+workflow/run.py plan --verify` reads every byte.
 """
 
 import contextlib
@@ -25,39 +24,39 @@ def note(folder: Path, sha256: dict[str, str]) -> None:
 
 
 def check(folder: Path, sha256: dict[str, str]) -> None:
-    """Hashes the prepared arrays that changed since they were hashed last.
+    """Hash the prepared arrays that changed since the last check.
 
     Raises:
-        UserError: If a file is missing or is another one.
+        UserError: If a file is missing or differs from the record.
     """
-    states = _states(folder, sha256)  # before they are hashed: a change meanwhile is found later
-    known: dict[str, Any] = {}
-    with contextlib.suppress(UserError):  # nothing is known to be verified
-        known = disk.read_json(folder / _VERIFIED)
-    if states == known:
+    states = _states(folder, sha256)  # before hashing, so that the next check sees later changes
+    verified: dict[str, Any] = {}
+    with contextlib.suppress(UserError):  # not verified yet
+        verified = disk.read_json(folder / _VERIFIED)
+    if states == verified:
         return
     for file, state in states.items():
-        if state != known.get(file):
+        if state != verified.get(file):
             disk.check_sha256(folder / file, sha256[file], delete=folder)
-    with contextlib.suppress(OSError):  # results that may only be read are hashed every time
+    with contextlib.suppress(OSError):  # read-only results are hashed every time
         disk.write_json(folder / _VERIFIED, states)
 
 
 def _states(folder: Path, sha256: dict[str, str]) -> dict[str, list[Any]]:
-    """Returns file -> SHA-256, bytes, and when its content and its inode changed, in ns."""
+    """Return file -> SHA-256, bytes, and times of change of content and inode in ns."""
     states = {}
     for file, expected in sha256.items():
         with errors.reading(folder / file, "a prepared array", delete=folder):
-            found = (folder / file).stat()
-        states[file] = [expected, found.st_size, found.st_mtime_ns, found.st_ctime_ns]
+            stat = (folder / file).stat()
+        states[file] = [expected, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns]
     return states
 
 
 def verify(study: plan.Study, results: Path | str) -> str:
-    """Checks arrays and weights of a study by their SHA-256; returns what, in a sentence.
+    """Check arrays and weights of a study by SHA-256; return a summary in a sentence.
 
     Raises:
-        UserError: If a file is missing or another one; it says so of every such file.
+        UserError: If files are missing or differ from the record. The message lists every file.
     """
     data = [paths.dataset_record(results, token) for token in study.datasets]
     runs = [paths.run_record(paths.run_folder(results, run)) for run in study.runs]

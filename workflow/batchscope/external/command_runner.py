@@ -187,7 +187,7 @@ def _said(here: socket.socket, folder: Path, output: Path) -> dict[str, Any]:
     run_job = (folder.parents[1], "run_command", folder.name)
     with progress.running(*run_job):
         while not select.select([here], [], [], progress.SECONDS)[0]:
-            printed = _tail(output).strip().rpartition("\n")[2][: step_errors.SHOWN]
+            printed = _tail(output).strip().rpartition("\n")[2][: step_errors.MESSAGE_LENGTH]
             text = f"{wording.duration(time.monotonic() - begun)} so far"
             progress.say(*run_job, f"{text}: {printed}" if printed else text)
     with contextlib.suppress(OSError, ValueError), here.makefile() as answer:
@@ -227,10 +227,10 @@ def _judged(
         return records.OUT_OF_MEMORY, "The log says so.", rows
     if ended.status:
         print(*ended.lines, sep="\n")
-        last = ended.lines[-1][: step_errors.SHOWN] if ended.lines else "nothing was printed"
+        last = ended.lines[-1] if ended.lines else "nothing was printed"
         raise UserError(
             f"{folder.name}: received {ended.how} of the command; 0 is expected. It printed last: "
-            f"{last} ({folder / paths.COMMAND_OUTPUT})"
+            f"{last[: step_errors.MESSAGE_LENGTH]} ({folder / paths.COMMAND_OUTPUT})"
         )
     if stated in _UNSUCCESSFUL:
         raise UserError(

@@ -6,7 +6,7 @@ has the function::
     measure_run(run: FinishedRun, settings: dict) -> Measured
 
 or `measure_run(run, other, settings)` for two runs. The function gets every setting by name, and
-only runs that finished and reached the setting `epoch`, if there is one. It raises `UserError` if
+only finished runs that reached the setting `epoch`, if the measure has it. It raises `UserError` if
 weights or data of a run are missing. The specifications are read with every study: import slow
 libraries, and modules that need the registry, inside the functions.
 
@@ -42,5 +42,5 @@ class Measured:
 
 
 def finite(values: dict[str, float]) -> dict[str, float | None]:
-    """Return the values, with None for those that are not finite."""
+    """Replace values that are not finite by None."""
     return {name: value if math.isfinite(value) else None for name, value in values.items()}

@@ -23,20 +23,20 @@ def layers(model: keras.Model) -> list[keras.layers.BatchNormalization]:
 def estimator(
     model: keras.Model, images: np.ndarray, scale: float, chunk: int | None = None
 ) -> Callable[[], None]:
-    """Return a function that sets the moving statistics to the model's current weights' own.
+    """Return a function that estimates the moving statistics for the current weights.
 
-    The images, shape (n, *input_shape), pass in training mode without dropout, so that a layer's
-    input comes from layers that normalise by the statistics of the chunk, as in training. Moving
-    mean and variance become the means, over all images, of their chunks' means and variances: what
-    a cumulative average leaves in place of an exponential one. The model must be the caller's own:
-    its dropout is switched off for good and its momenta are lost.
+    The images, shape (n, *input_shape), pass in training mode without dropout. A layer's input then
+    comes from layers that normalise by the statistics of the chunk, as in training. Moving mean and
+    variance become the mean over all images of the chunks' means and variances: a cumulative
+    average replaces the exponential one. The model cannot be trained afterwards: its dropout is
+    switched off for good and its momenta are lost.
 
     Source: P. Izmailov et al., "Averaging Weights Leads to Wider Optima and Better
     Generalization", arXiv 1803.05407, section 3.2.
     """
-    found = layers(model)
+    norm_layers = layers(model)
     losses.switch_off_dropout(model)
-    for layer in found:
+    for layer in norm_layers:
         layer.momentum = 0.0  # after a chunk, the moving statistics are the statistics of the chunk
     chunk = chunk or even_chunk(len(images), losses.chunk_size(images.shape[1:], images.dtype))
 
@@ -47,20 +47,20 @@ def estimator(
         model(losses.scaled(rows, scale), training=True)
 
     def estimate() -> None:
-        statistics = [
-            each for layer in found for each in (layer.moving_mean, layer.moving_variance)
-        ]
+        statistics = []
+        for layer in norm_layers:
+            statistics += [layer.moving_mean, layer.moving_variance]
         sums = [0.0] * len(statistics)
-        for layer in found:  # 0 * NaN, of weights that overflowed, would stay
+        for layer in norm_layers:  # 0 * NaN, of weights that overflowed, would stay
             layer.moving_mean.assign(np.zeros(layer.moving_mean.shape))
             layer.moving_variance.assign(np.ones(layer.moving_variance.shape))
         for start in range(0, len(images), chunk):
             rows = images[start : start + chunk]
             forward(tf.constant(rows))
             share = len(rows) / len(images)
-            for index, each in enumerate(statistics):
-                sums[index] += share * each.numpy().astype(np.float64)
-        for each, mean in zip(statistics, sums, strict=True):
-            each.assign(mean)
+            for index, statistic in enumerate(statistics):
+                sums[index] += share * statistic.numpy().astype(np.float64)
+        for statistic, mean in zip(statistics, sums, strict=True):
+            statistic.assign(mean)
 
     return estimate

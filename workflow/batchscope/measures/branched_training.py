@@ -1,4 +1,4 @@
-"""A run that is trained again and left at several points. Branches go on from there."""
+"""A run that is trained again, with branches at several points."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from batchscope.training.step_loop import epoch_order
 
 
 class BranchedTraining(Training):
-    """A run's training, which is left for branches at its points."""
+    """Training of a run with branches at its points."""
 
     def __init__(self, run: FinishedRun, settings: dict[str, Any], noise: Objective) -> None:
         plain = names.run_name({**run.factors, "evaluate_every": 0})
@@ -35,13 +35,13 @@ class BranchedTraining(Training):
         self._file = self.folder / "points.json"
         self._of = f"{VERSIONS['branches']} {self._key} {run.record['weights'].get('final')}"
         kept = disk.read_json(self._file) if self._file.exists() else {}
-        # Those of another training in the same folder are not its own.
+        # Another training in the same folder may have left points.
         self.points: dict[str, Any] = kept["points"] if kept.get("of") == self._of else {}
 
     def _update(self, examples: float) -> int:
-        epoch, rest = divmod(max(examples - 1e-6, 0.0), self.examples)
+        epoch, remainder = divmod(max(examples - 1e-6, 0.0), self.examples)
         size = self.factors["batch_size"]
-        return self.course.updates(int(epoch)) + int(rest // size) + 1
+        return self.course.updates(int(epoch)) + int(remainder // size) + 1
 
     @property
     def epochs(self) -> int:
@@ -56,42 +56,40 @@ class BranchedTraining(Training):
 
     def _point(self) -> dict[str, Any]:
         if self._branches is None:
-            given = self.factors, self.model, self.optimizer, self.training_set, self.batches
-            self._branches = Branches(Stem(*given, self._validation_loss), self.window)
+            state = self.factors, self.model, self.optimizer, self.training_set, self.batches
+            stem = Stem(*state, lambda: self.validation.evaluate()[0])
+            self._branches = Branches(stem, self.window)
         rate = self.optimizer.learning_rate
         if self.schedule:  # after the last update there is no next one
             last = self.course.updates(self.factors["epochs"]) - 1
             rate = self.schedule(min(self.updates, last))
         rate = float(np.asarray(rate))
-        losses = self._branches.losses(self._following(), rate)
-        times = (rate_factor(self.factors["optimizer"], each) for each in self.window.factors)
+        losses = self._branches.losses(self._next_examples(), rate)
+        times = (rate_factor(self.factors["optimizer"], factor) for factor in self.window.factors)
         return {
             "share": self._shares[self.updates],
             "examples_used": self.progress.epoch * self.examples + self.used,
             "losses": [loss if math.isfinite(loss) else None for loss in losses],
-            "learning_rates": [rate * each for each in times],
+            "learning_rates": [rate * factor for factor in times],
             "noise": self._noise_scale(),
         }
 
-    def _validation_loss(self) -> float:
-        return self.validation.evaluate()[0]
-
-    def _following(self) -> np.ndarray:
-        """Return the examples of a window, which the training uses next."""
+    def _next_examples(self) -> np.ndarray:
+        """Return the examples of a window: the next ones of the training."""
         seed, epoch = self.factors["seed"], self.progress.epoch
-        found = epoch_order(seed, epoch, self.examples)[self.used :]
-        while len(found) < self.window.examples:
+        order = epoch_order(seed, epoch, self.examples)[self.used :]
+        while len(order) < self.window.examples:
             epoch += 1
-            found = np.concatenate([found, epoch_order(seed, epoch, self.examples)])
-        return found[: self.window.examples]
+            order = np.concatenate([order, epoch_order(seed, epoch, self.examples)])
+        return order[: self.window.examples]
 
     def _noise_scale(self) -> dict[str, float | None]:
         models.set_weights(self._noise.model, *models.weights(self.model))
-        found, _ = noise_scale.of_objective(self._noise)
+        estimate, _ = noise_scale.of_objective(self._noise)
         return finite(
             {
-                "gradient_noise_scale": found.scale,
-                "gradient_norm_squared": found.norm_squared,
-                "gradient_variance": found.variance,
+                "gradient_noise_scale": estimate.scale,
+                "gradient_norm_squared": estimate.norm_squared,
+                "gradient_variance": estimate.variance,
             }
         )

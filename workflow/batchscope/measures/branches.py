@@ -1,8 +1,8 @@
 """Local critical batch size by branching (Merrill et al. 2025, arXiv 2505.23971), and the gradient
-noise scale at the same weights: the run is trained again, and left at several points.
+noise scale at the same weights. The run is trained again, with branches at several points.
 
-The run passes the same weights as before, bit for bit: its history must be the one on disk. Points
-that a killed job finished are kept next to the record, with the training's checkpoint.
+The run passes the same weights as before, bit for bit, so its history must equal the one on disk.
+Points that a killed job finished are kept next to the record, with the training's checkpoint.
 """
 
 from __future__ import annotations
@@ -45,19 +45,19 @@ class BranchesSettings(Model):
         0.25,
         0.5,
     )
-    """Shares of the examples that the training used, at which it is left."""
+    """Points at which the run branches, as shares of the examples that the training used."""
     factors: Annotated[Unique[Annotated[Integer, Field(ge=2)]], Setting("k")] = (2, 4, 8, 16)
-    """Factors on the batch size, beside 1; each divides the largest."""
+    """Factors on the batch size other than 1; each divides the largest."""
     window: Annotated[Integer, Field(ge=0), Word("epoch", 0), Setting("win", "examples")] = 0
-    """Examples that a branch uses, rounded up to whole batches; 0 or `epoch` for as many as the
-    training set has.
+    """Examples that a branch uses, rounded up to whole batches; 0 or `epoch` for the number of
+    training examples.
     """
     evaluations: Annotated[Integer, Field(ge=1, le=1000), Setting("ev")] = 4
     """Evaluations in a window, evenly spread; the loss is smoothed over them."""
     tolerance: Annotated[Number, Field(ge=0), Setting("tol", "nats")] = 0.01
-    """By how much a larger batch may end above the lowest loss of the smaller ones."""
+    """Largest excess of the loss of a larger batch over the lowest loss of the smaller ones."""
     examples: Examples = 256
-    """Training examples behind the noise scale; 0 or `all` for all of them."""
+    """Training examples for the noise scale; 0 or `all` for the whole training set."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -83,39 +83,42 @@ def _problems(
 
 
 def critical_factor(factors: list[int], losses: list[float], tolerance: float) -> int:
-    """Return the largest factor with a loss of at most the least of smaller ones + a tolerance.
+    """Return the largest factor that does not raise the loss, at least the first one.
 
-    At least the first; the loss of a branch that diverged is infinite.
+    Its loss is at most the lowest loss of a smaller factor plus the tolerance. The loss of a
+    diverged branch is infinite.
     """
-    found, least = factors[0], losses[0]
+    critical, least = factors[0], losses[0]
     for factor, loss in zip(factors[1:], losses[1:], strict=True):
         if math.isfinite(loss) and loss <= least + tolerance:
-            found = factor
+            critical = factor
         least = min(least, loss)
-    return found
+    return critical
 
 
 _POINT = {
-    "share": Column("Share of the examples that the training used, at which it was left."),
-    "examples_used": IntegerColumn("Examples that it had used by then.", "examples"),
+    "share": Column("Point of the branches, as a share of the examples that the training used."),
+    "examples_used": IntegerColumn(
+        "Examples that the training used before this point.", "examples"
+    ),
 }
 _BRANCHES = {
     **_POINT,
-    "factor": IntegerColumn("Factor k on the batch size; 1 is the training's own."),
+    "factor": IntegerColumn("Factor k on the batch size of the training."),
     "branch_loss": Column(
-        "Its validation loss over the window, smoothed; empty where it diverged.", "nats"
+        "Validation loss of the branch, smoothed over the window; empty if it diverged.", "nats"
     ),
 }
 _POINTS = {
     **_POINT,
     "local_critical_batch_size": IntegerColumn(
-        "Batch size of the largest factor whose loss is at most the lowest of any smaller factor "
-        "and the tolerance.",
+        "Largest batch size with a loss of at most the lowest loss of the smaller ones plus the "
+        "tolerance.",
         "examples",
     ),
     "gradient_noise_scale": Column(
-        "Gradient noise scale at these weights, as the measure noise_scale has it; empty where it "
-        "is not resolved.",
+        "Gradient noise scale at these weights, as in the measure noise_scale; empty if it is not "
+        "resolved.",
         "examples",
     ),
     "gradient_norm_squared": Column("As there, at these weights.", "nats^2"),
@@ -156,8 +159,8 @@ ENTRY = Measure(
     settings=BranchesSettings,
     columns={
         "local_critical_batch_size": PositiveColumn(
-            "Local critical batch size at the last point: that of the largest factor whose loss is "
-            "at most the lowest of any smaller one and the tolerance (Merrill et al. 2025).",
+            "Local critical batch size at the last point: the largest batch size with a loss of at "
+            "most the lowest loss of the smaller ones plus the tolerance (Merrill et al. 2025).",
             "examples",
             label="Local critical batch size",
         )
@@ -171,12 +174,12 @@ ENTRY = Measure(
             "local_critical_batch_size",
             "Local critical batch size",
             "Training",
-            "How large a batch the training bears, by examples used: it is left at each point and "
-            "goes on with larger batches over the same examples. Dots: the mean over seeds of "
-            "the largest that ends within the tolerance of all smaller ones, with a 95 % interval. "
-            "Diamonds: the gradient noise scale of the same weights. Grey: the critical batch size "
-            "of whole trainings, where the experiment has one. Dotted: the batch size that was "
-            "used.",
+            "Largest batch size that does not raise the loss, by examples used. At each point, "
+            "branches of the training continue with larger batches over the same examples. Dots: "
+            "mean over seeds of the largest batch size with a loss within the tolerance of all "
+            "smaller ones, with a 95 % interval. Diamonds: gradient noise scale of the same "
+            "weights. Grey: critical batch size of whole trainings, if the experiment has one. "
+            "Dotted: batch size of the training.",
             kind="local_critical_batch_size",
             table="local_critical_batch_size",
             panels=(Panel("critical_batch_size", "", "local critical size (examples)", Scale.LOG),),
@@ -192,10 +195,10 @@ ENTRY = Measure(
 
 
 def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
-    """Measure branches of a run; a killed job goes on from its checkpoint.
+    """Measure branches of a run; a killed job continues from its checkpoint.
 
     Raises:
-        UserError: If the run trains otherwise here, or a batch would exceed the training set.
+        UserError: If the history differs from the one on disk, or a batch exceeds the training set.
     """
     from batchscope.measures.branched_training import BranchedTraining
     from batchscope.study.registry import MEASURES

@@ -57,7 +57,7 @@ ENTRY = Measure(
     version="displacement-v1",
     columns={
         "updates": IntegerColumn(
-            "Updates whose norms were kept.", unit="updates", label="Number of updates"
+            "Number of recorded updates.", unit="updates", label="Number of updates"
         ),
         "update_norm_mean": PositiveColumn(
             "Mean Euclidean norm of an update, ||w after - w before||.",
@@ -70,7 +70,7 @@ ENTRY = Measure(
             "Sum of the norms of all updates.", label="Length of the path"
         ),
         "straightness": Column(
-            "Distance from first to last weights over path_length: 1 for a straight way.",
+            "Distance from first to last weights over path_length: 1 for a straight path.",
             label="Straightness of the path",
         ),
     },
@@ -119,12 +119,12 @@ ENTRY = Measure(
 )
 
 QUANTILES = (0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1)
-# The same edges for all runs, so that their histograms can be laid over each other.
+# All runs have the same edges, so that their histograms can be compared.
 SMALLEST, LARGEST, BINS_PER_DECADE = -8, 3, 20
 
 
 def path(norms: np.ndarray, distance: float) -> dict[str, float | None]:
-    """Return the measure's columns; straightness is None where the weights never moved."""
+    """Return the columns of the measure; straightness is None for a path of length 0."""
     length = math.fsum(norms)
     return {
         "updates": len(norms),
@@ -143,8 +143,8 @@ def logs(values: dict[str, float | None], distance: float) -> dict[str, float | 
 
 
 def quantiles(norms: np.ndarray) -> dict[str, float]:
-    found = np.quantile(np.asarray(norms, np.float64), QUANTILES)
-    return {str(share): float(norm) for share, norm in zip(QUANTILES, found, strict=True)}
+    values = np.quantile(np.asarray(norms, np.float64), QUANTILES)
+    return {str(share): float(norm) for share, norm in zip(QUANTILES, values, strict=True)}
 
 
 def histogram(norms: np.ndarray) -> dict[str, list]:
@@ -165,7 +165,7 @@ def histogram(norms: np.ndarray) -> dict[str, list]:
 
 
 def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
-    """Measure the path of a run's weights; raise `UserError` without norms of its updates."""
+    """Measure the path of a run's weights; raise `UserError` without norms of updates."""
     from batchscope.store import paths, weights
 
     delete = paths.run_record(run.folder)

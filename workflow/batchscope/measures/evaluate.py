@@ -29,24 +29,24 @@ _KESKAR = "Keskar et al. 2017, arXiv 1609.04836"
 _TITLES = {"train": "Training", "validation": "Validation", "test": "Test"}
 
 
-def _of_split(split: str, **stated: str) -> dict[str, Column]:
-    """Return the columns of a split, with `stated` for the first metric of each task."""
+def _of_split(split: str, **facts: str) -> dict[str, Column]:
+    """Return the columns of a split, with `facts` for the first metric of each task."""
     loss = f"{_TITLES[split]} loss"
-    found = {
+    columns = {
         f"{split}_loss": PositiveColumn(
             f"Mean loss over the {split} split, dropout off.", label=loss
         )
     }
-    for each in tasks.METRICS.values():
-        found[f"{split}_{each.name}"] = Column(
-            f"{each.doc.format(split=split)}, dropout off.",
-            each.unit,
-            label=f"{_TITLES[split]} {each.words}",
-            least=each.least,
-            most=each.most,
-            **(stated if each in tasks.FIRST else {}),
+    for metric in tasks.METRICS.values():
+        columns[f"{split}_{metric.name}"] = Column(
+            f"{metric.doc.format(split=split)}, dropout off.",
+            metric.unit,
+            label=f"{_TITLES[split]} {metric.words}",
+            least=metric.least,
+            most=metric.most,
+            **(facts if metric in tasks.FIRST else {}),
         )
-    return found
+    return columns
 
 
 ENTRY = Measure(
@@ -63,11 +63,11 @@ ENTRY = Measure(
             source=_KESKAR,
         ),
         **{
-            name: Column(f"train_{each.name} - test_{each.name}.", unit=each.unit)
-            for name, each in tasks.GAPS.items()
+            name: Column(f"train_{metric.name} - test_{metric.name}.", unit=metric.unit)
+            for name, metric in tasks.GAPS.items()
         },
         "generalisation_gap_ratio": Column(
-            "test_loss / train_loss; empty where the training loss is no more than rounding."
+            "test_loss / train_loss; empty if the training loss is only rounding error."
         ),
     },
     at_epochs=True,
@@ -111,16 +111,16 @@ ENTRY = Measure(
     order=1,
 )
 
-# A mean loss below the rounding of a float32 probability near 1 has no digits of its own.
+# A smaller mean loss is only the rounding error of float32 probabilities near 1.
 SMALLEST_LOSS = float(np.finfo(np.float32).eps)
 
 
 def generalisation_gaps(metrics: dict[str, float], metric: str) -> dict[str, float | None]:
-    """Return the three forms of the generalisation gap; all grow with it.
+    """Return the three forms of the generalisation gap; larger values mean a larger gap.
 
-    Losses as difference and as ratio, test to training, and the task's first metric (of classes
-    the accuracy) as difference, training to test. None replaces values that are
-    not finite, and the ratio if the training loss is no more than rounding.
+    They are test loss - training loss, test loss / training loss, and training metric - test metric
+    (accuracy for classes). None replaces values that are not finite, and the ratio if the training
+    loss is only rounding error.
     """
     train, test = metrics["train_loss"], metrics["test_loss"]
     gaps = {

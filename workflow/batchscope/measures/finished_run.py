@@ -1,4 +1,4 @@
-"""A finished run as a measure sees it: its record, weights, model and training loss."""
+"""A finished run for the measures: its record, weights, model and training loss."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class FinishedRun(TrainingRun):
     named as their files: `initial`, `final`, `best`, or `epochs/3` for those after epoch 3.
     """
 
-    # Folder of a measure's finished parts, from there a killed job goes on.
+    # Folder of the finished parts of a measure; a killed job continues with them.
     scratch: Path | None = None
 
     @cached_property
@@ -65,8 +65,8 @@ class FinishedRun(TrainingRun):
         """Return the mean loss over a subset of the training examples, and keys of the record.
 
         Args:
-            settings: `examples`; `weights` (`final` where missing) and `batch_norm` (`moving`).
-            chunk: Examples per forward pass; even chunks by the images' size where None.
+            settings: `examples`; also `weights` (default `final`) and `batch_norm` (`moving`).
+            chunk: Examples per forward pass. By default, the size of the images decides.
         """
         from batchscope.training import losses
 
@@ -81,9 +81,9 @@ class FinishedRun(TrainingRun):
 
 
 def subset(available: int, examples: int) -> np.ndarray:
-    """Return the indices of the examples behind a loss, int64; all for 0, or too many.
+    """Return the indices of the examples of a loss, int64; all if `examples` is 0 or too large.
 
-    The first of one fixed permutation, so that a larger subset contains a smaller one.
+    They begin a fixed permutation, so that a larger subset contains a smaller one.
     """
     order = np.random.default_rng(SUBSET_SEED).permutation(available).astype(np.int64)
     return order[: examples or available]
@@ -98,7 +98,7 @@ def describe_subset(indices: np.ndarray, available: int) -> dict[str, Any]:
 def even_chunk(examples: int, most: int) -> int:
     """Return the chunk that splits the examples most evenly into chunks of at most `most`.
 
-    One shape for nearly all chunks compiles once, and where batch statistics are used no chunk
-    is left with a few examples.
+    With one shape for nearly all chunks, TensorFlow compiles once. With batch statistics, no chunk
+    has only a few examples.
     """
     return math.ceil(examples / math.ceil(examples / most))

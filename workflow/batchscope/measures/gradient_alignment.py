@@ -61,11 +61,11 @@ class GradientAlignmentSettings(Model):
 
 _ALIGNMENT = {
     "place": TextColumn("start, middle or end of the training."),
-    "epoch": IntegerColumn("Epoch whose weights were measured.", "epochs"),
+    "epoch": IntegerColumn("Epoch of the weights.", "epochs"),
     "examples": IntegerColumn("Examples in a batch.", "examples"),
     "norm": Column("Mean norm of the mean gradient of such a batch."),
-    "ratio": Column("norm over the mean norm of single examples' gradients."),
-    "independent": Column("ratio on average, were the sign of each gradient random."),
+    "ratio": Column("norm over the mean norm of the gradients of single examples."),
+    "independent": Column("Mean ratio with random signs of the gradients."),
 }
 
 
@@ -74,10 +74,10 @@ def _rows(record: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
     names = ("norm", "ratio", "independent")
     for place in record.get("places") or ():
         same = {name: place[name] for name in ("place", "epoch")}
-        for examples, *found in zip(
+        for examples, *values in zip(
             place["batch_sizes"], *(place[name] for name in names), strict=True
         ):
-            yield {**same, "examples": examples, **dict(zip(names, found, strict=True))}
+            yield {**same, "examples": examples, **dict(zip(names, values, strict=True))}
 
 
 ENTRY = Measure(
@@ -96,9 +96,9 @@ ENTRY = Measure(
             "gradient_alignment",
             "Alignment of gradients",
             "Gradients",
-            "Norm of the mean gradient of b examples over the mean norm of single ones. The "
-            "thin line is what the same gradients give with random signs: above it gradients "
-            "agree, on it they share no direction, below it they cancel.",
+            "Norm of the mean gradient of b examples over the mean norm of single gradients. The "
+            "thin line has the same gradients with random signs: above it gradients agree, on it "
+            "they share no direction, below it they cancel.",
             kind="gradient_alignment",
             table="alignment",
             panels=(Panel("ratio", "", "‖mean of b‖ / mean ‖single‖", Scale.LOG),),
@@ -113,16 +113,18 @@ ENTRY = Measure(
 DRAW_SEED = 0  # the same for every run and place: the same batches
 SIGN_SEED = 1
 SIGN_DRAWS = 4  # random signs per random order
-MOST_PASSES = 32  # times that all gradients are computed again to keep to the memory
+MOST_PASSES = 32  # largest number of passes over all gradients
 
 Gradient = Callable[[int], np.ndarray]
 
 
 def passes(examples: int, size: int, memory_mb: float) -> int:
-    """Return how often all gradients, of shape (size,), are computed.
+    """Return the number of passes over all gradients, which have the shape (size,).
 
-    Each time a share of their weights is kept, float32, in `memory_mb` MB (10^6 bytes). Raises
-    `UserError` where that asks for more than `MOST_PASSES`.
+    Each pass keeps a share of the weights as float32 in `memory_mb` MB (10^6 bytes).
+
+    Raises:
+        UserError: If more than `MOST_PASSES` passes are necessary.
     """
     needed = math.ceil(4 * examples * size / (memory_mb * MEGABYTE))
     if needed > MOST_PASSES:
@@ -152,7 +154,7 @@ def gram_matrix(gradient: Gradient, examples: int, size: int, memory_mb: float) 
 def mean_cosine(gram: np.ndarray) -> float | None:
     """Return the mean cosine between two different vectors, by their inner products.
 
-    Vectors of length 0 have no direction and are left out; None where fewer than two are left.
+    Vectors of length 0 have no direction and are left out. None if fewer than two remain.
     """
     lengths = np.sqrt(np.diag(gram))
     kept = lengths > 0

@@ -38,7 +38,7 @@ class HessianSettings(OfWeights):
     """Settings of `hessian`."""
 
     examples: Examples = 2000
-    """Training examples behind the loss; 0 or `all` for all of them."""
+    """Training examples for the loss; 0 or `all` for the whole training set."""
     probes: Annotated[Integer, Field(ge=2), Setting("pr")] = 20
     """Random vectors behind the trace."""
     iterations: Annotated[Integer, Field(ge=5), Setting("it")] = 100
@@ -54,7 +54,7 @@ ENTRY = Measure(
             label="Largest eigenvalue of the Hessian",
         ),
         "hessian_top_eigenvalue_error": Column(
-            "Euclidean norm of H v - lambda v: an eigenvalue lies no further away than that."
+            "Euclidean norm of H v - lambda v, an upper bound on the distance to an eigenvalue."
         ),
         "hessian_trace": Column(
             "Trace of the Hessian: the mean over random probes (Hutchinson).",
@@ -88,8 +88,8 @@ ENTRY = Measure(
 START_SEED = 0
 PROBE_SEED = 0
 
-# The search ends where ||H v - lambda v|| is below this share of |lambda|: the eigenvalue's own
-# error is then of the order of its square.
+# The search ends when ||H v - lambda v|| is below this share of |lambda|. The relative error of the
+# eigenvalue is then about the square of this share.
 TOLERANCE = 1e-3
 BASIS = 10  # vectors of a Lanczos cycle: 80 bytes per weight
 _ANY = 1e300  # with this tolerance ARPACK returns the result of one cycle
@@ -102,7 +102,7 @@ class Eigenvalue:
     """Result of the search for an eigenvalue."""
 
     value: float | None  # lambda = v . H v of the best vector v, of length 1
-    error: float | None  # ||H v - lambda v||, from lambda to an eigenvalue at most
+    error: float | None  # ||H v - lambda v||, a bound on the distance of lambda from an eigenvalue
     converged: bool  # whether the error is below `TOLERANCE` times |lambda|
     products: int
     message: str
@@ -128,9 +128,9 @@ class _Counted:
 def top_eigenvalue(times: Times, size: int, iterations: int) -> Eigenvalue:
     """Return the largest (most positive) eigenvalue of a symmetric matrix.
 
-    Lanczos cycles of up to `BASIS` vectors, each from the best vector of the one before, so
-    that there is an estimate with a known error whenever the products run out: `iterations`, at
-    least 4. A start in an invariant subspace of H may need one more.
+    Each Lanczos cycle of up to `BASIS` vectors starts from the best vector of the cycle before. The
+    estimate therefore has a known error when the `iterations` products (at least 4) are used up. A
+    start in an invariant subspace of H may need one more.
     """
     from scipy.sparse import linalg
 
@@ -173,23 +173,24 @@ def _cycle(times: Times, start: np.ndarray, basis: int) -> np.ndarray:
 def trace(times: Times, size: int, probes: int) -> tuple[float, float]:
     """Return Hutchinson's estimate of a symmetric matrix's trace, and its standard error.
 
-    Exact for a diagonal matrix. At least 2 probes; more of them include those of a smaller number.
+    The estimate is exact for a diagonal matrix. At least 2 probes are needed. A larger number of
+    probes begins with the probes of a smaller number.
     """
     random = np.random.default_rng(PROBE_SEED)
-    found = np.empty(probes)
+    products = np.empty(probes)
     for index in range(probes):
         probe = 2.0 * random.integers(0, 2, size, np.int8) - 1.0
-        found[index] = probe @ times(probe)
-    return float(found.mean()), float(found.std(ddof=1) / math.sqrt(probes))
+        products[index] = probe @ times(probe)
+    return float(products.mean()), float(products.std(ddof=1) / math.sqrt(probes))
 
 
 def measure(times: Times, size: int, settings: dict[str, Any]) -> Measured:
     """Measure eigenvalue and trace; None if a product with H is not finite."""
     top = top_eigenvalue(times, size, settings["iterations"])
     counted = _Counted(times)
-    found: tuple[float | None, float | None] = None, None
+    estimate: tuple[float | None, float | None] = None, None
     with contextlib.suppress(NonFiniteValue):
-        found = trace(counted, size, settings["probes"])
+        estimate = trace(counted, size, settings["probes"])
     details = {
         "parameters": size,
         "converged": top.converged,
@@ -201,14 +202,14 @@ def measure(times: Times, size: int, settings: dict[str, Any]) -> Measured:
         "probe_distribution": "Rademacher",
     }
     columns = ENTRY.columns
-    return Measured(dict(zip(columns, (top.value, top.error, *found), strict=True)), details)
+    return Measured(dict(zip(columns, (top.value, top.error, *estimate), strict=True)), details)
 
 
 def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
     """Measure a run's curvature; raise `UserError` for a model without second derivatives."""
     loss, described = run.training_loss(settings)
     try:
-        found = measure(loss.hessian_times, loss.size, settings)
+        measured = measure(loss.hessian_times, loss.size, settings)
     except LookupError as error:
         if "gradient" not in str(error):  # TensorFlow's word for a derivative it lacks
             raise
@@ -216,4 +217,4 @@ def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
             f"hessian: the model of {run.name} has an operation without a second derivative "
             f"({str(error).splitlines()[0]}); layers that have one are expected."
         ) from None
-    return found.also({"loss": loss.evaluate()[0], **described})
+    return measured.also({"loss": loss.evaluate()[0], **described})

@@ -1,7 +1,7 @@
 """Surfaces and profiles of the training loss along filter-normalised random directions (Li et al.
 2018, arXiv 1712.09913).
 
-A random direction d is N(0, 1), each filter of it scaled to the norm of the weights' own::
+A random direction d is N(0, 1). Each of its filters is scaled to the norm of the weights' filter::
 
     d_j <- d_j * ||w_j|| / (||d_j|| + 1e-10)        surface(a, b) = f(w + a * d_1 + b * d_2)
 
@@ -51,7 +51,7 @@ class LandscapeSettings(OfWeights):
     """Settings of `landscape`."""
 
     examples: Examples = 2000
-    """Training examples behind the loss; 0 or `all` for all of them."""
+    """Training examples for the loss; 0 or `all` for the whole training set."""
     points: Annotated[Integer, Field(ge=3), Setting("pt")] = 51
     """Points along each axis; odd."""
     span: Annotated[Positive, Setting("sp")] = 1.0
@@ -111,7 +111,7 @@ ENTRY = Measure(
             "Landscape",
             caption=(
                 "Training loss over a plane through the trained weights (cross), along two random "
-                "directions whose filters have the norms of the model's own (Li et al. 2018, arXiv "
+                "directions with the norms of the model's filters (Li et al. 2018, arXiv "
                 "1712.09913). Closer lines are steeper slopes."
             ),
             kind="landscape",
@@ -154,26 +154,26 @@ def direction(weights: Arrays, seed: int | Sequence[int]) -> Arrays:
     filters. Tensors of one dimension or less (biases, scales and shifts of normalisations) get 0.
     """
     random = np.random.default_rng(seed)
-    found = {key: np.zeros(array.shape, np.float32) for key, array in weights.items()}
+    filters = {key: np.zeros(array.shape, np.float32) for key, array in weights.items()}
     for key, array in weights.items():
         if array.ndim > 1:
             drawn = random.standard_normal(array.shape)
             axes = tuple(range(array.ndim - 1))
             target = np.sqrt(np.square(array.astype(np.float64)).sum(axes))
             norm = np.sqrt(np.square(drawn).sum(axes))
-            found[key] = (drawn * (target / (norm + 1e-10))).astype(np.float32)
-    return found
+            filters[key] = (drawn * (target / (norm + 1e-10))).astype(np.float32)
+    return filters
 
 
-def cosine(one: Arrays, two: Arrays) -> float:
+def cosine(first: Arrays, second: Arrays) -> float:
     """Return the cosine of the angle between two directions; NaN if one is 0."""
 
     def product(left: Arrays, right: Arrays) -> float:
         pairs = ((left[key].ravel().astype(np.float64), right[key].ravel()) for key in left)
         return math.fsum(float(a @ b) for a, b in pairs)
 
-    norms = math.sqrt(product(one, one)) * math.sqrt(product(two, two))
-    return product(one, two) / norms if norms > 0 else math.nan
+    norms = math.sqrt(product(first, first)) * math.sqrt(product(second, second))
+    return product(first, second) / norms if norms > 0 else math.nan
 
 
 def axis(points: int, span: float) -> np.ndarray:
@@ -215,9 +215,11 @@ def members(losses: np.ndarray, settings: dict[str, Any]) -> Arrays:
     """Return the arrays of the npz, `axis`, `surface:0` ..., `line:0` ..., by the rows' losses."""
     points, pairs = settings["points"], settings["pairs"]
     surfaces = losses[: pairs * points].reshape(pairs, points, points)
-    others = losses[pairs * points :]  # the lines outside all surfaces
-    within = [line for each in surfaces for line in (each[points // 2], each[:, points // 2])]
-    lines = [*within, *others][: settings["lines"]]
+    extra_lines = losses[pairs * points :]  # the lines outside all surfaces
+    within = [
+        line for surface in surfaces for line in (surface[points // 2], surface[:, points // 2])
+    ]
+    lines = [*within, *extra_lines][: settings["lines"]]
     return {
         "axis": axis(points, settings["span"]),
         **{f"surface:{pair}": surface for pair, surface in enumerate(surfaces)},
@@ -226,7 +228,7 @@ def members(losses: np.ndarray, settings: dict[str, Any]) -> Arrays:
 
 
 class Kept:
-    """Finished rows on disk, if there is a `path`: a killed job goes on from them.
+    """Finished rows on disk. A killed job continues with them. Without a `path` none are kept.
 
     Rows with another `key` are not used.
     """
@@ -246,7 +248,7 @@ class Kept:
         return np.full(shape, np.nan), np.zeros(shape[0], bool)
 
     def save(self, losses: np.ndarray, done: np.ndarray) -> None:
-        """Write the rows atomically, unless that was done a moment ago."""
+        """Write the rows atomically, at most every `SAVE_SECONDS`."""
         if self.path is not None and time.monotonic() - self._saved >= SAVE_SECONDS:
             key = np.array(self.key)
             disk.write_arrays(self.path, {"key": key, "losses": losses, "done": done})
@@ -314,8 +316,8 @@ def plane_of(objective: Objective) -> Plane:
         return objective.totals()[0]
 
     def loss(a: float, b: float) -> float:
-        found = sums(tf.constant(a, tf.float32), tf.constant(b, tf.float32))
-        return sum(found.numpy().tolist()) / objective.examples
+        chunk_sums = sums(tf.constant(a, tf.float32), tf.constant(b, tf.float32))
+        return sum(chunk_sums.numpy().tolist()) / objective.examples
 
     def plane(first: Arrays, second: Arrays) -> Loss:
         for variables, arrays in zip(directions, (first, second), strict=True):
@@ -329,7 +331,7 @@ def plane_of(objective: Objective) -> Plane:
 
 
 def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
-    """Measure the landscape around a run's weights; a killed job goes on from its rows."""
+    """Measure the landscape around a run's weights; a killed job continues from its rows."""
     from batchscope.measures import batch_norm
     from batchscope.study import names
     from batchscope.training import models
@@ -341,6 +343,6 @@ def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
     loss = objective.evaluate()[0]
     kept = Kept(run.scratch / "rows.npz", " ".join(key))
     weights, _ = models.weights(objective.model)
-    found = measure(plane_of(objective), weights, settings, kept)
+    measured = measure(plane_of(objective), weights, settings, kept)
     normalised = "moving" if batch_norm.layers(objective.model) else "none"
-    return found.also({"loss": loss, **described, "batch_norm": normalised})
+    return measured.also({"loss": loss, **described, "batch_norm": normalised})

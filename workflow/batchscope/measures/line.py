@@ -4,7 +4,7 @@
 f((1 - alpha) * x_small + alpha * x_large), as in figure 3 of Keskar et al. 2017 (arXiv
 1609.04836, section 2.2.1) and figure 18 of Chang and Pathak: alpha 0 is the run of the small
 batch, alpha 1 the run of the large one. Both start from the same weights. The moving statistics of
-batch normalisation belong to no point in between: they are estimated at every point.
+batch normalisation are estimated at every point, because interpolated ones fit no weights.
 """
 
 from __future__ import annotations
@@ -52,16 +52,18 @@ class LineSettings(OfWeights):
 
 
 _LINES = {
-    "other": TextColumn("The large run, at 1; the run itself is the small one, at 0."),
-    "factor": TextColumn("Factor in which the two differ."),
+    "other": TextColumn("The large run, at 1; this run is the small one, at 0."),
+    "factor": TextColumn("Factor that differs between the two runs."),
     "small": TextColumn("Its value in the small run."),
     "large": TextColumn("Its value in the large run."),
     "alpha": Column("Position on the line between them."),
     "split": TextColumn("train, validation or test."),
     "loss": Column("Loss there.", "nats"),
     **{
-        each.name: Column(f"{wording.capital(each.words)} there.", least=each.least, most=each.most)
-        for each in tasks.FIRST
+        metric.name: Column(
+            f"{wording.capital(metric.words)} there.", least=metric.least, most=metric.most
+        )
+        for metric in tasks.FIRST
     },
 }
 
@@ -69,9 +71,10 @@ _LINES = {
 def _rows(record: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
     """Yield loss and metric of every split along the line."""
     for split in tasks.SPLITS if record.get("alphas") else ():
-        names = ["loss", *(each.name for each in tasks.FIRST if f"{split}_{each.name}" in record)]
-        found = (record["alphas"], *(record[f"{split}_{name}"] for name in names))
-        for values in zip(*found, strict=True):
+        metrics = [metric.name for metric in tasks.FIRST if f"{split}_{metric.name}" in record]
+        names = ["loss", *metrics]
+        columns = (record["alphas"], *(record[f"{split}_{name}"] for name in names))
+        for values in zip(*columns, strict=True):
             yield {"split": split, **dict(zip(("alpha", *names), values, strict=True))}
 
 
@@ -107,7 +110,7 @@ ENTRY = Measure(
 
 
 def positions(start: float, stop: float, points: int) -> np.ndarray:
-    """Return the alphas, float64 of shape (points,): evenly spaced, 0 and 1 exact if on it."""
+    """Return the alphas, float64 of shape (points,): evenly spaced, with exact 0 and 1."""
     alphas = np.linspace(start, stop, points)
     step = (stop - start) / (points - 1)
     for run in (0.0, 1.0):
@@ -118,7 +121,7 @@ def positions(start: float, stop: float, points: int) -> np.ndarray:
 def between(small: Arrays, large: Arrays, alpha: float) -> Arrays:
     """Return (1 - alpha) * small + alpha * large, in float64, rounded to the arrays' type.
 
-    At 0 and 1 the arrays are the runs' own, bit by bit.
+    At 0 and 1 the arrays equal the weights of the runs bit by bit.
     """
     if alpha in (0.0, 1.0):
         return dict(large if alpha else small)
@@ -142,12 +145,12 @@ def measure_run(run: FinishedRun, other: FinishedRun, settings: dict[str, Any]) 
         )
     alphas = positions(settings["start"], settings["stop"], settings["points"])
     model = run.model(settings["weights"])
-    small, large = (each.weights(settings["weights"]) for each in (run, other))
+    small, large = (end.weights(settings["weights"]) for end in (run, other))
     rows, subsets = {}, {}
     for split in tasks.SPLITS:
         rows[split] = run.data.examples(split)
         indices = np.arange(len(rows[split].labels))
-        if 0 < settings["examples"] < len(indices):  # else all, in their own order, as evaluated
+        if 0 < settings["examples"] < len(indices):  # else all, in the order of an evaluation
             indices = subset(len(indices), settings["examples"])
             rows[split] = rows[split].rows(indices)
         subsets[split] = describe_subset(indices, len(run.data.labels(split)))
@@ -161,7 +164,7 @@ def measure_run(run: FinishedRun, other: FinishedRun, settings: dict[str, Any]) 
         "batch_norm": "re-estimated" if normalised else "none",
         "subsets": subsets,
     }
-    shown = ("loss", tasks.TASKS[run.data.task][0])
+    metrics = ("loss", tasks.TASKS[run.data.task][0])
     for alpha in alphas.tolist():
         # Frozen layers are equal in both runs. Other state is interpolated like the weights.
         trainable, state = (between(small[i], large[i], alpha) for i in (0, 1))
@@ -169,7 +172,7 @@ def measure_run(run: FinishedRun, other: FinishedRun, settings: dict[str, Any]) 
         if normalised:
             estimate()
         for split, loss in objectives.items():
-            found = trajectory.named(split, loss.evaluate())
-            for column in shown:
-                details.setdefault(f"{split}_{column}", []).append(found[f"{split}_{column}"])
+            measured = trajectory.named(split, loss.evaluate())
+            for column in metrics:
+                details.setdefault(f"{split}_{column}", []).append(measured[f"{split}_{column}"])
     return Measured(details=details)

@@ -4,39 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-if TYPE_CHECKING:
-    pass
-
-# L-BFGS-B's first trial step is the gradient itself. In a flat region that is far shorter than
-# the box, and of a convex function (a minimiser's surroundings) no curvature can be learned
-# that would lengthen it. So every start but y = 0, which is searched as published, sees the
-# function times a factor that makes the mean step this many times the box's mean half edge.
+# L-BFGS-B's first trial step is the gradient. In a flat region, this step is far shorter than the
+# box, and around the minimiser of a convex function no curvature lengthens it. The search from
+# y = 0 is the published one. For all other starts, a factor on the function makes the mean step
+# this many times the mean half edge of the box.
 STEP_OVER_WIDTH = 100.0
 
 LossAndGradient = Callable[[np.ndarray], tuple[float, np.ndarray]]
 
 
 class NonFiniteValue(ArithmeticError):
-    """The function has no finite value at a point; `what` is said in the words of L-BFGS-B."""
+    """The function has no finite value at a point. The message has the style of L-BFGS-B."""
 
-    def __init__(self, what: str) -> None:
-        super().__init__(f"STOP: {what} IS NOT FINITE")
+    def __init__(self, quantity: str) -> None:
+        super().__init__(f"STOP: {quantity} IS NOT FINITE")
 
 
 @dataclass
 class Search:
-    """What one start led to."""
+    """Result of the search from one start."""
 
     start: str  # `zero`, `gradient_sign`, `random_corner` or `random_interior`
-    maximum: float  # largest finite value met, from this start alone
+    maximum: float  # largest finite value from this start
     iterations: int
     evaluations: int
-    message: str  # the optimiser's closing one, or what ended the search
-    share_at_bound: float  # of the coordinates of the largest point
+    message: str  # message of the optimiser, or the error that ended the search
+    share_at_bound: float  # share of the coordinates of the best point
     objective_scale: float  # factor on the function during the search (see STEP_OVER_WIDTH)
     non_finite: int  # evaluations without a finite value; the first one ends the search
 
@@ -51,15 +47,17 @@ def maximise(
 ) -> list[Search]:
     """Search the largest value in the box `-width <= y <= width`, from each of the starts.
 
-    Starts, in this order: y = 0; the corner that the gradient at 0 points to; then, by turns,
-    random corners and random interior points. Where the gradient at 0 is zero throughout, a
-    random corner takes the place of the second. A search that meets a value that is not finite
-    ends there, and its earlier values count. Start k is the same whatever `starts` and `width`
-    are, except for the scale of the box.
+    The starts are y = 0, the corner in the direction of the gradient at 0, then alternately random
+    corners and random interior points. If the gradient at 0 is zero, a random corner replaces the
+    second start. A search ends at the first value that is not finite, and its earlier values count.
+    Start k does not depend on `starts`, and only scales with `width`.
 
     Args:
         at_zero: Value and gradient at y = 0, which are not computed again.
-        width: Half the box's edges, shape (n,), all positive.
+        width: Half edges of the box, shape (n,), all positive.
+
+    Raises:
+        NonFiniteValue: If value or gradient at y = 0 are not finite.
     """
     if not (np.isfinite(at_zero[0]) and np.isfinite(at_zero[1]).all()):
         raise NonFiniteValue("THE LOSS OR ITS GRADIENT AT THE WEIGHTS")
@@ -68,7 +66,7 @@ def maximise(
 
 
 def _start(index: int, gradient: np.ndarray, seed: int) -> tuple[str, np.ndarray]:
-    """Return a start's kind and its point in a box of half edges 1."""
+    """Return the kind of a start and its point in a box with half edges 1."""
     if index == 0:
         return "zero", np.zeros_like(gradient)
     if index == 1 and gradient.any():
@@ -90,29 +88,29 @@ def _search(
     from scipy import optimize
 
     start = direction * width
-    known = first = at_zero if kind == "zero" else function(start)
+    at_start = first = at_zero if kind == "zero" else function(start)
     scale = 1.0 if kind == "zero" else _scale(width, first[1])
-    found = Search(kind, -np.inf, 0, 0, "", 0.0, scale, 0)
-    where = start
+    search = Search(kind, -np.inf, 0, 0, "", 0.0, scale, 0)
+    best_point = start
 
     def climb(point: np.ndarray) -> tuple[float, np.ndarray]:
-        nonlocal known, where
-        found.evaluations += 1
-        value, gradient = known or function(point)
-        known = None  # the start's own, not computed again
+        nonlocal at_start, best_point
+        search.evaluations += 1
+        value, gradient = at_start or function(point)
+        at_start = None  # used once
         if not np.isfinite(value):
             raise NonFiniteValue("THE LOSS")
-        if value > found.maximum:
-            found.maximum, where = value, point
+        if value > search.maximum:
+            search.maximum, best_point = value, point
         if not np.isfinite(gradient.sum()):
             raise NonFiniteValue("THE GRADIENT")
         return -scale * value, -scale * gradient
 
     def count(intermediate_result: optimize.OptimizeResult) -> None:
-        found.iterations += 1
+        search.iterations += 1
 
     try:
-        found.message = optimize.minimize(
+        search.message = optimize.minimize(
             climb,
             start,
             jac=True,
@@ -122,10 +120,10 @@ def _search(
             options={"maxiter": iterations, "ftol": 0.0, "gtol": 0.0},
         ).message
     except NonFiniteValue as stopped:
-        found.message, found.non_finite = str(stopped), 1
-    # L-BFGS-B sets coordinates to the bound itself; the margin is for the line search.
-    found.share_at_bound = float(np.mean(np.abs(where) >= width * (1 - 1e-9)))
-    return found
+        search.message, search.non_finite = str(stopped), 1
+    # L-BFGS-B sets coordinates exactly to the bound; the margin is for the line search.
+    search.share_at_bound = float(np.mean(np.abs(best_point) >= width * (1 - 1e-9)))
+    return search
 
 
 def _scale(width: np.ndarray, gradient: np.ndarray) -> float:

@@ -20,14 +20,14 @@ def write(measure: str, runs: Sequence[FinishedRun], settings: str, output: Path
     """Measure a run, or two, and write the record, with the npz of a measure that has one.
 
     If a run did not finish, the record has the status of the first such run, and no values. A
-    killed measure goes on from the files in a folder next to the record. The folder is deleted once
-    the record is written.
+    killed measure continues from the files in a folder next to the record. The folder is deleted
+    after the record is written.
     """
     entry = MEASURES[measure]
     parsed = names.parse_settings(measure, settings)
     scratch = Path(output).with_suffix(".kept")
-    run, *others = (replace(run, scratch=scratch) for run in runs)
-    statuses = [run.record["status"] for run in (run, *others)]
+    run, *partners = (replace(run, scratch=scratch) for run in runs)
+    statuses = [run.record["status"] for run in (run, *partners)]
     status = next((status for status in statuses if status != records.FINISHED), records.FINISHED)
     epochs_run = run.record["epochs_run"]
     if status != records.FINISHED:
@@ -36,11 +36,11 @@ def write(measure: str, runs: Sequence[FinishedRun], settings: str, output: Path
         measured = Measured(details={"message": f"The training stopped after epoch {epochs_run}."})
     else:
         module = importlib.import_module(f"batchscope.measures.{measure}")
-        measured = module.measure_run(run, *others, parsed)
+        measured = module.measure_run(run, *partners, parsed)
     task = records.task(run.results, run.factors["dataset"]) or tasks.CLASSIFICATION
     columns = tasks.kept(entry.columns_for(parsed), [task])
     values = {**dict.fromkeys(columns), **measured.values}
-    details = {**({"other": others[0].name} if entry.pairs else {}), **measured.details}
+    details = {**({"other": partners[0].name} if entry.pairs else {}), **measured.details}
     record = records.measure_record(measure, run.name, parsed, status, values, **details)
     if ".npz" in entry.also_writes:
         disk.write_arrays(Path(output).with_suffix(".npz"), measured.arrays)

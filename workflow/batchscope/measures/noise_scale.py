@@ -7,14 +7,14 @@ Sigma the covariance of single ones::
     d = mean |g_i|^2          o = (|S|^2 - sum |g_i|^2) / (n (n - 1))
     |G|^2 = o                 tr Sigma = d - o                 B_simple = d / o - 1
 
-Both are unbiased; o is the mean of g_i . g_j over all pairs and may fall below zero, where |G|^2
-is not resolved. The standard error is by the jackknife: leaving out an example needs |g_i|^2
-and g_i . S alone, so that all gradients are computed twice and none is kept. If a gradient is
-the mean over a micro-batch of m examples, its covariance is Sigma / m.
+Both are unbiased. o is the mean of g_i . g_j over all pairs; if it is negative, |G|^2 is not
+resolved. The standard error is by the jackknife. Leaving out an example needs only |g_i|^2 and
+g_i . S, so all gradients are computed twice and none is kept. If a gradient is the mean over a
+micro-batch of m examples, its covariance is Sigma / m.
 
-Without dropout; batch normalisation uses its moving statistics.
+There is no dropout, and batch normalisation uses its moving statistics.
 
-The noise scale of normalisation layers alone, a fraction of the weights, predicts the overall one
+The noise scale of the normalisation layers, a fraction of the weights, predicts the overall one
 (G. Gray et al. 2024, "Normalization Layer Per-Example Gradients are Sufficient to Predict Gradient
 Noise Scale in Transformers", arXiv 2411.00999).
 
@@ -49,10 +49,10 @@ class NoiseScaleSettings(Model):
     """Settings of `noise_scale`."""
 
     examples: Examples = 512
-    """Training examples whose gradients are taken; 0 or `all` for all of them."""
+    """Training examples for the gradients; 0 or `all` for the whole training set."""
     micro_batch: Annotated[Integer, Field(ge=1), Setting("mb", "examples")] = 1
-    """Examples behind each gradient; more where those of single examples cost too much or cannot be
-    had.
+    """Examples of each gradient; more than 1 if gradients of single examples cost too much or are
+    not possible.
     """
     epoch: Epoch = 0
     """Epoch after which to measure, given by `at_epochs`; 0 for start and end of the training."""
@@ -94,17 +94,17 @@ ENTRY = Measure(
             for name, unit in _UNITS.items()
         },
         "gradient_noise_scale": Column(
-            "gradient_variance / gradient_norm_squared at the last weights: the batch size at "
-            "which noise and signal of a gradient are equally large (McCandlish et al. 2018); "
-            "empty where gradient_norm_squared is not above zero, which is not resolved.",
+            "gradient_variance / gradient_norm_squared at the last weights: the batch size with "
+            "equal noise and signal in a gradient (McCandlish et al. 2018); empty if "
+            "gradient_norm_squared is not above zero, because it is then not resolved.",
             "examples",
         ),
         "gradient_noise_scale_error": Column(
             "Standard error of gradient_noise_scale by the jackknife over examples.", "examples"
         ),
         "gradient_norm_squared": Column(
-            "Squared norm of the expected gradient at the last weights, unbiased: what noise "
-            "makes of it may lie below zero.",
+            "Squared norm of the expected gradient at the last weights; unbiased, so noise can "
+            "make it negative.",
             "nats^2",
         ),
         "gradient_variance": Column(
@@ -112,14 +112,13 @@ ENTRY = Measure(
             "nats^2",
         ),
         "normalisation_noise_scale": Column(
-            "The noise scale of the weights of normalisation layers alone, at the last weights "
-            "(Gray et al. 2024, arXiv 2411.00999); empty of a model without any, and where it is "
-            "not resolved.",
+            "Noise scale of the normalisation layers at the last weights (Gray et al. 2024, arXiv "
+            "2411.00999); empty for a model without such layers, or if it is not resolved.",
             "examples",
         ),
         "normalisation_noise_ratio": Column(
             "normalisation_noise_scale over gradient_noise_scale.",
-            label="Noise scale of normalisation layers over that of all weights",
+            label="Noise scale of normalisation layers over noise scale of all weights",
         ),
     },
     problems=_problems,
@@ -130,20 +129,19 @@ ENTRY = Measure(
             "noise_scale",
             "Gradient noise scale",
             "Gradients",
-            "The number of examples at which noise and signal of a mean gradient are equally "
-            "large (McCandlish et al. 2018), with Fieller's 95 % interval. Below it a larger "
-            "batch saves updates nearly in proportion; far above it, few. Dotted: the batch "
-            "size that was used.",
+            "Number of examples with equal noise and signal in their mean gradient (McCandlish et "
+            "al. 2018), with Fieller's 95 % interval. Below it a larger batch saves updates nearly "
+            "in proportion; far above it, few. Dotted: batch size of the training.",
             kind="noise_scale",
             panels=(Panel("gradient_noise_scale", "", "noise scale (examples)", Scale.LOG),),
         ),
         Figure(
             "normalisation_noise_scale",
-            "Noise scale of normalisation layers alone",
+            "Noise scale of normalisation layers",
             "Gradients",
-            "The gradient noise scale of the weights of normalisation layers alone over that of "
-            "all weights: where it is about the same at every batch size, the former foretells the "
-            "latter (Gray et al. 2024).",
+            "Gradient noise scale of the normalisation layers over the noise scale of all weights. "
+            "If the ratio is about the same at every batch size, the former predicts the latter "
+            "(Gray et al. 2024).",
             panels=(
                 Panel(
                     "normalisation_noise_ratio",
@@ -175,8 +173,8 @@ def products(
 ) -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
     """Return |g_i|^2 and g_i . S, float64 of shape (count,), of gradients of shape (size,).
 
-    First of all their components, then of some. Each gradient is computed twice, the same both
-    times, and not kept.
+    The first pair uses all components, the second a part. Each gradient is computed twice
+    with the same result, because all gradients may not fit into memory.
 
     Args:
         part: The indices of these components; none by default.
@@ -184,17 +182,17 @@ def products(
     part = np.empty(0, np.intp) if part is None else part
     total, squared, along = np.zeros(size), np.empty((2, count)), np.empty((2, count))
     for index in range(count):
-        one = gradient(index).astype(np.float64)
-        squared[:, index] = one @ one, one[part] @ one[part]
-        total += one
+        row = gradient(index).astype(np.float64)
+        squared[:, index] = row @ row, row[part] @ row[part]
+        total += row
     for index in range(count):
-        one = gradient(index).astype(np.float64)
-        along[:, index] = one @ total, one[part] @ total[part]
+        row = gradient(index).astype(np.float64)
+        along[:, index] = row @ total, row[part] @ total[part]
     return (squared[0], along[0]), (squared[1], along[1])
 
 
 def estimate(squared: np.ndarray, along: np.ndarray, micro_batch: int = 1) -> NoiseScale:
-    """Return the noise scale of single examples, by what `products` returned of three or more.
+    """Return the noise scale of single examples from the `products` of three or more gradients.
 
     Each g_i is the mean gradient of `micro_batch` examples.
     """
@@ -226,16 +224,17 @@ def _jackknife_error(squared: np.ndarray, along: np.ndarray) -> float:
 def of_objective(loss: Objective, micro_batch: int = 1) -> tuple[NoiseScale, NoiseScale]:
     """Return the noise scale at present weights, of all layers and of normalisation layers.
 
-    The second is NaN of a model without any. A last, smaller micro-batch is left out.
+    The second is NaN for a model without normalisation layers. A last, smaller micro-batch is left
+    out.
 
     Args:
-        loss: Over chunks of `micro_batch` examples.
+        loss: Loss over chunks of `micro_batch` examples.
     """
     count, part = loss.examples // micro_batch, normalisation(loss)
-    whole, alone = products(loss.chunk_gradient, count, loss.size, part)
+    pairs, alone = products(loss.chunk_gradient, count, loss.size, part)
     none = NoiseScale(math.nan, math.nan, math.nan, math.nan)
-    found = estimate(*whole, micro_batch)
-    return found, estimate(*alone, micro_batch) if len(part) else none
+    noise = estimate(*pairs, micro_batch)
+    return noise, estimate(*alone, micro_batch) if len(part) else none
 
 
 def normalisation(loss: Objective) -> np.ndarray:
@@ -248,13 +247,13 @@ def normalisation(loss: Objective) -> np.ndarray:
         keras.layers.LayerNormalization,
         keras.layers.RMSNormalization,
     )
-    own = {
+    norm_ids = {
         id(variable)
         for layer in private_interfaces.all_layers(loss.model)
         if isinstance(layer, kinds)
         for variable in layer.trainable_variables
     }
-    mine = [id(variable) in own for variable in loss.variables]
+    mine = [id(variable) in norm_ids for variable in loss.variables]
     return np.flatnonzero(np.repeat(mine, loss.sizes))
 
 
@@ -279,14 +278,14 @@ def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
     values: dict[str, float | None] = {}
     for suffix, weights in places.items():
         models.set_weights(loss.model, *run.weights(weights))
-        found, alone = of_objective(loss, micro_batch)
+        noise, alone = of_objective(loss, micro_batch)
         columns = {
-            "gradient_noise_scale": found.scale,
-            "gradient_noise_scale_error": found.error,
-            "gradient_norm_squared": found.norm_squared,
-            "gradient_variance": found.variance,
+            "gradient_noise_scale": noise.scale,
+            "gradient_noise_scale_error": noise.error,
+            "gradient_norm_squared": noise.norm_squared,
+            "gradient_variance": noise.variance,
             "normalisation_noise_scale": alone.scale,
-            "normalisation_noise_ratio": alone.scale / found.scale if found.scale else math.nan,
+            "normalisation_noise_ratio": alone.scale / noise.scale if noise.scale else math.nan,
         }
         values |= finite({f"{column}{suffix}": value for column, value in columns.items()})
     counts = {"gradients": count, "micro_batch": micro_batch, "parameters": loss.size}

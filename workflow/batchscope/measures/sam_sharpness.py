@@ -35,7 +35,7 @@ class SamSharpnessSettings(OfWeights):
     rhos: Annotated[Unique[Positive], Setting("rho")] = (0.05,)
     """Lengths of the step."""
     examples: Examples = 2000
-    """Training examples behind the loss; 0 or `all` for all of them."""
+    """Training examples for the loss; 0 or `all` for the whole training set."""
 
 
 ENTRY = Measure(
@@ -72,7 +72,7 @@ def measure(
     A rise is 0 if the gradient is 0, None if a loss is not finite.
     """
     _, gradient = loss_and_gradient(x)
-    # Not the gradient's own loss: two graphs may round differently, and small rises count.
+    # The graph of the gradient may round differently, and small rises count.
     at_x = loss(x)
     norm = float(np.linalg.norm(gradient))
     rises = {
@@ -87,5 +87,5 @@ def measure(
 
 def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
     loss, described = run.training_loss(settings)
-    given = loss.loss_and_gradient, loss.loss, loss.weights()
-    return measure(*given, settings["rhos"]).also(described)
+    functions = loss.loss_and_gradient, loss.loss, loss.weights()
+    return measure(*functions, settings["rhos"]).also(described)

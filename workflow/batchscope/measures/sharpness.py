@@ -40,7 +40,7 @@ class SharpnessSettings(OfWeights):
     spaces: Annotated[Unique[Literal["full", "subspace"]], Setting("sp")] = ("full", "subspace")
     """Spaces to search."""
     examples: Examples = 2000
-    """Training examples behind the loss; 0 or `all` for all of them."""
+    """Training examples for the loss; 0 or `all` for the whole training set."""
     iterations: Annotated[Integer, Field(ge=1), Setting("it")] = 10
     """L-BFGS-B iterations per start."""
     starts: Annotated[Integer, Field(ge=1), Setting("st")] = 4
@@ -107,7 +107,7 @@ def measure(
 ) -> Measured:
     """Measure sharpness in every space and box of the settings.
 
-    The details say how far each value can be trusted; a value is None where the loss at x is not
+    The details have the evidence for each value. A value is None if the loss at x is not
     finite. The minimiser x, float64 of shape (n,), must be exactly representable by the model.
     """
     loss, gradient = loss_and_gradient(x)
@@ -149,7 +149,7 @@ def measure(
 
 
 def _within(function: LossAndGradient, x: np.ndarray, matrix: Subspace | None) -> LossAndGradient:
-    """Return the loss over y, where x + A y are the weights; A is the identity by default."""
+    """Return the loss as a function of y at the weights x + A y; A is the identity by default."""
 
     def loss_and_gradient(y: np.ndarray) -> tuple[float, np.ndarray]:
         if matrix is None:
@@ -166,9 +166,9 @@ def _describe(searches: list[Search], loss: float) -> dict[str, Any]:
         {**asdict(search), "sharpness": sharpness(search.maximum, loss)} for search in searches
     ]
     best = max(starts, key=lambda start: start["maximum"])  # the first of equals
-    own = ("sharpness", "maximum", "iterations", "evaluations", "message", "share_at_bound")
+    keys = ("sharpness", "maximum", "iterations", "evaluations", "message", "share_at_bound")
     return {
-        **{key: best[key] for key in own},
+        **{key: best[key] for key in keys},
         "best_start": starts.index(best),
         "best_start_kind": best["start"],
         "total_evaluations": sum(start["evaluations"] for start in starts),

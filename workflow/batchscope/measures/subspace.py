@@ -12,7 +12,7 @@ TILE = 1 << 14  # weights per step of the products in float64: they stay in the 
 
 
 def normal_column(size: int, seed: int, index: int) -> np.ndarray:
-    """Return column `index` of A: float32 of N(0, 1), shape (size,), by itself reproducible.
+    """Return column `index` of A: float32 of N(0, 1), shape (size,).
 
     Unit variance and no normalisation: the only scale that fits the ratios of tables 3 and 4
     of Keskar et al. 2017 (arXiv 1609.04836), which does not state it.
@@ -22,11 +22,18 @@ def normal_column(size: int, seed: int, index: int) -> np.ndarray:
 
 
 class Subspace:
-    """The matrix A of a random subspace, kept in memory or made again at each product.
+    """The matrix A of a random subspace, kept in memory or generated again for each product.
 
-    The columns are the same whatever the limit, `memory_mb` MB (10^6 bytes); products then differ
-    by rounding alone (they are summed in float32, as precise as the weights that they are added
-    to; the edges of the box are summed in float64). `size` is n, the number of weights.
+    The columns do not depend on the memory limit. Products depend on it by rounding only: they are
+    summed in float32, the precision of the weights. The edges of the box are summed in float64.
+
+    Args:
+        size: Number of weights, n.
+        dimensions: Number of columns, p.
+        memory_mb: Memory limit in MB (10^6 bytes).
+
+    Raises:
+        UserError: If there are fewer weights than columns, or two columns exceed the limit.
     """
 
     def __init__(self, size: int, dimensions: int, seed: int = 0, memory_mb: float = 2048) -> None:
@@ -38,7 +45,7 @@ class Subspace:
         self.size, self.dimensions, self.seed = size, dimensions, seed
         fit = int(memory_mb * MEGABYTE // (4 * size))
         self.in_memory = dimensions <= fit
-        # A regenerated block leaves room for the one column that is being made.
+        # A generated block needs memory for one more column.
         self.block = dimensions if self.in_memory else fit - 1
         if self.block < 1:
             needed = 2 * 4 * size / MEGABYTE

@@ -38,8 +38,8 @@ _LAYERS = {
 
 
 def _rows(record: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
-    for position, (layer, found) in enumerate(record.get("layers", {}).items()):
-        yield {"position": position, "layer": layer, **found}
+    for position, (layer, values) in enumerate(record.get("layers", {}).items()):
+        yield {"position": position, "layer": layer, **values}
 
 
 ENTRY = Measure(
@@ -104,15 +104,15 @@ ENTRY = Measure(
 
 
 def distances(initial: Arrays, trained: Arrays) -> dict[str, Any]:
-    """Return distance and relative distance of all weights, and the same of each of `layers`.
+    """Return distance and relative distance of all weights and, in `layers`, of each layer.
 
-    The relative one is None where ||w_0|| = 0, as of biases that start at 0.
+    The relative distance is None if ||w_0|| = 0, for example for biases that start at 0.
     """
     from batchscope.store import records, weights
 
     moved, start = weights.squared_moves(initial, trained), weights.squared_norms(initial)
 
-    def of(keys: Iterable[str]) -> dict[str, float | None]:
+    def of_weights(keys: Iterable[str]) -> dict[str, float | None]:
         distance = math.sqrt(math.fsum(moved[key] for key in keys))
         norm = math.sqrt(math.fsum(start[key] for key in keys))
         return {"distance": distance, "relative": distance / norm if norm > 0 else None}
@@ -120,10 +120,13 @@ def distances(initial: Arrays, trained: Arrays) -> dict[str, Any]:
     layers: dict[str, list[str]] = {}
     for key in initial:
         layers.setdefault(records.layer_of(key), []).append(key)
-    return {**of(initial), "layers": {layer: of(keys) for layer, keys in layers.items()}}
+    return {
+        **of_weights(initial),
+        "layers": {layer: of_weights(keys) for layer, keys in layers.items()},
+    }
 
 
 def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
-    found = distances(run.weights("initial")[0], run.weights(settings["weights"])[0])
-    values = {"weight_distance": found["distance"], "weight_distance_relative": found["relative"]}
-    return Measured(values, {"layers": found["layers"]})
+    moves = distances(run.weights("initial")[0], run.weights(settings["weights"])[0])
+    values = {"weight_distance": moves["distance"], "weight_distance_relative": moves["relative"]}
+    return Measured(values, {"layers": moves["layers"]})

@@ -1,12 +1,12 @@
-"""Timings of a training's configuration or of a sweep, alone on the machine: one module each.
+"""Timings of a training configuration or a sweep, exclusively on the machine: one module each.
 
 The module assigns its specification to `ENTRY` and has the function
 `measure(job: TimingJob, settings: dict) -> Timed`, which gets every setting by name. The
 specifications are read with every study: import slow libraries, and modules that need the registry,
 inside the functions.
 
-Nothing is trained to its end here, and nothing is fitted over jobs: batchscope.analysis does.
-`timing_job` writes the records; other files lie next to `job.output`.
+Timings train only a few steps. batchscope.analysis fits models over jobs.
+`timing_job` writes the records. Other files are next to `job.output`.
 """
 
 from __future__ import annotations

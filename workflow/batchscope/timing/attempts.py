@@ -1,9 +1,10 @@
-"""One batch size, tried by a process of its own that is watched from outside.
+"""One try of a batch size, by a child process that its parent watches.
 
-A process that has once run out of memory is no judge of what fits: its allocators keep what they
-had. So each batch size is tried by a new child, which builds the model, holds one batch of that
-size, and takes two training steps with the optimizer's own variables in memory. Its parent samples
-it, and ends it above the limit, before the machine runs out. Memory is in MB of 10^6 bytes.
+After a process has run out of memory, its allocators keep their memory, so that its later tries
+prove nothing. Each batch size therefore gets a new child. The child builds the model, holds one
+batch of that size, and takes two training steps with the optimizer's variables in memory. The
+parent samples the child and ends it above the limit, before the machine runs out of memory. Memory
+is in MB of 10^6 bytes.
 """
 
 import contextlib
@@ -31,45 +32,44 @@ from batchscope.timing.timing_job import TimingJob
 
 POLL_SECONDS = 0.05
 TIMEOUT_SECONDS = 1800.0
-FREE_SHARE = 0.9  # of the free memory: the rest is for what else goes on
-STEPS = 2  # the second holds what the first left behind
-SLACK_MB = (
-    1000.0  # above the limit, of what the system refuses: what is reserved is not all touched
-)
+FREE_SHARE = 0.9  # largest share of the free memory; other processes need some too
+STEPS = 2  # the second step also has the memory that the first one kept
+# The system's limit is higher by this slack, because processes reserve more than they use.
+SLACK_MB = 1000.0
 
-# Outcomes of a try. Of all but the first and the last it is only known that the size did not fit.
+# Outcomes of a try. The size did not fit, except for the first and the last.
 FITS = records.FITS
 OUT_OF_MEMORY = records.OUT_OF_MEMORY  # an allocator's refusal
-OVER_LIMIT = "over_limit"  # more was taken than the limit allows
-KILLED = "killed"  # by SIGKILL, as the kernel does where memory runs out
-FAILED = "failed"  # any other error: it says nothing about memory
+OVER_LIMIT = "over_limit"  # the process used more than the limit
+KILLED = "killed"  # by SIGKILL, which the kernel sends when memory runs out
+FAILED = "failed"  # any other error; it proves nothing about memory
 
 
 @dataclass(frozen=True)
 class MemoryLimits:
-    """How much memory a try may take."""
+    """Memory that a try may use."""
 
-    device: str  # `cpu` or `gpu`, whose memory is looked at
-    asked_mb: float  # what the configuration allows; 0 for all that is free
-    free_mb: float  # what a process may take of the main memory without harm to the machine
+    device: str  # device of the memory, `cpu` or `gpu`
+    asked_mb: float  # limit in the configuration; 0 for all free memory
+    free_mb: float  # main memory that a process may use without harm to the machine
 
     @property
     def memory_mb(self) -> float | None:
-        """The limit of the device's memory; None for a GPU's own size."""
+        """The limit of the device's memory; None for all memory of a GPU."""
         return self.host_mb if self.device == "cpu" else self.asked_mb or None
 
     @property
     def host_mb(self) -> float:
-        asked = self.asked_mb if self.device == "cpu" else 0.0
-        return min(asked or self.free_mb, self.free_mb)
+        limit_mb = self.asked_mb if self.device == "cpu" else 0.0
+        return min(limit_mb or self.free_mb, self.free_mb)
 
 
 def limits_now(device: str, asked_mb: float) -> MemoryLimits:
-    """Returns the limits on this machine now, never above 90 % of the memory that is free.
+    """Return the limits on this machine now, at most 90 % of the free memory.
 
-    A limit above that would leave the decision to the kernel, which ends other processes too. Free
-    is the least of what the machine has available and what every control group above this process
-    leaves, as under SLURM or in a container.
+    With a higher limit, the kernel could end other processes. Free memory is the smallest of the
+    machine's available memory and the remainder of each control group that contains this process,
+    as under SLURM or in a container.
     """
     left = [group.left() for group in control_groups.own()]
     free = [psutil.virtual_memory().available, *(most for most in left if most is not None)]
@@ -78,11 +78,11 @@ def limits_now(device: str, asked_mb: float) -> MemoryLimits:
 
 @dataclass(frozen=True)
 class Try:
-    """What came of one batch size; times and samples include the start of the process."""
+    """Result of one try. Times and samples include the start of the process."""
 
     batch_size: int
     outcome: str
-    peak_mb: float | None = None  # of a child that was ended a lower bound; None if none was seen
+    peak_mb: float | None = None  # a lower bound if the child was ended; None if unknown
     seconds: float = 0.0
     message: str = ""  # why the size did not fit
     utilisation: dict[str, Any] = field(default_factory=dict)
@@ -97,15 +97,15 @@ def attempt(
     cores: int = 1,
     timeout: float = TIMEOUT_SECONDS,
 ) -> Try:
-    """Runs one child, samples what it uses, and returns how it ended.
+    """Run one child, sample its utilisation, and return its result.
 
-    Its process calls `run` with `limits.memory_mb`. It is ended where its resident memory, with
-    that of its own children, is above `limits.host_mb`.
+    The child calls `run` with `limits.memory_mb`. It is ended if the resident memory of the child
+    and its descendants exceeds `limits.host_mb`.
     """
     begun = time.monotonic()
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
-        # Whatever goes wrong here, no child is left behind.
+        # No child outlives an error here.
         try:
             family = Family(process.pid)
             sampler = Sampler(None, cores, 0 if limits.device == "gpu" else None, family)
@@ -117,7 +117,7 @@ def attempt(
             file.seek(0)
         stdout, stderr = (file.read().decode(errors="replace") for file in (out, err))
     reply = _reply(stdout)
-    # What is seen from outside is main memory, which says nothing of a GPU's.
+    # The sampler measures main memory, not the memory of a GPU.
     peak = reply.get("peak_mb", seen if limits.device == "cpu" else None)
     outcome, message = ended or judge(status, reply, stderr)
     if outcome == FITS and limits.memory_mb is not None and (peak or 0) > limits.memory_mb:
@@ -133,16 +133,17 @@ def attempt(
     )
 
 
-def _over(what: str, taken: float, most: float) -> tuple[str, str]:
-    return OVER_LIMIT, f"{what} {taken:.0f} MB; at most {most:.0f} MB may be taken."
+def _over(subject: str, used_mb: float, limit_mb: float) -> tuple[str, str]:
+    return OVER_LIMIT, f"{subject} {used_mb:.0f} MB; at most {limit_mb:.0f} MB may be taken."
 
 
 def _watch(
     process: subprocess.Popen, family: Family, sampler: Sampler, most_mb: float, timeout: float
 ) -> tuple[tuple[str, str] | None, float]:
-    """Samples a process until it ends.
+    """Sample a process until it ends.
 
-    Returns outcome and message of one that was ended, and the peak that was seen, MB.
+    Returns:
+        Outcome and message if the process had to be ended, and its observed peak in MB.
     """
     peak, ended, deadline = 0.0, None, time.monotonic() + timeout
     try:
@@ -152,56 +153,59 @@ def _watch(
                     process.wait(POLL_SECONDS)
                     break
                 except subprocess.TimeoutExpired:
-                    peak = max(peak, sampler.sample()["memory_mb"])  # never what is unknown
+                    peak = max(peak, sampler.sample()["memory_mb"])  # ignores NaN
                 if peak > most_mb:
                     ended = _over("the process took", peak, most_mb)
                 elif time.monotonic() > deadline:
                     ended = FAILED, f"the process took longer than {timeout:.0f} s."
                 if ended:
-                    family.end()  # at once, before the last sample is taken
+                    family.end()  # before the last sample, which takes time
     finally:
         family.end()
     return ended, peak
 
 
 def _reply(stdout: str) -> dict[str, Any]:
-    """Returns what a child printed last, else nothing; libraries may have written beside it."""
+    """Return the last reply that a child printed, else {}. Libraries may print other lines."""
     for line in reversed(stdout.splitlines()):
         with contextlib.suppress(ValueError):
-            found = json.loads(line)
-            if isinstance(found, dict) and "outcome" in found:
-                return found
+            reply = json.loads(line)
+            if isinstance(reply, dict) and "outcome" in reply:
+                return reply
     return {}
 
 
 def judge(status: int, reply: dict[str, Any], stderr: str) -> tuple[str, str]:
-    """Returns the outcome of a child that ended by itself, and the message of one that did not fit.
+    """Return the outcome of a child that ended by itself, and a message if it did not fit.
 
-    Its exit status is -n where signal n ended it; its reply is empty where it printed none.
+    Args:
+        status: Exit status; -n if signal n ended the child.
+        reply: JSON object that the child printed; {} without a reply.
     """
     if status == 0 and reply:
         return reply["outcome"], reply.get("message", "")
     if status == -signal.SIGKILL:
-        return KILLED, "ended by SIGKILL, as the kernel does where memory runs out."
+        return KILLED, "ended by SIGKILL, which the kernel sends when memory runs out."
     refused = step_errors.refusal(stderr)
     if status != 0 and refused:
         return OUT_OF_MEMORY, refused
-    how = f"ended by signal {-status}" if status < 0 else f"ended with status {status}"
+    ending = f"ended by signal {-status}" if status < 0 else f"ended with status {status}"
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
-    return FAILED, f"{how}: {lines[-1][: step_errors.SHOWN] if lines else 'nothing on stderr'}"
+    last = lines[-1][: step_errors.MESSAGE_LENGTH] if lines else "nothing on stderr"
+    return FAILED, f"{ending}: {last}"
 
 
 def run(
     job: TimingJob, batch_size: int, memory_mb: float | None = None, slack_mb: float = SLACK_MB
 ) -> None:
-    """Tries one batch size in this process, and prints what came of it as one line of JSON.
+    """Try one batch size in this process, and print the result as one line of JSON.
 
-    An allocator's refusal is an answer; any other error is raised. The data set's images are
-    repeated where it has fewer than the batch. On a CPU, the operating system refuses memory beyond
-    the limit and `slack_mb`; on a GPU, TensorFlow's allocator has so much.
+    An allocator's refusal is a result; any other error is raised. A batch that exceeds the data set
+    repeats examples. On a CPU, the operating system refuses memory beyond the limit and `slack_mb`.
+    On a GPU, the limit is the size of TensorFlow's allocator.
     """
     give_way()
-    # Where memory is refused, TensorFlow may crash; its last warnings then say why.
+    # TensorFlow may crash when memory is refused; its last warnings then name the reason.
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "1"
     factors = job.factors
     tensorflow_start.start(factors["threads"], factors["device"], factors["replicas"])
@@ -224,11 +228,11 @@ def run(
         order = np.arange(batch_size, dtype=np.int32)
         rows = train.rows(order % len(train.labels))
         loop = loops.make_loop(factors, model, rows, batch_size)
-        del rows  # the loop has its copy
+        del rows  # the loop has a copy
         for _ in range(STEPS):
             loop.run(order, 0, 1, step_loop.Totals())
     except Exception as error:
-        resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))  # the answer itself takes memory
+        resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))  # the reply needs memory too
         refused = step_errors.refusal_of(error)
         if refused is None:
             raise
@@ -237,13 +241,13 @@ def run(
 
 
 def give_way() -> None:
-    """Makes this process the kernel's first choice, and one that does not outlive its parent."""
+    """Let the kernel end this process first, and at the latest with its parent."""
     guard.end_with_parent()
     guard.be_killed_first()
 
 
 def _peak_mb(on_gpu: bool) -> float:
-    """Returns the most memory so far: TensorFlow's on a GPU, else what was resident."""
+    """Return the peak memory so far: TensorFlow's on a GPU, else resident memory."""
     if not on_gpu:
         return processes.peak_memory()
     import tensorflow as tf
@@ -255,10 +259,10 @@ def _peak_mb(on_gpu: bool) -> float:
 
 
 def _refuse(memory_mb: float, slack_mb: float) -> None:
-    """Has the operating system refuse memory beyond the limit and some slack.
+    """Let the operating system refuse memory beyond the limit and some slack.
 
-    RLIMIT_DATA counts what is reserved, threads' stacks among it, so that the count starts at
-    what is reserved now.
+    RLIMIT_DATA counts reserved memory, including the stacks of threads. The limit therefore adds to
+    the memory that is reserved now.
     """
     left = max(0.0, memory_mb - processes.status_mb("VmRSS")) + slack_mb
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)

@@ -1,4 +1,4 @@
-"""What drives the training steps in TensorFlow: five loops that make the same updates.
+"""Training loops in TensorFlow: five loops that make the same updates.
 
 `graph`      a while loop inside the graph over arrays in memory: one call runs many steps
 `eager`      one operation after the other from Python, under a GradientTape
@@ -8,12 +8,12 @@
 
 All loops read the examples in the order 0 to n - 1, epoch after epoch. They take the model's
 cross-entropy of `batchscope.training.losses`, as a mean over the batch, plus the layers' penalties,
-so that the same initial weights lead to the same weights. They differ in what a step costs beyond
-its arithmetic. One update differs: of an embedding, `fit` lets an optimizer square the gradients
-of a token's occurrences one by one (see `losses.dense`).
+so that the same initial weights lead to the same weights. They differ in the cost of a step beyond
+its arithmetic. One update differs: in an embedding, `fit` lets an optimizer square the gradients of
+a token's occurrences one by one (see `losses.dense`).
 
-Source: "Why does TensorFlow training on mini-batches sometimes become slower?" (2025), whose
-examples 1 and 2 are `eager` over the pipeline `dataset`, without and with a delay.
+Source: "Why does TensorFlow training on mini-batches sometimes become slower?" (2025). Its examples
+1 and 2 are `eager` over the pipeline `dataset`, without and with a delay.
 """
 
 from __future__ import annotations
@@ -40,25 +40,24 @@ from batchscope.timing.step_errors import NonFiniteLoss
 from batchscope.training import augmentations, losses, optimizers, replicas, scoring
 from batchscope.training.step_loop import Batches, Examples, StepLoop, Totals
 
-# Steps per call of `fit_steps`; large enough that a call's own cost hardly counts.
+# Steps per call of `fit_steps`; large enough that the cost of a call is negligible.
 STEPS_PER_EXECUTION = 32
-PLAIN = "plain"  # the input pipeline that a loop has by itself
+PLAIN = "plain"  # the default input pipeline of a loop
 # No model diverges within a timing at this rate, and a step's time does not depend on it.
 LEARNING_RATE = 1e-6
-# A longer step has filled its memory and found its functions by itself.
+# One step of this length already fills memory and builds all functions.
 LEAD_IN_SECONDS = 0.25
 
 
 def make_optimizer(factors: dict[str, Any]) -> keras.optimizers.Optimizer:
-    """Returns the optimizer of what is timed, on the devices that its batches are divided among.
+    """Return the optimizer of a timing, on the devices that share its batches.
 
-    Neither a step's time nor its memory depends on the rate, nor on what would follow from the
-    batch size.
+    Neither the time nor the memory of a step depends on the learning rate or on scaling rules.
     """
-    births = {name: factor.default for name, factor in run_factors.FACTORS.items()}
-    given = {**births, "batch_size": 1, **factors, "learning_rate": LEARNING_RATE}
+    defaults = {name: factor.default for name, factor in run_factors.FACTORS.items()}
+    all_factors = {**defaults, "batch_size": 1, **factors, "learning_rate": LEARNING_RATE}
     with replicas.scope(factors):
-        return optimizers.make_optimizer(given)
+        return optimizers.make_optimizer(all_factors)
 
 
 def make_loop(
@@ -66,16 +65,20 @@ def make_loop(
     model: keras.Model,
     data: Examples,
     size: int | tf.Variable,
-    whole: bool = False,
+    whole_only: bool = False,
 ) -> StepLoop:
-    """Returns the loop of a training, with an optimizer of its own; `whole` as `Batches` has it."""
+    """Return the loop of a training with a new optimizer.
+
+    Args:
+        whole_only: Leave out the last, smaller batch of an epoch.
+    """
     augment = augmentations.layer(factors["augmentation"], 0)
-    batches = Batches.of(factors, size, augment, whole=whole)
+    batches = Batches.of(factors, size, augment, whole=whole_only)
     return replicas.make_loop(factors, model, make_optimizer(factors), data, batches)
 
 
 class Runner(abc.ABC):
-    """Runs and times consecutive updates on whole batches, at any batch size of a sweep.
+    """Run and time consecutive updates on whole batches, at any batch size of a sweep.
 
     Model and optimizer belong to one runner. All batch sizes share weights and images, and each
     keeps its own place in its epoch. The last, smaller batch of an epoch is left out, so that a
@@ -84,7 +87,7 @@ class Runner(abc.ABC):
 
     device = "cpu"
     threads = 1
-    unit = 1  # updates of one call: only multiples of it are to be timed
+    unit = 1  # updates of one call; only multiples of it are timed
     lead_in_seconds = LEAD_IN_SECONDS  # a lead-in ends after this time
 
     def __init__(self, model: keras.Model, examples: int) -> None:
@@ -99,18 +102,20 @@ class Runner(abc.ABC):
         return functools.partial(self.run, batch_size, delayed=delayed)
 
     def run(self, batch_size: int, steps: int, delayed: bool = True) -> float:
-        """Runs the next updates, waits for the device, and returns the seconds that they took.
+        """Run the next updates, wait for the device, and return their seconds.
 
-        After a change of batch size, or of whether the sweep's delay comes before every step, a
-        lead-in runs untimed. Raises `NonFiniteLoss` if the loss is not finite.
+        After a change of batch size or delay, a lead-in runs untimed.
+
+        Raises:
+            NonFiniteLoss: If the loss is not finite.
         """
         if (batch_size, delayed) != self._current:
             self._current = (batch_size, delayed)
             self._switch(batch_size, delayed)
-            done, spent = 0, 0.0
-            while done < LEAD_IN_STEPS and spent < self.lead_in_seconds:
-                spent += self._next(batch_size, self.unit)
-                done += self.unit
+            total_steps, total_seconds = 0, 0.0
+            while total_steps < LEAD_IN_STEPS and total_seconds < self.lead_in_seconds:
+                total_seconds += self._next(batch_size, self.unit)
+                total_steps += self.unit
         return self._next(batch_size, steps)
 
     def _next(self, batch_size: int, steps: int) -> float:
@@ -123,17 +128,17 @@ class Runner(abc.ABC):
 
     @abc.abstractmethod
     def _run(self, batch_size: int, start: int, steps: int) -> tuple[float, float]:
-        """Returns the seconds of updates from a place in the epoch, and a loss.
+        """Run updates from a position in the epoch; return their seconds and a loss.
 
-        It is finite only if all losses were.
+        The loss is finite only if the losses of all updates are.
         """
 
     @abc.abstractmethod
     def _switch(self, batch_size: int, delayed: bool) -> None:
-        """Prepares the updates of another batch size or delay."""
+        """Prepare the updates of another batch size or delay."""
 
     def reset_peak(self) -> bool:
-        """Lets `peak_mb` count from now on; returns whether TensorFlow keeps count."""
+        """Restart the count of `peak_mb`; return whether TensorFlow keeps count."""
         try:
             tf.config.experimental.reset_memory_stats(f"{self.device.upper()}:0")
         except ValueError:
@@ -141,30 +146,30 @@ class Runner(abc.ABC):
         return True
 
     def peak_mb(self) -> float | None:
-        """Returns the most that TensorFlow's tensors held at once since, or None.
+        """Return the peak memory of TensorFlow's tensors since `reset_peak`, in MB, or None.
 
-        It is what TensorFlow's allocator gave out, in blocks of up to twice a tensor's size, not
-        what the allocator has taken from the system. TensorFlow's documentation promises it for
-        GPUs and TPUs alone; 2.21 counts on the CPU too, where it leaves out what is smaller than
-        256 KiB. An allocator that keeps no count says 0.
+        The peak counts the blocks that TensorFlow's allocator gave out, up to twice a tensor's
+        size. It does not count memory that the allocator holds in reserve. TensorFlow documents it
+        for GPUs and TPUs alone. Version 2.21 also counts on the CPU, without tensors smaller than
+        256 KiB. An allocator that keeps no count reports 0.
         """
         peak = tf.config.experimental.get_memory_info(f"{self.device.upper()}:0")["peak"]
         return peak / MEGABYTE or None
 
 
 class GraphRunner(Runner):
-    """The loop in the graph: a call runs all its steps, whatever epochs they belong to.
+    """The loop in the graph: a call runs all its steps, also across epochs.
 
     The batch size is a variable of the graph, so that one trace and one copy of the images serve
-    all batch sizes. A step takes as long as with a constant, to the 2 % that measuring both in
-    turns could resolve.
+    all batch sizes. A step takes as long as with a constant batch size: measured in turns, the two
+    agree to within the resolution of 2 %.
     """
 
     def __init__(self, factors: dict[str, Any], model: keras.Model, data: Examples) -> None:
         super().__init__(model, len(data.labels))
-        with tf.device("CPU"):  # loop counters are there whatever the device
+        with tf.device("CPU"):  # loop counters live on the CPU also when a GPU trains
             self._size = tf.Variable(1, trainable=False, dtype=tf.int32)
-        self._loop = make_loop(factors, model, data, self._size, whole=True)
+        self._loop = make_loop(factors, model, data, self._size, whole_only=True)
         self._loop.compile()
         self._order = tf.range(self.examples, dtype=tf.int32)
 
@@ -177,7 +182,7 @@ class GraphRunner(Runner):
 
 
 class PipelineRunner(Runner):
-    """A loop over a `tf.data` pipeline, whose examples are shared by all batch sizes."""
+    """A loop over a `tf.data` pipeline; all batch sizes share its examples."""
 
     def __init__(
         self,
@@ -186,7 +191,7 @@ class PipelineRunner(Runner):
         optimizer: keras.optimizers.Optimizer,
         data: Examples,
         pipeline: str = "dataset",
-        delay_seconds: float = 0.0,  # the training thread sleeps so long before every step
+        delay_seconds: float = 0.0,  # sleep of the training thread before every step
         folder: Path | None = None,  # gets the files of the pipeline `jpeg`
     ) -> None:
         super().__init__(model, len(data.labels))
@@ -194,7 +199,7 @@ class PipelineRunner(Runner):
         self._mapped = pipelines.examples(pipeline, data, folder)
         self._learned = data.learned
         self._kept: dict[int, tf.data.Dataset] = {}
-        # Batches that were made ready meanwhile are all used up, and a delay is no step's work.
+        # The lead-in uses up prefetched batches. A delay is not part of the work of a step.
         if pipeline in pipelines.PREFETCHING or delay_seconds:
             self.lead_in_seconds = math.inf
         optimizer.build(model.trainable_variables)
@@ -202,7 +207,7 @@ class PipelineRunner(Runner):
 
     @abc.abstractmethod
     def _build(self, loop: str, optimizer: keras.optimizers.Optimizer) -> None:
-        """Makes what a step calls."""
+        """Build the functions that a step calls."""
 
     def _switch(self, batch_size: int, delayed: bool) -> None:
         self._delay = self._delay_seconds if delayed else 0.0
@@ -246,14 +251,15 @@ class StepRunner(PipelineRunner):
 
 
 class FitRunner(PipelineRunner):
-    """Keras's `fit`, one call per `run`, with so many steps in a call into the graph.
+    """Keras's `fit`, one call per `run`, with `unit` steps in a call into the graph.
 
-    The timed span lies between Keras's `on_epoch_begin` and `on_epoch_end`: every step with its
-    loss metric and dispatch of callbacks, and at the end the loss as a number, once. A call's work
-    before and after is left out: a training pays it once per epoch and a timing once per block. No
-    callback runs at batches, unless there is a delay: a callback at their end would change how
-    Keras dispatches all of them. A delay is slept before the call that its steps share. XLA is
-    off, which Keras would switch on for a GPU: the other loops do not use it either.
+    The timed span begins at Keras's `on_epoch_begin` and ends at `on_epoch_end`. It contains every
+    step with its loss metric and dispatch of callbacks, and one conversion of the loss to a number.
+    It leaves out the work of a call before and after: a training pays it once per epoch and a
+    timing once per block. No callback runs at batches, unless there is a delay: a callback at the
+    end of batches would change how Keras dispatches the steps. The delay of several steps in one
+    call comes before the call. XLA is off, although Keras would use it on a GPU: the other loops do
+    not use it either.
     """
 
     def _build(self, loop: str, optimizer: keras.optimizers.Optimizer) -> None:
@@ -262,9 +268,9 @@ class FitRunner(PipelineRunner):
         self._functions: dict[int, Any] = {}
 
     def _run(self, batch_size: int, start: int, steps: int) -> tuple[float, float]:
-        rest = steps % self.unit
+        remainder = steps % self.unit
         seconds, value = 0.0, 0.0
-        for count, per_call in ((steps - rest, self.unit), (rest, 1)):
+        for count, per_call in ((steps - remainder, self.unit), (remainder, 1)):
             if count:
                 clock = self._fit(self._kept[batch_size], count, per_call)
                 seconds, value = seconds + clock.seconds, value + clock.loss
@@ -291,10 +297,10 @@ class FitRunner(PipelineRunner):
 
 
 class _MeanLoss(keras.losses.Loss):
-    """The mean of the examples' losses.
+    """Mean loss of the examples.
 
-    Keras's own call would reshape labels and outputs to equal ranks, and the outputs must be
-    what the model returned.
+    This overrides Keras's `__call__`, which reshapes labels and outputs to equal ranks. The loss
+    needs the model's outputs unchanged.
     """
 
     def __init__(self, model: keras.Model, learned: Learned) -> None:
@@ -306,7 +312,7 @@ class _MeanLoss(keras.losses.Loss):
 
 
 class _Clock(keras.callbacks.Callback):
-    """Times the epoch of a call of `fit`; keeps its mean loss."""
+    """Time the epoch of a call of `fit` and keep its mean loss."""
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self._begun = time.perf_counter()
@@ -323,7 +329,9 @@ OVER_PIPELINES = {
 }
 
 
-def of_factors(factors: dict[str, Any], model: keras.Model, data: Examples, folder: Path) -> Runner:
+def make_runner(
+    factors: dict[str, Any], model: keras.Model, data: Examples, folder: Path
+) -> Runner:
     loop, pipeline = factors["loop"], factors["input_pipeline"]
     if loop == "graph":
         runner: Runner = GraphRunner(factors, model, data)
@@ -331,7 +339,7 @@ def of_factors(factors: dict[str, Any], model: keras.Model, data: Examples, fold
         # One copy for every batch size; on a GPU it is in the GPU's memory.
         placed = replace(data, images=tf.constant(data.images))
         pipeline = "dataset" if pipeline == PLAIN else pipeline
-        given = make_optimizer(factors), placed, pipeline, factors["delay_seconds"], folder
-        runner = OVER_PIPELINES[loop](loop, model, *given)
+        arguments = make_optimizer(factors), placed, pipeline, factors["delay_seconds"], folder
+        runner = OVER_PIPELINES[loop](loop, model, *arguments)
     runner.device = factors["device"]
     return runner

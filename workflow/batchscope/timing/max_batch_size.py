@@ -40,24 +40,23 @@ class MaxBatchSizeSettings(TimingSettings):
     """Settings of `max_batch_size`."""
 
     limit_mb: Annotated[Integer, Field(ge=0), Setting("lim", "MB")] = 0
-    """Memory that may be taken; 0 for 90 % of what is free when the search starts."""
+    """Memory limit; 0 for 90 % of the free memory at the start of the search."""
     most: Annotated[Integer, Field(ge=1, le=100_000_000), Setting("most")] = 65536
     """Largest batch size to try."""
     resolution: Annotated[Number, Field(ge=0), Setting("res")] = 0.03125
-    """Share of the answer within which the search may end."""
+    """Relative resolution of the search."""
 
 
 _LARGEST = {
     "batch_size": IntegerColumn("Batch size that was tried."),
     "outcome": TextColumn("fits, out_of_memory, over_limit or killed."),
-    "peak_mb": Column("Most memory taken, MB; of what did not fit a lower bound."),
+    "peak_mb": Column("Peak memory, MB; a lower bound if the batch size did not fit."),
     "seconds": Column("Time of the try, s."),
     "message": TextColumn("Why it did not fit."),
 }
 
 
 def _rows(record: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the tries of batch sizes, in order."""
     yield from record["tries"]
 
 
@@ -71,9 +70,8 @@ ENTRY = Timing(
             "max_batch_size",
             "Largest batch size",
             "Machine",
-            "Every batch size that was tried, in a process of its own, against the most "
-            "memory that it took; one of unknown memory stands at the upper edge. The fit is "
-            "fixed memory plus memory per example.",
+            "Batch sizes that were tried, each in a new process, and their peak memory. Unknown "
+            "memory is at the upper edge. The fit is fixed memory plus memory per example.",
             kind="tries",
             table="largest",
             columns=("seconds", "message"),
@@ -98,9 +96,9 @@ def search(
 ) -> Result:
     """Find the largest batch size that fits: doubling until one does not, then bisection.
 
-    Sizes are multiples of `step`; at least one may be tried. The bisection ends where the
-    smallest size that does not fit is no further from the largest that does than the share
-    `resolution` of it, or than one step. If answers are not monotone, the result is one of several
+    Sizes are multiples of `step`; at least one may be tried. The bisection ends when the
+    smallest size that does not fit exceeds the largest that fits by at most the share `resolution`
+    or one step. If answers are not monotone, the result is one of several
     sizes that fit below one that does not.
     """
     from batchscope.timing.attempts import FAILED, FITS
@@ -147,15 +145,15 @@ def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
     def fits(size: int) -> Try:
         return attempts.attempt([*command, "--batch-size", str(size)], size, limits, cores)
 
-    found = search(fits, settings["most"], factors["replicas"], settings["resolution"])
-    if found.bound == attempts.FAILED:
-        last = found.tries[-1]
+    result = search(fits, settings["most"], factors["replicas"], settings["resolution"])
+    if result.bound == attempts.FAILED:
+        last = result.tries[-1]
         raise UserError(f"max_batch_size: batch size {last.batch_size}: {last.message}")
     details = {
-        **found._asdict(),
+        **result._asdict(),
         "threads": factors["threads"],
         "limit_mb": limits.memory_mb,
         "limits": asdict(limits),
-        "tries": [asdict(entry) for entry in found.tries],
+        "tries": [asdict(entry) for entry in result.tries],
     }
     return Timed(records.FINISHED, details)

@@ -1,4 +1,4 @@
-"""Where a step's batch comes from: `tf.data` pipelines, each with one thing more than the last.
+"""Input pipelines of `tf.data`: each adds one step to the pipeline before.
 
 `dataset`   from_tensor_slices, one map at a time, batch
 `map`       the same, with a parallel map
@@ -31,19 +31,23 @@ from batchscope.training import losses
 
 PREFETCHING = ("prefetch", "cache", "jpeg")
 JPEG_QUALITY = 95
-# Batches that are made ready ahead. A number, not AUTOTUNE: the batches that stand ready when a
-# block begins cost it nothing, so there must be few of them, and known.
+# Batches that are prefetched. A number, not AUTOTUNE: the batches that are ready when a block
+# begins cost it nothing, so their number must be small and fixed.
 PREFETCH_BATCHES = 2
 
 
-def examples(pipeline: str, given: Examples, folder: Path | None = None) -> tf.data.Dataset:
-    """Returns a pipeline's mapped examples, one epoch of them, for batches of any size.
+def examples(pipeline: str, data: Examples, folder: Path | None = None) -> tf.data.Dataset:
+    """Return one epoch of a pipeline's mapped examples, for batches of any size.
 
-    Their images may be a tensor, which is shared. The folder gets the files of `jpeg`, and must
-    not be there yet. Raises `UserError` if the images cannot be JPEG files.
+    Args:
+        data: Examples. Pipelines share the images if these are a tensor.
+        folder: Folder for the files of `jpeg`, which must not exist yet.
+
+    Raises:
+        UserError: If the images cannot be JPEG files.
     """
-    source, labels, scale = given.images, given.labels, given.scale
-    labels = tf.cast(labels, tf.float32 if given.learned.task == tasks.REGRESSION else tf.int32)
+    source, labels, scale = data.images, data.labels, data.scale
+    labels = tf.cast(labels, tf.float32 if data.learned.task == tasks.REGRESSION else tf.int32)
     shape = source.shape[1:]
     if pipeline == "jpeg":
         source, scale = encode(np.asarray(source), scale, folder), 1 / 255
@@ -71,22 +75,24 @@ def examples(pipeline: str, given: Examples, folder: Path | None = None) -> tf.d
 
 
 def batches(pipeline: str, examples: tf.data.Dataset, batch_size: int) -> tf.data.Dataset:
-    """Returns the whole batches of a pipeline's `examples`, epoch after epoch without end.
+    """Return the whole batches of a pipeline's `examples`, repeated without end.
 
-    A batch size above all examples gives all of them as one batch.
+    If the batch size exceeds the number of examples, one batch has all examples.
     """
     count = int(examples.cardinality())
-    # Not by the batching, which would give every batch size a type, and a trace, of its own.
+    # `drop_remainder` would give every batch size another type, and so another trace.
     examples = examples.take(max(count - count % batch_size, min(count, batch_size)))
     endless = examples.batch(batch_size).repeat()
     return endless.prefetch(PREFETCH_BATCHES) if pipeline in PREFETCHING else endless
 
 
 def encode(images: np.ndarray, scale: float, folder: Path) -> list[str]:
-    """Writes images of shape (n, height, width, channels) as JPEG files; returns their paths.
+    """Write images of shape (n, height, width, channels) as JPEG files; return their paths.
 
-    The intensities `scale * image` are stored as bytes from 0 to 255. Raises `UserError` if the
-    images have other than 1 or 3 channels, or intensities outside [0, 1].
+    The intensities `scale * image` are stored as bytes from 0 to 255.
+
+    Raises:
+        UserError: If the images do not have 1 or 3 channels, or have intensities outside [0, 1].
     """
     if images.shape[-1] not in (1, 3):
         raise UserError(
@@ -94,7 +100,7 @@ def encode(images: np.ndarray, scale: float, folder: Path) -> list[str]:
             "expected."
         )
     low, high = scale * np.float64(images.min()), scale * np.float64(images.max())
-    # Half a byte: what rounds to a byte in range is in range. NaN fails too.
+    # Half a byte of tolerance, because intensities are rounded to bytes. NaN fails too.
     if not (low > -0.5 / 255 and high < 1 + 0.5 / 255):
         raise UserError(
             f"input_pipeline jpeg: received intensities from {low:g} to {high:g}; numbers from 0 "

@@ -1,4 +1,4 @@
-"""What the time of a step goes to, by TensorFlow's profiler; keeps a trace for TensorBoard.
+"""Parts of the time of a step, by TensorFlow's profiler, with a trace for TensorBoard.
 
 The wall time of the profiled steps has three parts:
 
@@ -60,9 +60,9 @@ _PROFILES = {
     common_settings.REPEAT: common_settings.WHICH,
     "batch_size": IntegerColumn("Examples per step."),
     "status": common_settings.STATUS,
-    "compute": Column("Share of the time in which an operation computes."),
-    "input": Column("Share in which training waits for data and nothing computes."),
-    "host": Column("Share of neither: Python, dispatch, copies, idle."),
+    "compute": Column("Share of the time during which an operation computes."),
+    "input": Column("Share of the time during which training waits for data and nothing computes."),
+    "host": Column("Remaining share of the time: Python, dispatch, copies, idle."),
     "steps": IntegerColumn("Profiled steps."),
     "steps_per_second": Column("Steps per second without the profiler."),
     "process_percent": PercentColumn(
@@ -70,8 +70,8 @@ _PROFILES = {
         "its cores: median."
     ),
     "gpu_percent": PercentColumn(
-        "GPU utilisation meanwhile, % of the time in which a kernel ran: median; empty where the "
-        "steps take less than the 1 s that NVML averages over."
+        "GPU utilisation during these steps, % of the time with a running kernel: median; empty if "
+        "the steps take less than 1 s, the window of NVML's average."
     ),
 }
 
@@ -93,11 +93,10 @@ ENTRY = Timing(
     figures=(
         Figure(
             "profile",
-            "Where a step's time goes",
+            "Parts of the time of a step",
             "Machine",
-            "Shares of the wall time of training steps, by TensorFlow's profiler; where steps "
-            "are short, compute is a lower bound. At the right: what was measured without the "
-            "profiler.",
+            "Shares of the wall time of training steps, by TensorFlow's profiler; if steps are "
+            "short, compute is a lower bound. At the right: measurements without the profiler.",
             kind="profile",
             table="profiles",
         ),
@@ -156,7 +155,7 @@ def read(folder: Path) -> dict[str, float]:
     window = next((event for event in host_events if event.name == WINDOW), None)
     if window is None:
         raise UserError("profile: the trace lacks the profiled steps. Is another profiler running?")
-    # Training and pipeline share a thread pool, where the run tells their functions apart.
+    # Training and pipeline share a thread pool; the run distinguishes their functions.
     runs = {event.run for event in host_events if event.name.startswith(PIPELINE_FUNCTION)}
     parts = [part for name, events in threads for part in _parts(name, events, runs - {None})]
     waits = [event for event, is_wait in parts if is_wait]
@@ -256,7 +255,7 @@ def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
     """Profile a configuration, and keep the trace for TensorBoard next to the record."""
     from batchscope.store import records
     from batchscope.timing import step_errors
-    from batchscope.timing.blocks import LEAD_IN_STEPS, whole
+    from batchscope.timing.blocks import LEAD_IN_STEPS, rounded_up
     from batchscope.timing.instruments.sampler import Sampler
 
     folder = Path(job.output).with_suffix("")
@@ -264,13 +263,13 @@ def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
     folder.mkdir(parents=True)
     (batch_size,) = job.subject.batch_sizes
     per_step = job.factors["loop"] in ("eager", "function")
-    status, found = records.FINISHED, {}
+    status, details = records.FINISHED, {}
     with job.runner() as runner, Sampler(cores=runner.threads, gpu=job.gpu) as sampler:
-        count, lead_in = (whole(n, runner.unit) for n in (settings["steps"], LEAD_IN_STEPS))
+        count, lead_in = (rounded_up(n, runner.unit) for n in (settings["steps"], LEAD_IN_STEPS))
         try:
-            found = record(runner.at(batch_size), folder, count, sampler, per_step, lead_in)
-            found |= read(folder)
-            found["utilisation"] = sampler.summary(PLAIN)
+            details = record(runner.at(batch_size), folder, count, sampler, per_step, lead_in)
+            details |= read(folder)
+            details["utilisation"] = sampler.summary(PLAIN)
         except Exception as error:
             status = step_errors.status(error)
-    return Timed(status, {"threads": runner.threads, **found, **sampler.details("phase")})
+    return Timed(status, {"threads": runner.threads, **details, **sampler.details("phase")})

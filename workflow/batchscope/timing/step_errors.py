@@ -1,11 +1,11 @@
-"""Errors of a step that are the result of its batch size, and not a failure of the job."""
+"""Errors of a step that are results of its batch size, not failures of the job."""
 
 import re
 
 from batchscope.store import records
 
-SHOWN = 300  # characters of a message that are kept
-# What allocators say where memory runs out, in TensorFlow and other frameworks.
+MESSAGE_LENGTH = 300  # largest number of characters of a message in a record
+# Messages of allocators that are out of memory, in TensorFlow and other frameworks.
 _REFUSAL = re.compile(
     r"std::bad_alloc|MemoryError|ResourceExhausted|RESOURCE_EXHAUSTED|OOM when allocating"
     r"|CUDA_ERROR_OUT_OF_MEMORY|CUDNN_STATUS_ALLOC_FAILED|CUBLAS_STATUS_ALLOC_FAILED"
@@ -20,7 +20,11 @@ class NonFiniteLoss(ArithmeticError):
 
 
 def status(error: Exception) -> str:
-    """Returns the status of a batch size whose steps ended in an error; raises a failure."""
+    """Return the status of a batch size after an error of its steps.
+
+    Raises:
+        Exception: The error itself, if it does not come from the batch size.
+    """
     if isinstance(error, NonFiniteLoss):
         return records.DIVERGED
     if refusal_of(error) is None:
@@ -29,15 +33,15 @@ def status(error: Exception) -> str:
 
 
 def refusal_of(error: Exception) -> str | None:
-    """Returns the line of an error in which an allocator refuses; None where none does."""
-    # The text may begin with a heading; the type alone may be all that there is.
+    """Return the line of an error with an allocator's refusal; None without a refusal."""
+    # The type is part of the text, because some errors have no message.
     return refusal(f"{error}\n{type(error).__name__}: {error}")
 
 
 def refusal(text: str) -> str | None:
-    """Returns the first line of a text in which an allocator refuses; None where none does."""
+    """Return the first line of a text with an allocator's refusal; None without a refusal."""
     for line in text.splitlines():
-        # TensorFlow adds that it is "not a failure" where it then got the memory in another way.
+        # TensorFlow logs "not a failure" if another allocation then succeeded.
         if _REFUSAL.search(line) and "not a failure" not in line:
-            return _LOG_PREFIX.sub("", line).strip()[:SHOWN]
+            return _LOG_PREFIX.sub("", line).strip()[:MESSAGE_LENGTH]
     return None

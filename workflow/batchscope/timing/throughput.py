@@ -42,9 +42,9 @@ class ThroughputSettings(TimingSettings):
     blocks: Annotated[Integer, Field(ge=4), Setting("bl")] = 7
     """Timed blocks of every batch size."""
     block_seconds: Annotated[Seconds, Field(gt=0), Setting("bsec", "s")] = 0.25
-    """Least seconds in a block."""
+    """Minimum duration of a block."""
     iterations: Annotated[Integer, Field(ge=0), Setting("it", "steps")] = 0
-    """Steps of every batch size in all its blocks together; 0 for what block_seconds asks for."""
+    """Total steps of every batch size; 0 for the number that block_seconds implies."""
 
 
 def _quartiles(name: str, doc: str) -> dict[str, Column]:
@@ -73,13 +73,13 @@ _THROUGHPUT = {
     **_quartiles("examples_per_second", "Examples per second"),
     "train_examples": IntegerColumn("Examples of an epoch."),
     "seconds_per_epoch": PositiveColumn(
-        "train_examples over examples_per_second, whole batches throughout, s."
+        "train_examples over examples_per_second, with whole batches only, s."
     ),
 }
 _SWEEPS = {
     common_settings.REPEAT: common_settings.WHICH,
     "status": common_settings.STATUS,
-    "blocks": IntegerColumn("Timed blocks of all of them.", adds_up=True),
+    "blocks": IntegerColumn("Timed blocks of all batch sizes.", adds_up=True),
     "disturbed_blocks": common_settings.DISTURBED_BLOCKS,
     "fixed_seconds": PositiveColumn(
         "Fixed cost of a step: a of the fit t = a + b * batch size.",
@@ -89,22 +89,22 @@ _SWEEPS = {
     **interval("fixed_seconds", high="Upper end of its 95 % interval."),
     "seconds_per_image": PositiveColumn("Cost per example: b of the fit, s."),
     **interval("seconds_per_image", high="Upper end of its 95 % interval."),
-    "half_batch": Column("Batch size a / b, at which half of a step is fixed cost."),
+    "half_batch": Column("Batch size a / b: half of the time of its step is fixed cost."),
     "line_residual": Column("Relative root-mean-square residual of the fit."),
     "noise_floor": Column(
-        "Factor by which a batch size differs from itself, over several jobs beside "
-        "what all sizes of a job have in common; above 1.2, half_batch, plateau, knee and "
-        "still_rising are empty: too noisy to tell."
+        "Factor by which repeated times of a batch size differ; with several jobs, without the "
+        "common factor of each job. If it exceeds 1.2, half_batch, plateau, knee and still_rising "
+        "are empty."
     ),
     "highest_examples_per_second": Column("Highest median throughput."),
     "plateau_examples_per_second": Column(
-        "Throughput that it tends to: 1 / b where the line fits, or else the median of "
-        "the sizes from half the largest on, unless these still rise, or it is below "
-        "90 % of the best by more than the noise floor."
+        "Limit of the throughput: 1 / b if the line fits, else the median of the sizes from half "
+        "the largest on. Empty if these still rise, or if it is below 90 % of the best by more "
+        "than the noise floor."
     ),
     "knee_fitted": Column(
-        "Batch size 9 a / b, at which the fit reaches 90 % of 1 / b; where the line "
-        "fits and it lies within the sizes."
+        "Batch size 9 a / b, where the fit reaches 90 % of 1 / b; empty if the line does not fit "
+        "or it is outside the sizes."
     ),
     **interval(
         "knee_fitted",
@@ -112,32 +112,33 @@ _SWEEPS = {
         "Upper end of its 95 % interval.",
     ),
     "knee_batch_size": Column(
-        "Smallest batch size whose throughput reaches 90 % of the plateau and after "
-        "which the upper quartile of none falls short of it.",
+        "Smallest batch size with a throughput of 90 % of the plateau, if the upper quartiles of "
+        "all larger ones reach this too.",
         label="Knee",
     ),
-    "still_rising": Column("Whether 90 % of the plateau lies beyond the largest batch size."),
-    "max_batch_size": Column("Largest batch size that was seen to fit into memory."),
+    "still_rising": Column("Whether 90 % of the plateau needs more than the largest batch size."),
+    "max_batch_size": Column("Largest batch size that fitted into memory."),
     "max_batch_size_bound": TextColumn(
-        "resolved, most_fits (all that may be tried fits) or nothing_fits."
+        "resolved, most_fits (the largest size to try fits) or nothing_fits."
     ),
-    "memory_limit_mb": Column("Memory that it was allowed to take, MB."),
-    "memory_fixed_mb": Column("Memory beside the batch: a fit over the sizes that were tried, MB."),
+    "memory_limit_mb": Column("Memory limit of the search, MB."),
+    "memory_fixed_mb": Column(
+        "Memory without the batch: a fit over the sizes that were tried, MB."
+    ),
     "memory_mb_per_image": Column("Memory per example: the same fit, MB."),
 }
 _TRAINING_TIMES = {
     common_settings.REPEAT: common_settings.WHICH,
     "batch_size": IntegerColumn("Examples per step."),
     "status": TextColumn("finished, diverged or out_of_memory."),
-    "at_epoch": IntegerColumn("Number of epochs, as the experiment asks for."),
-    "train_seconds": PositiveColumn("at_epoch times the time of an epoch, validation apart, s."),
+    "at_epoch": IntegerColumn("Number of epochs in the experiment."),
+    "train_seconds": PositiveColumn("at_epoch times the time of an epoch, without validation, s."),
     "seconds_per_epoch_q1": PositiveColumn("Lower quartile of the time of an epoch, s."),
     "seconds_per_epoch_q3": PositiveColumn("Upper quartile of the time of an epoch, s."),
 }
 
 
 def block_counts(blocks: list[Block]) -> dict[str, int]:
-    """Return the numbers of blocks and of disturbed blocks."""
     disturbed = sum(block["disturbed"] for block in blocks)
     return {"blocks": len(blocks), "disturbed_blocks": disturbed}
 
@@ -180,8 +181,8 @@ ENTRY = Timing(
             "throughput",
             "Throughput",
             "Time",
-            "Medians and quartiles of blocks of steps that were timed in turns, alone on the "
-            "machine. The plateau is what throughput tends to, the knee the batch size that "
+            "Medians and quartiles of blocks of steps that were timed in turns, exclusively on the "
+            "machine. The plateau is the limit of the throughput, the knee the batch size that "
             "reaches 90 % of it.",
             kind="sweep",
             table="throughput",
@@ -190,15 +191,9 @@ ENTRY = Timing(
                 Panel("examples_per_second", "Examples per second", "examples/s"),
             ),
             columns=(
-                *(
-                    "steps",
-                    "blocks",
-                    "disturbed_blocks",
-                    "noise_floor",
-                    "plateau_examples_per_second",
-                ),
-                *("knee_fitted", "knee_fitted_low", "knee_fitted_high", "knee_batch_size"),
-                "still_rising",
+                *("steps", "blocks", "disturbed_blocks", "noise_floor"),
+                *("plateau_examples_per_second", "knee_fitted", "knee_fitted_low"),
+                *("knee_fitted_high", "knee_batch_size", "still_rising"),
             ),
         ),
         Figure(
@@ -206,8 +201,7 @@ ENTRY = Timing(
             "Time per step",
             "Time",
             "Medians and quartiles of timed blocks with the line a + b × batch size; the fixed "
-            "cost a is its floor at the left. Where there are several series, both costs with "
-            "95 % intervals.",
+            "cost a is its floor at the left. Several series: both costs with 95 % intervals.",
             kind="sweep",
             table="throughput",
             panels=(
@@ -237,7 +231,7 @@ def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
     """Time the batch sizes of a sweep, without validation, checkpoints and tracing."""
     from batchscope.store import records
     from batchscope.timing import step_errors
-    from batchscope.timing.blocks import Turn, calibrate, time_blocks, whole
+    from batchscope.timing.blocks import Turn, calibrate, rounded_up, time_blocks
     from batchscope.timing.instruments.sampler import Sampler
 
     counts: dict[Turn, int] = {}  # steps of a block of each turn that can run
@@ -249,14 +243,14 @@ def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
             except Exception as error:
                 status[turn] = step_errors.status(error)
         if settings["iterations"]:
-            asked = whole(settings["iterations"] / settings["blocks"], runner.unit)
-            counts = dict.fromkeys(counts, asked)
+            count = rounded_up(settings["iterations"] / settings["blocks"], runner.unit)
+            counts = dict.fromkeys(counts, count)
         timed = {
             turn: functools.partial(block, runner.at(*turn), count)
             for turn, count in counts.items()
         }
-        turn_of = settings[REPEATS.name]
-        found, ended = time_blocks(timed, settings["blocks"], sampler, turn_of)
+        repeat = settings[REPEATS.name]
+        block_lists, ended = time_blocks(timed, settings["blocks"], sampler, repeat)
     status |= ended
     sizes = []
     for size in job.subject.batch_sizes:
@@ -265,11 +259,11 @@ def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
             "batch_size": size,
             "status": status[turn],
             "steps": counts.get(turn),
-            "blocks": found.get(turn, []),
-            "utilisation": sampler.summary("batch_size", size) if turn in found else None,
+            "blocks": block_lists.get(turn, []),
+            "utilisation": sampler.summary("batch_size", size) if turn in block_lists else None,
         }
         if without in status:
-            entry["blocks_without_delay"] = found.get(without, [])
+            entry["blocks_without_delay"] = block_lists.get(without, [])
         sizes.append(entry)
     details = {
         "threads": runner.threads,

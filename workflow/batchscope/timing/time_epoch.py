@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from batchscope.timing.timing_job import TimingJob
 
 RunSteps = Callable[[int, int], float]  # the steps [start, stop) of an epoch -> their seconds
-Piece = tuple[int, int, float]  # such steps, and how often their time counts in an epoch
+Piece = tuple[int, int, float]  # start and stop of steps, and the weight of their time
 
 
 class TimeEpochSettings(TimingSettings):
@@ -43,7 +43,7 @@ class TimeEpochSettings(TimingSettings):
     blocks: Annotated[Integer, Field(ge=3), Setting("bl")] = 7
     """Timed blocks."""
     block_seconds: Annotated[Seconds, Field(gt=0), Setting("bsec", "s")] = 0.25
-    """Least seconds in a block."""
+    """Minimum duration of a block."""
 
 
 ENTRY = Timing(
@@ -51,8 +51,7 @@ ENTRY = Timing(
     settings=TimeEpochSettings,
     columns={
         "seconds_per_epoch": PositiveColumn(
-            "Time of one epoch, validation apart: median of a timing job that had the "
-            "machine to itself.",
+            "Time of one epoch without validation: median of a timing job that ran exclusively.",
             unit="s",
             label="Time per epoch",
             direction="falls",
@@ -65,8 +64,8 @@ ENTRY = Timing(
             "Upper quartile of the timing job's blocks.", unit="s"
         ),
         "examples_per_second": Column(
-            "Training examples per second in the timing job; of a command that runs alone, "
-            "between the first and the last evaluation whose seconds its log has.",
+            "Training examples per second in the timing job; for a command that runs exclusively, "
+            "between the first and the last evaluation with seconds in its log.",
             unit="examples/s",
         ),
     },
@@ -79,9 +78,9 @@ ENTRY = Timing(
             "time",
             "Time",
             "Time",
-            "Time per epoch in a timing job that had the machine to itself, epochs until the "
-            "training stopped, and their product. Hollow, with an arrow: nothing stopped it, "
-            "a lower bound.",
+            "Time per epoch in a timing job that ran exclusively, epochs until the training "
+            "stopped, and their product. Hollow, with an arrow: the training did not stop early, a "
+            "lower bound.",
             panels=(
                 Panel("seconds_per_epoch", "Time per epoch", "time per epoch (s)", Scale.ZERO),
                 Panel(
@@ -123,16 +122,17 @@ class Epoch(NamedTuple):
     def pieces(self, count: int) -> list[Piece]:
         """Divide a block of about `count` steps.
 
-        A step has a fixed cost, so that no time per example gives the time of the last, smaller
-        batch. A block has whole epochs if these are short. Of a longer epoch it has steps of whole
-        batches and, timed apart, the last step; an epoch adds them up by their numbers.
+        A step has a fixed cost, so the time of the last, smaller batch does not follow from a time
+        per example. A block has whole epochs if these are short. If an epoch is longer, the block
+        has steps of whole batches and the last step, which is timed separately. The time of an
+        epoch is their sum, weighted by their numbers.
         """
-        whole = self.examples // self.batch_size
-        if count >= whole:
+        whole_batches = self.examples // self.batch_size
+        if count >= whole_batches:
             epochs = math.ceil(count / self.steps)
             return [(0, self.steps, 1 / epochs)] * epochs
-        last = [(whole, self.steps, 1.0)] if whole < self.steps else []
-        return [(0, count, whole / count), *last]
+        last = [(whole_batches, self.steps, 1.0)] if whole_batches < self.steps else []
+        return [(0, count, whole_batches / count), *last]
 
     def seen(self, start: int, stop: int) -> int:
         return min(stop * self.batch_size, self.examples) - start * self.batch_size
@@ -143,8 +143,8 @@ def calibrated(run_steps: RunSteps, epoch: Epoch, block_seconds: float) -> list[
     from batchscope.timing.blocks import calibrate
 
     def run(count: int) -> float:
-        epochs, rest = divmod(count, epoch.steps)
-        stops = [epoch.steps] * epochs + [rest] * (rest > 0)
+        epochs, remainder = divmod(count, epoch.steps)
+        stops = [epoch.steps] * epochs + [remainder] * (remainder > 0)
         return sum(run_steps(0, stop) for stop in stops)
 
     for _ in range(2):
@@ -166,10 +166,11 @@ def block(run_steps: RunSteps, epoch: Epoch, pieces: list[Piece]) -> Block:
 def values(blocks: list[Block], examples: int) -> dict[str, float]:
     """Return the median and the quartiles of the blocks, and examples per second."""
     seconds = np.percentile([block["seconds_per_epoch"] for block in blocks], [50, 25, 75])
-    found = {
-        f"seconds_per_epoch{end}": float(each) for end, each in zip(QUARTILES, seconds, strict=True)
+    times = {
+        f"seconds_per_epoch{end}": float(quartile)
+        for end, quartile in zip(QUARTILES, seconds, strict=True)
     }
-    return found | {"examples_per_second": examples / found["seconds_per_epoch"]}
+    return times | {"examples_per_second": examples / times["seconds_per_epoch"]}
 
 
 def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
@@ -187,17 +188,17 @@ def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
     from batchscope.training import augmentations, replicas
 
     factors, model = job.factors, job.network()
-    given = augmentations.extended(factors["augmentation"], job.data.examples("train"))
-    epoch = Epoch(len(given.labels), factors["batch_size"])
+    train = augmentations.extended(factors["augmentation"], job.data.examples("train"))
+    epoch = Epoch(len(train.labels), factors["batch_size"])
     incompatible_factors.check_batch_size(factors, epoch.batch_size, epoch.examples)
     status, blocks, turn = records.FINISHED, [], Turn(epoch.batch_size)
     with Sampler(cores=factors["threads"], gpu=job.gpu) as sampler:
         try:
-            run_steps = _runner(factors, model, given, epoch)
+            run_steps = _runner(factors, model, train, epoch)
             pieces = calibrated(run_steps, epoch, settings["block_seconds"])
             timed = {turn: functools.partial(block, run_steps, epoch, pieces)}
-            found, ended = time_blocks(timed, settings["blocks"], sampler)
-            status, blocks = ended.get(turn, status), found.get(turn, [])
+            block_lists, ended = time_blocks(timed, settings["blocks"], sampler)
+            status, blocks = ended.get(turn, status), block_lists.get(turn, [])
         except Exception as error:
             status = step_errors.status(error)
     details = {

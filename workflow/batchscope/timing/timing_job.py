@@ -56,7 +56,7 @@ class TimingJob(Setup):
         largest = max(self.subject.batch_sizes)
         incompatible_factors.check_batch_size(factors, largest, len(train.labels))
         with tempfile.TemporaryDirectory(prefix="batchscope-") as folder:
-            runner = loops.of_factors(factors, self.network(), train, Path(folder) / "jpeg")
+            runner = loops.make_runner(factors, self.network(), train, Path(folder) / "jpeg")
             runner.threads = tensorflow_start.threads_of(factors["threads"])
             yield runner
 

@@ -50,7 +50,7 @@ _UTILISATION = {
     "batch_size": IntegerColumn("Examples per step."),
     "status": common_settings.STATUS,
     "steps": IntegerColumn("Steps of the training."),
-    "seconds": Column("Its time, s."),
+    "seconds": Column("Time of these steps, s."),
     "process_percent": PercentColumn(
         "CPU utilisation of the process, % of its cores: median over time.",
         "%",
@@ -59,20 +59,20 @@ _UTILISATION = {
     "process_percent_q1": PercentColumn("Lower quartile over time."),
     "process_percent_q3": PercentColumn("Upper quartile over time."),
     "process_zero_share": Column(
-        "Share of the time without work of the process on the CPU.",
+        "Share of the time without CPU use by the process.",
         "share",
         label="Share of the time without work on the CPU",
     ),
     "disturbed": Column(
-        "Whether other processes took more than 0.2 cores on average, after up to two repeats."
+        "Whether other processes used more than 0.2 cores on average, after up to two repeats."
     ),
     "memory_peak_mb": Column("Peak resident memory of the process.", "MB", label="Peak memory"),
     "tensorflow_peak_mb": Column(
-        "Peak of what TensorFlow's allocator gave out on the device, MB; on a CPU without tensors "
-        "below 256 KiB, and empty where all are."
+        "Peak memory of TensorFlow's tensors on the device, MB; on a CPU without tensors below 256 "
+        "KiB, and empty if no tensor is larger."
     ),
     "gpu_percent": PercentColumn(
-        "GPU utilisation, % of the time in which a kernel ran: median over time.",
+        "GPU utilisation, % of the time with a running kernel: median over time.",
         "%",
         label="GPU utilisation",
     ),
@@ -80,9 +80,9 @@ _UTILISATION = {
     "gpu_percent_q3": PercentColumn("Upper quartile over time."),
     "gpu_zero_share": Column("Share of the time at 0 %."),
     "gpu_bandwidth_percent": PercentColumn(
-        "% of the time in which GPU memory was read or written: median.",
+        "% of the time with reads or writes of GPU memory: median.",
         "%",
-        label="Share of the time in which GPU memory is read or written",
+        label="Share of the time with reads or writes of GPU memory",
     ),
     "gpu_memory_peak_mb": Column(
         "Peak memory in use on the GPU, by all processes, MB; TensorFlow gives nothing "
@@ -91,7 +91,7 @@ _UTILISATION = {
     "joules_per_epoch": Column("Energy of the GPU for the examples of an epoch, J."),
     "memory_mb_per_image": Column(
         "Memory per example: slope of a line through the peaks of all batch sizes that exceed the "
-        "lowest by 4 MB, where it is resolved; the same on every row.",
+        "lowest by 4 MB; empty if it is not resolved, equal on every row.",
         "MB",
         label="Memory per example",
     ),
@@ -102,7 +102,9 @@ _UTILISATION = {
     ),
 }
 _SAMPLES = {
-    "batch_size": IntegerColumn("Batch size of the training at that time; empty between two."),
+    "batch_size": IntegerColumn(
+        "Batch size of the training at that time; empty between trainings."
+    ),
     "phase": TextColumn(
         "training; lead_in, the first steps after a change of batch size; repeated, a training "
         "that other processes disturbed and that was run again; empty while resting."
@@ -119,7 +121,6 @@ _SAMPLES = {
 
 
 def _rows(record: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the utilisation at each batch size."""
     yield from map(samples.filled, record["sizes"])
 
 
@@ -143,9 +144,9 @@ ENTRY = Timing(
             "utilisation",
             "Utilisation and memory",
             "Machine",
-            "How busy the machine was while it trained at every batch size, and the most "
-            "memory held: medians and quartiles of samples within one training. 100 % of the "
-            "CPU are the cores that the process was given.",
+            "Utilisation and peak memory of the machine during training at every batch size: "
+            "medians and quartiles of samples within one training. 100 % of the CPU are the cores "
+            "of the process.",
             kind="sweep",
             table="utilisation",
             panels=(
@@ -171,8 +172,8 @@ ENTRY = Timing(
             "utilisation_over_time",
             "Utilisation over time",
             "Machine",
-            "Samples through consecutive trainings of one job, which rests before each; shaded "
-            "spans are the trainings. Every sample stands for the time since the one before it.",
+            "Samples during consecutive trainings of one job, which rests before each; shaded "
+            "spans are the trainings. Every sample represents the time since the sample before.",
             kind="utilisation_over_time",
             table="samples",
         ),
@@ -219,21 +220,21 @@ def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
 def _prepared(runner: Runner, size: int) -> dict[str, Any]:
     """Warm up with a batch size; return status, steps of a call and peaks.
 
-    Allocators keep their memory. So the batch sizes run in ascending order: the peak after a larger
-    one would be that of the larger one.
+    Allocators keep their memory. The batch sizes therefore run in ascending order: a smaller one
+    would otherwise show the peak of a larger one.
     """
     from batchscope.store import records
     from batchscope.timing import step_errors
     from batchscope.timing.blocks import calibrate
     from batchscope.timing.instruments import processes
 
-    found = {"batch_size": size, "utilisation": None, "status": records.FINISHED}
+    entry = {"batch_size": size, "utilisation": None, "status": records.FINISHED}
     resident, counted = processes.reset_peak_memory(), runner.reset_peak()
     try:
         count = calibrate(runner.at(size), CALL_SECONDS, runner.unit)
     except Exception as error:
-        return found | {"status": step_errors.status(error)}
-    return found | {
+        return entry | {"status": step_errors.status(error)}
+    return entry | {
         "steps_per_call": count,
         "memory_peak_mb": processes.peak_memory() if resident else None,
         "tensorflow_peak_mb": runner.peak_mb() if counted else None,
@@ -250,15 +251,20 @@ def train(
         runner.run(batch_size, runner.unit)
     for repeats in range(MOST_REPEATS + 1):
         time.sleep(settings["pause_seconds"])
-        spent, done = 0.0, 0
+        total_seconds, total_steps = 0.0, 0
         with sampler.phase(TRAINING, batch_size) as phase:
-            while spent < settings["seconds"]:
-                spent += runner.run(batch_size, steps)
-                done += steps
-        others = sampler.summary(TRAINING, batch_size)["foreign_cores"]
-        disturbed = others is not None and others > common_settings.DISTURBED_CORES
+            while total_seconds < settings["seconds"]:
+                total_seconds += runner.run(batch_size, steps)
+                total_steps += steps
+        foreign_cores = sampler.summary(TRAINING, batch_size)["foreign_cores"]
+        disturbed = foreign_cores is not None and foreign_cores > common_settings.DISTURBED_CORES
         if not disturbed:
             break
         if repeats < MOST_REPEATS:
             sampler.phases[phase] = (REPEATED, (batch_size, repeats))
-    return {"steps": done, "seconds": spent, "disturbed": disturbed, "repeats": repeats}
+    return {
+        "steps": total_steps,
+        "seconds": total_seconds,
+        "disturbed": disturbed,
+        "repeats": repeats,
+    }

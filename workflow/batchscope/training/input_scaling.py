@@ -54,7 +54,7 @@ def problem(model: keras.Model, look: ModelInput) -> tuple[str | None, str | Non
     scaling, rows = look.scaling, look.kind == example_kinds.ROWS
     if scaling is None and not rows:
         return None, None
-    usual = rows or (scaling.factor != 1 and not scaling.stated)
+    usual = rows or (scaling.factor != 1 and not scaling.explicit)
     # A number within what arrives usually; else a whole one, which a cast to bytes leaves as it is.
     changes = _changes(model, look.input_shape, 0.5 if usual else 100.0)
     if not changes:
@@ -70,7 +70,7 @@ def problem(model: keras.Model, look: ModelInput) -> tuple[str | None, str | Non
         if scaling.key:
             mend = f"`{scaling.key}: 1` is expected, for raw values, or a model without it"
         return f"{wrong}{times}; {mend}.", None
-    stated = f" ({scaling.key})" if scaling.stated else ""
+    stated = f" ({scaling.key})" if scaling.explicit else ""
     plus = f" {change.offset:+.4g}" if change.offset else ""
     return None, (
         f"{times}{stated}; with {change.by} the first weights get "

@@ -49,9 +49,9 @@ class CatsVsDogs(DataSource):
 
     def read(self, request: Request) -> Raw:
         path = local_or_downloaded(request, URL, SHA256)
-        where = f"{request.where}: {path}"
+        place = f"{request.place}: {path}"
         with (
-            reading(where, "a zip file", zipfile.BadZipFile, NotImplementedError),
+            reading(place, "a zip file", zipfile.BadZipFile, NotImplementedError),
             zipfile.ZipFile(path) as archive,
         ):
             pets: dict[str, dict[str, zipfile.ZipInfo]] = {"Cat": {}, "Dog": {}}

@@ -47,17 +47,17 @@ class Csv(DataSource):
     fixed_task = None
     source: Literal["csv"]
     path: FilePath
-    """The CSV file; a Parquet file where its name ends in .parquet (needs the package pyarrow)."""
+    """The CSV file, or a Parquet file if its name ends in .parquet (needs the package pyarrow)."""
     sha256: FileSha256 = None
     label: Columns | None = None
-    """Column of the label: its name, or number from 1; the last if left out. A list of columns for
+    """Column of the label: its name, or number from 1. Default: the last. A list of columns for
     several numbers to predict, or several labels of 0 and 1.
     """
     ignore: Annotated[list[Column], Field(min_length=1)] | None = None
-    """Columns that are no features."""
+    """Columns that are not features."""
     categorical: Annotated[Columns | None, Field(exclude_if=is_none)] = None
     """Columns, or `auto` for every column of words, that become a feature of 0 and 1 for each value
-    that the training part has; of a value that it lacks, and of a missing one, all are 0.
+    of the training part. All are 0 for other values and for missing ones.
     """
     missing: Annotated[
         Literal["error", "median", "drop"], Field(exclude_if=lambda value: value == "error")
@@ -66,8 +66,8 @@ class Csv(DataSource):
     their rows.
     """
     task: Task = None
-    """Task. Default: regression if some labels are not whole numbers, or if there are several
-    columns, unless all of these hold 0 and 1 (multi_label); else classification.
+    """Task. Default: multi_label for several columns of 0 and 1; regression for several other
+    columns, or if some labels are not whole numbers; else classification.
     """
     split: Split
 
@@ -80,5 +80,5 @@ class Csv(DataSource):
         """Read the rows. Their features are made after the split."""
         table = tables.read(request)
         if table.raw is None:
-            raise_problems(table.problems, request.where)
+            raise_problems(table.problems, request.place)
         return table.raw

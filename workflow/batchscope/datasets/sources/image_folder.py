@@ -26,7 +26,7 @@ class ImageFolder(DataSource):
     """Shares of the training part that become the missing parts."""
     source: Literal["image_folder"]
     path: FilePath
-    """The folder that holds the class folders, or those of the parts."""
+    """The folder with the class folders, or with the folders of the parts."""
     image_size: ImageSize
     channels: Literal[1, 3] = 3
     """3 for colour, 1 for grey."""
@@ -38,13 +38,13 @@ class ImageFolder(DataSource):
         return folder_parts.parts_of_classes(expanded(self.path))
 
     def problems(self, place: Place) -> Iterator[Problem]:
-        """Yield also the parts that are neither there nor drawn."""
+        """Yield also the parts that neither exist nor are drawn."""
         yield from super().problems(place)
         with contextlib.suppress(OSError):  # reported as the problem of the path
             lacking = [part for part in ("validation", "test") if part not in self.parts()]
             if lacking and self.split is None:
-                words = f"a share for {wording.listed(lacking)} (or a folder of each part)"
-                yield missing((*place, "split"), words)
+                expected = f"a share for {wording.listed(lacking)} (or a folder of each part)"
+                yield missing((*place, "split"), expected)
             for part in lacking if self.split else ():
                 if getattr(self.split, part) is None:
                     yield missing((*place, "split", part), "a fraction or count per class")
@@ -61,17 +61,17 @@ class ImageFolder(DataSource):
         path = expanded(self.path)
         parts = folder_parts.parts_of_classes(path) or {"train": path}
         classes = folder_parts.folders(parts["train"])
-        listing = Listing([each.name for each in classes])
+        listing = Listing([folder.name for folder in classes])
         if len(classes) < 2:
-            files = sum(map(Path.is_file, folder_parts.shown(parts["train"])))
-            # An archive's own folder around the class folders, perhaps.
-            inner = [each for each in classes if len(folder_parts.folders(each)) > 1]
+            files = sum(map(Path.is_file, folder_parts.visible_entries(parts["train"])))
+            # Archives often have a folder around the class folders.
+            inner = [folder for folder in classes if len(folder_parts.folders(folder)) > 1]
             received = f"received {path} with {len(classes)} folder(s) and {files} file(s); "
             fix = f" (`path: {inner[0]}`)" if inner else ""
             listing.faults[f"{received}a folder per class, at least two, is expected{fix}."] = [""]
         for part, folder in parts.items():
             lead = "" if folder == path else f"{folder.name}/"
-            for entry in folder_parts.shown(folder):
+            for entry in folder_parts.visible_entries(folder):
                 if not entry.is_dir():
                     name = f"{lead}{entry.name}"
                     listing.skipped.append({"file": name, "reason": "in no class folder"})
@@ -84,13 +84,13 @@ class ImageFolder(DataSource):
 
 
 def _add(listing: Listing, part: str, place: str, label: int, folder: Path) -> None:
-    """Adds the files of a class folder, also links that lead nowhere."""
+    """Add the files of a class folder, including links without a target."""
     try:
-        entries = folder_parts.shown(folder)
+        entries = folder_parts.visible_entries(folder)
         received = "folders alone" if entries else "no file"
     except OSError as error:
         entries, received = [], f"no folder ({error.strerror})"
-    files = [each for each in entries if each.is_file() or not each.exists()]
+    files = [entry for entry in entries if entry.is_file() or not entry.exists()]
     for inner in filter(Path.is_dir, entries if files else ()):
         reason = "a folder in a class folder, whose files are not read"
         listing.skipped.append({"file": f"{place}/{inner.name}", "reason": reason})

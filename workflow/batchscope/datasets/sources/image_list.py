@@ -34,7 +34,7 @@ class ImageList(ImageFolder):
     """The CSV file; its first line names the columns."""
     sha256: FileSha256 = None
     folder: FilePath | None = None
-    """Folder that the file names are relative to; that of the CSV file if left out."""
+    """Folder of the file names. Default: the folder of the CSV file."""
     file: Text = "file"
     """Column of the file names."""
     label: Text = "label"
@@ -50,25 +50,27 @@ class ImageList(ImageFolder):
         import pandas
 
         path = local_file(request)
-        where = f"{request.where}: {path}"
+        place = f"{request.place}: {path}"
         file, label = self.file, self.label
-        table = _table(where, path)
-        if missing := [each for each in (file, label) if each not in table.columns]:
+        table = _table(place, path)
+        if missing := [name for name in (file, label) if name not in table.columns]:
             expected = (
                 f"columns of the file ({', '.join(table.columns)[:200]}) as `file` and `label`"
             )
-            raise unexpected(where, ", ".join(missing), expected)
+            raise unexpected(place, ", ".join(missing), expected)
         names, labels = table[file], table[label]
         parts = table["split"] if "split" in table.columns else labels.map(lambda _: "train")
         parts = parts.str.casefold().map(PART_OF)
         folder = expanded(self.folder or str(path.parent))
-        found, several = _files(folder, names)
-        files = pandas.Series(found, names.index, dtype=object)
+        paths, several = _files(folder, names)
+        files = pandas.Series(paths, names.index, dtype=object)
+        real_paths = files.map(os.path.realpath, na_action="ignore")
+        repeated = real_paths.duplicated() & files.notna()
         lines = "line " + (table.index + 2).astype(str).to_series(table.index)
         faulty = Listing([])
         for text, wrong, places in (
             (f"received no file of this name in {folder}; one is expected.", files.isna(), names),
-            ("received again; each file once is expected.", _again(files), names),
+            ("received again; each file once is expected.", repeated, names),
             ("received a name that several files have; its ending is expected.", several, names),
             (f"received no {label}; one is expected.", _gaps(labels), lines),
             ("received no part; train, validation or test is expected.", parts.isna(), lines),
@@ -84,11 +86,12 @@ class ImageList(ImageFolder):
         images: dict[str, list[tuple[str, Path]]] = {}
         for part in SPLITS:
             if (rows := parts == part).any():
-                labelled[part] = f"{where}: {label} ({part})", values[rows]
+                labelled[part] = f"{place}: {label} ({part})", values[rows]
                 images[part] = [*zip(names[rows], files[rows], strict=True)]
         numbers = {part: np.arange(len(listed)) for part, listed in images.items()}
-        stated, kind = self.task, self.fixed_kind
-        pairs, classes, task = targets.labelled(request.where, kind, stated, numbers, labelled)
+        pairs, classes, task = targets.labelled(
+            request.place, self.fixed_kind, self.task, numbers, labelled
+        )
         photos = []
         for part, listed in images.items():
             for (name, image), value in zip(listed, pairs[part][1], strict=True):
@@ -97,13 +100,13 @@ class ImageList(ImageFolder):
         return Listing(classes, photos, files=[path], task=task)
 
 
-def _table(where: str, path: Path) -> Any:
-    """Returns a data frame of the cells as they are written, without blanks around them."""
+def _table(place: str, path: Path) -> Any:
+    """Return a data frame of the cells as texts, without blanks around them."""
     import pandas
 
-    lost = pandas.errors.ParserWarning  # of cells that are more than the names of the columns
+    lost = pandas.errors.ParserWarning  # for lines with more cells than columns
     with (
-        reading(where, "a CSV file in UTF-8", OSError, ValueError, lost),
+        reading(place, "a CSV file in UTF-8", OSError, ValueError, lost),
         warnings.catch_warnings(action="error", category=lost),
         open(path, encoding="utf-8-sig", newline="") as file,
     ):
@@ -114,12 +117,8 @@ def _table(where: str, path: Path) -> Any:
     return table[(table != "").any(axis=1)]
 
 
-def _again(files: Any) -> Any:
-    return files.map(os.path.realpath, na_action="ignore").duplicated() & files.notna()
-
-
 def _gaps(labels: Any) -> Any:
-    """Returns which labels are missing: words of no value too, where all others are numbers."""
+    """Return which labels are missing; among numbers, texts such as NA are missing too."""
     import pandas
 
     missing = labels.isin(MISSING)
@@ -128,16 +127,20 @@ def _gaps(labels: Any) -> Any:
 
 
 def _files(folder: Path, names: Iterable[str]) -> tuple[list[Path | None], list[bool]]:
-    """Returns the path of each name, which may lack its ending; None where there is no file.
+    """Return the path of each name, or None, and whether several files have the name.
 
-    And whether it is the name of several files, but for their endings.
+    A name may lack the ending of its file.
     """
-    found = [path if (path := folder / name).is_file() else None for name in names]
+    paths = [path if (path := folder / name).is_file() else None for name in names]
     stems: dict[str, list[Path]] = {}
-    if None in found and folder.is_dir():
-        images = (each for each in folder_parts.shown(folder) if each.suffix not in NOTES)
-        for each in filter(Path.is_file, images):
-            stems.setdefault(each.stem, []).append(each)
-    like = [() if path else stems.get(name, ()) for path, name in zip(found, names, strict=True)]
-    first = [path or next(iter(each), None) for path, each in zip(found, like, strict=True)]
-    return first, [len(each) > 1 for each in like]
+    if None in paths and folder.is_dir():
+        images = (
+            image for image in folder_parts.visible_entries(folder) if image.suffix not in NOTES
+        )
+        for image in filter(Path.is_file, images):
+            stems.setdefault(image.stem, []).append(image)
+    matches = [
+        [path] if path else stems.get(name, []) for path, name in zip(paths, names, strict=True)
+    ]
+    files = [next(iter(candidates), None) for candidates in matches]
+    return files, [len(candidates) > 1 for candidates in matches]

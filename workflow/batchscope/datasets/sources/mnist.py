@@ -56,51 +56,51 @@ class Mnist(DataSource):
         in all, not per class.
         """
         path = local_or_downloaded(request, URL, SHA256)
-        where, files = f"{request.where}: {path}", [path]
+        place, files = f"{request.place}: {path}", [path]
         if path.is_dir():
-            files = [_idx_path(where, path, key) for key in _KEYS]
+            files = [_idx_path(place, path, key) for key in _KEYS]
             loaded = {
-                key: _read_idx(f"{request.where}: {file}", file)
+                key: _read_idx(f"{request.place}: {file}", file)
                 for key, file in zip(_KEYS, files, strict=True)
             }
         else:
-            loaded = arrays.read_npz(where, path)
+            loaded = arrays.read_npz(place, path)
         if missing := [key for key in _KEYS if key not in loaded]:
-            raise unexpected(where, f"no {', '.join(missing)}", "Keras's mnist.npz")
+            raise unexpected(place, f"no {', '.join(missing)}", "Keras's mnist.npz")
         raw = arrays.from_arrays(
-            request, where, {key: loaded[key] for key in _KEYS}, self.fixed_kind
+            request, place, {key: loaded[key] for key in _KEYS}, self.fixed_kind
         )
         if self.split.validation_from == "test":
-            given = splits.divided(request.where, raw.given["test"], request.split)
-            raw = dataclasses.replace(raw, given=given)
+            fixed_parts = splits.divided(request.place, raw.fixed_parts["test"], request.split)
+            raw = dataclasses.replace(raw, fixed_parts=fixed_parts)
         if self.per_class is not None:
-            rows = _first_of_each_class(request.where, raw, self.per_class)
+            rows = _first_of_each_class(request.place, raw, self.per_class)
             raw = dataclasses.replace(raw, images=raw.images[rows], labels=raw.labels[rows])
         return dataclasses.replace(raw, files=files, origin=URL, stratified=False)
 
 
-def _first_of_each_class(where: str, raw: Raw, wanted: int) -> np.ndarray:
-    kept = [np.flatnonzero(raw.labels == label)[:wanted] for label in range(len(raw.class_names))]
+def _first_of_each_class(place: str, raw: Raw, count: int) -> np.ndarray:
+    kept = [np.flatnonzero(raw.labels == label)[:count] for label in range(len(raw.class_names))]
     for name, rows in zip(raw.class_names, kept, strict=True):
-        if len(rows) < wanted:
-            received = f"{wanted}, for {len(rows)} training images of {name}"
-            raise unexpected(f"{where}.per_class", received, "a smaller number")
+        if len(rows) < count:
+            received = f"{count}, for {len(rows)} training images of {name}"
+            raise unexpected(f"{place}.per_class", received, "a smaller number")
     return np.sort(np.concatenate(kept))
 
 
-def _idx_path(where: str, folder: Path, key: str) -> Path:
-    what, dimensions = ("images", 3) if key.startswith("x") else ("labels", 1)
-    stem = f"{'train' if key.endswith('train') else 't10k'}-{what}"
+def _idx_path(place: str, folder: Path, key: str) -> Path:
+    array, dimensions = ("images", 3) if key.startswith("x") else ("labels", 1)
+    stem = f"{'train' if key.endswith('train') else 't10k'}-{array}"
     for dot, ending in itertools.product("-.", ("", ".gz")):
         path = folder / f"{stem}{dot}idx{dimensions}-ubyte{ending}"
         if path.is_file():
             return path
     received = f"no {stem}-idx{dimensions}-ubyte (or .gz)"
-    raise unexpected(where, received, "a folder with MNIST's four idx files")
+    raise unexpected(place, received, "a folder with MNIST's four idx files")
 
 
-def _read_idx(where: str, path: Path) -> np.ndarray:
-    with reading(where, "a whole idx file of bytes", *arrays.DAMAGED):
+def _read_idx(place: str, path: Path) -> np.ndarray:
+    with reading(place, "a whole idx file of bytes", *arrays.DAMAGED):
         data = path.read_bytes()
         if path.suffix == ".gz":
             data = gzip.decompress(data)

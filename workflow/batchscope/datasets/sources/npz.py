@@ -21,7 +21,7 @@ class Npz(DataSource):
 
     Arrays: `images` (or `inputs`) and `labels`, or `x_train`, `y_train` and, each with its labels,
     `x_validation` and `x_test`. Labels are whole numbers, words or one-hot rows; tokens have one
-    for each sequence or position, or none, where the next token is predicted. Targets of a
+    for each sequence or position; without labels they predict the next token. Targets of a
     regression are numbers, (n,) or (n, targets); with `task: multi_label` 0 and 1, (n, labels).
     """
 
@@ -42,7 +42,7 @@ class Npz(DataSource):
     """
 
     def kind_of_examples(self) -> str | None:
-        """Return the kind that is stated, or that the headers of the arrays show."""
+        """Return the kind in the definition, or the kind that the headers of the arrays show."""
         try:
             headers = npz_header.headers(expanded(self.path))
             used = {name: headers[name] for name in headers if name in arrays.USED}
@@ -59,6 +59,6 @@ class Npz(DataSource):
     def read(self, request: Request) -> Raw:
         """Read the arrays. A part that is not in the file is drawn from `x_train`."""
         path = local_file(request)
-        where = f"{request.where}: {path}"
-        raw = arrays.from_arrays(request, where, arrays.read_npz(where, path), self.kind)
+        place = f"{request.place}: {path}"
+        raw = arrays.from_arrays(request, place, arrays.read_npz(place, path), self.kind)
         return dataclasses.replace(raw, files=[path])

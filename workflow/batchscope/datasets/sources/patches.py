@@ -15,21 +15,21 @@ from batchscope.datasets.sources import scikit_learn
 from batchscope.datasets.splits import FIFTHS, Split
 from batchscope.study.model import Integer
 
-# Class -> where its file comes from, as scikit-learn's README.txt says.
+# Class -> origin of its file, from scikit-learn's README.txt.
 PHOTOGRAPHS = {
     "china": "flickr.com/photos/danielbuechele/6061409035",
     "flower": "flickr.com/photos/vultilion/6056698931",
 }
 LICENCE = "CC BY 2.0"
 
-_POSITIONS = 2 * 10**6  # follows the seed of the split; no class and no final order has it
+_POSITIONS = 2 * 10**6  # index of the seed; classes and final orders have smaller ones
 
 
 class Patches(DataSource):
     """Random square patches of two colour photographs of scikit-learn; needs no download.
 
     For timing only: patches overlap, also between train, validation and test, so that an accuracy
-    on them means nothing.
+    on them is meaningless.
     """
 
     members = (100_000, 100_000)

@@ -124,4 +124,4 @@ def origin(text: str) -> str:
 
 def reading(request: Request, path: Path) -> AbstractContextManager[None]:
     expected = "scikit-learn's file (install the project's dependencies again)"
-    return raw.reading(f"{request.where}: {path}", expected, OSError, EOFError, ValueError)
+    return raw.reading(f"{request.place}: {path}", expected, OSError, EOFError, ValueError)

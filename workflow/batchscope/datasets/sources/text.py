@@ -53,25 +53,25 @@ class Text(DataSource):
         the whole text in the order of their code points.
         """
         path = local_file(request) or Path(np.__file__).parent.joinpath(*_BUILT_IN)
-        where = f"{request.where}: {path}"
-        with reading(where, "a text in UTF-8", OSError, UnicodeDecodeError):
+        place = f"{request.place}: {path}"
+        with reading(place, "a text in UTF-8", OSError, UnicodeDecodeError):
             content = path.read_bytes().decode("utf-8-sig")
         characters = np.frombuffer(content.encode("utf-32-le"), "<u4")
         vocabulary, tokens = np.unique(characters, return_inverse=True)
         if len(vocabulary) < 2:
             received = f"{len(vocabulary)} different characters"
-            raise unexpected(where, received, "a text of two or more")
+            raise unexpected(place, received, "a text of two or more")
         sizes = split_counts(request.split, len(tokens))
         parts = {}
         for part, size, end in zip(SPLITS, sizes, np.cumsum(sizes), strict=True):
             if size <= self.length:
                 received = f"{request.split[part]}, which is {size} of {len(tokens)} characters"
                 expected = f"a window's {self.length + 1} at least"
-                raise unexpected(f"{request.where}.split.{part}", received, expected)
+                raise unexpected(f"{request.place}.split.{part}", received, expected)
             parts[part] = windows(tokens[end - size : end], self.length)
         origin = f"numpy {importlib.metadata.version('numpy')}, {'/'.join(_BUILT_IN)}"
         names = [chr(code) for code in vocabulary]
-        return Raw(*parts.pop("train"), names, [path], origin, given=parts, kind=TOKENS)
+        return Raw(*parts.pop("train"), names, [path], origin, fixed_parts=parts, kind=TOKENS)
 
 
 def windows(tokens: np.ndarray, length: int) -> Pair:

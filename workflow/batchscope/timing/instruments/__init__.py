@@ -1,1 +1,1 @@
-"""What a timing reads from: clocks, samplers, counters, traces, peaks."""
+"""Instruments of timings: clocks, the sampler, counters of the GPU, memory peaks."""

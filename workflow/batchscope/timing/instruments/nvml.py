@@ -28,7 +28,7 @@ def physical_gpu(visible: str | None, gpu: int, count: int) -> int | None:
     return indices[gpu] if gpu < len(indices) and indices[gpu] < count else None
 
 
-# Function of NVML -> its reading, by column.
+# Function of NVML -> conversion of its result to columns.
 _READINGS: dict[str, Callable[[Any], dict[str, float]]] = {
     "nvmlDeviceGetUtilizationRates": lambda rates: {
         "gpu_percent": float(rates.gpu),
@@ -41,9 +41,13 @@ _READINGS: dict[str, Callable[[Any], dict[str, float]]] = {
 
 
 class Gpu:
-    """One GPU, by its index among those that the process sees; what it does not support is NaN.
+    """One GPU, by its index among the GPUs that the process sees.
 
-    Raises `pynvml.NVMLError` or `LookupError` where there is none.
+    Readings that the GPU does not support are NaN.
+
+    Raises:
+        pynvml.NVMLError: If NVML does not work.
+        LookupError: If the process sees no GPU of this index.
     """
 
     def __init__(self, gpu: int) -> None:
@@ -69,16 +73,16 @@ class Gpu:
         return handle, str(pynvml.nvmlDeviceGetUUID(handle))
 
     def read(self) -> list[float]:
-        """Returns the values of `samples.GPU_COLUMNS` now, NaN where unknown."""
-        found = dict.fromkeys(GPU_COLUMNS, math.nan)
+        """Return the values of `samples.GPU_COLUMNS` now, NaN if unknown."""
+        readings = dict.fromkeys(GPU_COLUMNS, math.nan)
         for name in list(self._supported):
-            # A passing refusal, such as a timeout, costs one sample and not the training.
+            # A temporary error, such as a timeout, costs one sample and not the training.
             with contextlib.suppress(pynvml.NVMLError):
                 try:
-                    found |= _READINGS[name](getattr(pynvml, name)(self._handle))
+                    readings |= _READINGS[name](getattr(pynvml, name)(self._handle))
                 except (pynvml.NVMLError_NotSupported, pynvml.NVMLError_FunctionNotFound):
                     self._supported.remove(name)
-        return list(found.values())
+        return list(readings.values())
 
     def close(self) -> None:
         with contextlib.suppress(pynvml.NVMLError):

@@ -1,7 +1,7 @@
-"""What processes use of the machine: this one, others, and another one with its descendants.
+"""CPU time and memory of this process, of other processes, and of a process with its descendants.
 
-Peaks of memory are those that the kernel keeps: proc(5), /proc/[pid]/clear_refs and
-/proc/[pid]/status. Memory is in MB of 10^6 bytes.
+The kernel keeps the memory peaks: proc(5), /proc/[pid]/clear_refs and /proc/[pid]/status. Memory is
+in MB of 10^6 bytes.
 """
 
 import contextlib
@@ -19,18 +19,18 @@ _RESET_PEAK = "5"
 
 
 class Clock(NamedTuple):
-    """Time that has passed, and core-seconds that were used so far, at one moment."""
+    """Elapsed time, and core-seconds used so far."""
 
     seconds: float
-    process: float  # of this one without its children
-    machine: float  # what a hypervisor took included
+    process: float  # of this process without its children
+    machine: float  # including time that a hypervisor took
 
 
 def cpu_times() -> Clock:
-    """Returns the clocks of this process and the machine now, in some 50 microseconds.
+    """Read the clocks of this process and of the machine, in about 50 microseconds.
 
-    The machine's clock may advance in ticks of 10 ms per core, so that a block of a quarter of a
-    second has others' cores to within a few hundredths.
+    The machine's clock may advance in ticks of 10 ms per core. Over a block of a quarter of a
+    second, the foreign cores are therefore accurate to a few hundredths.
     """
     times = psutil.cpu_times()._asdict()
     machine = sum(value for name, value in times.items() if name not in _NOT_BUSY)
@@ -38,17 +38,17 @@ def cpu_times() -> Clock:
 
 
 def foreign_cores(before: Clock, after: Clock) -> float:
-    """Returns how many cores others kept busy, on average, between two readings; at least 0.
+    """Return the mean number of cores that other processes used between two readings, at least 0.
 
-    Others are all processes but this one, its children among them, and, on a virtual machine,
-    the machine's other guests as far as they held up this one.
+    Other processes include the children of this process. On a virtual machine, they include other
+    guests for the time that they delayed this machine.
     """
-    seconds, own, machine = (end - start for start, end in zip(before, after, strict=True))
-    return max(0.0, (machine - own) / seconds) if seconds > 0 else 0.0
+    seconds, process, machine = (end - start for start, end in zip(before, after, strict=True))
+    return max(0.0, (machine - process) / seconds) if seconds > 0 else 0.0
 
 
 def reset_peak_memory() -> bool:
-    """Lets `peak_memory` count from now on; returns whether the system allows it."""
+    """Restart the count of `peak_memory`; return whether the system allows it."""
     try:
         _CLEAR_REFS.write_text(_RESET_PEAK, encoding="ascii")
     except OSError:
@@ -61,21 +61,21 @@ def peak_memory() -> float:
 
 
 def status_mb(key: str) -> float:
-    """Returns an entry of /proc/self/status, which is in units of 1024 bytes."""
+    """Return an entry of /proc/self/status in MB. The file counts units of 1024 bytes."""
     lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
     (number,) = (line.split()[1] for line in lines if line.startswith(f"{key}:"))
     return int(number) * 1024 / MEGABYTE
 
 
 class Usage(NamedTuple):
-    """What processes have used so far, and what they hold; NaN where unknown."""
+    """CPU time so far and present memory of processes; NaN if unknown."""
 
     cpu_seconds: float = math.nan
     memory_mb: float = math.nan  # resident
 
 
 class Family:
-    """A process and its descendants; none where it has ended already, or has been waited for."""
+    """A process and its descendants; empty after the process has ended."""
 
     def __init__(self, pid: int) -> None:
         self._first: psutil.Process | None = None
@@ -83,36 +83,36 @@ class Family:
             self._first = psutil.Process(pid)
 
     def members(self) -> list[psutil.Process]:
-        """Returns all of them, the process itself first; none once it has been waited for."""
+        """Return the processes, the parent first; none after its exit status was collected."""
         with contextlib.suppress(psutil.Error):
             if self._first is not None and self._first.is_running():
                 return [self._first, *self._first.children(recursive=True)]
         return []
 
     def usage(self) -> Usage:
-        """Returns the CPU time and the memory of all of them.
+        """Return the total CPU time and memory.
 
-        Descendants that have ended and were waited for count too; the CPU time advances in ticks,
-        mostly of 10 ms. What has ended holds no memory. Memory that forked processes share is
-        counted once, by their proportional shares.
+        The CPU time includes descendants that have ended, once their parents waited for them. It
+        advances in ticks, mostly of 10 ms. Ended processes hold no memory. Memory that forked
+        processes share counts once, by their proportional shares.
         """
         members = self.members()
         seconds: list[float] = []
-        sizes: dict[int, tuple[int, int]] = {}  # of the address space, and the share of memory
+        sizes: dict[int, tuple[int, int]] = {}  # process id -> address space, share of memory
         for member in members:
             with contextlib.suppress(psutil.Error):
                 times = member.cpu_times()
                 seconds += [times.user, times.system, times.children_user, times.children_system]
-                alone = len(members) == 1  # shares take the kernel longer to find out
+                alone = len(members) == 1  # the kernel needs longer for shares
                 info = member.memory_info() if alone else member.memory_full_info()
-                if info.vms:  # a process that has ended has no more
+                if info.vms:  # an ended process has no address space
                     sizes[member.pid] = info.vms, info.rss if alone else info.pss
         for member in members[1:]:
             with contextlib.suppress(psutil.Error):
                 if member.pid in sizes and _is_starting(member, sizes):
                     del sizes[member.pid]
-        held = sum(share for _, share in sizes.values()) / MEGABYTE
-        return Usage(sum(seconds) if seconds else math.nan, held if sizes else math.nan)
+        memory_mb = sum(share for _, share in sizes.values()) / MEGABYTE
+        return Usage(sum(seconds) if seconds else math.nan, memory_mb if sizes else math.nan)
 
     def end(self) -> None:
         for member in self.members():
@@ -121,9 +121,9 @@ class Family:
 
 
 def _is_starting(process: psutil.Process, sizes: dict[int, tuple[int, int]]) -> bool:
-    """Returns whether a process still uses its parent's memory, between vfork and exec.
+    """Return whether a process still uses its parent's memory, between vfork and exec.
 
-    Its share is the parent's, whole. The parent waits meanwhile, in the state of a disk's sleep.
+    The share of such a process is the whole memory of its parent. The parent waits in disk sleep.
     """
     parent = process.ppid()
     if parent not in sizes or sizes[parent][0] != sizes[process.pid][0]:

@@ -1,7 +1,7 @@
-"""How busy the CPU and the GPU are, and what memory is held, while something else is timed.
+"""Sampler of CPU and GPU utilisation and memory during a timing.
 
-A thread takes samples at a fixed interval, or whoever times takes them. A sample is also taken
-where a phase begins and ends, so that none is part of two phases.
+A thread takes samples at a fixed interval, or the caller takes them. Every phase begins and ends
+with a sample, so that no sample belongs to two phases.
 """
 
 from __future__ import annotations
@@ -25,20 +25,21 @@ from batchscope.timing.instruments.samples import COLUMNS, GPU_COLUMNS
 
 
 class Sampler:
-    """Samples utilisation and memory in a thread while the block runs.
+    """Sample utilisation and memory in a thread while the `with` block runs.
 
-    Work under one name and value is one phase, however often it is entered. The sampling's own
-    CPU time is counted neither as the process's nor as others'. Whatever cannot be measured is
-    unknown and stops nothing. CUDA counts GPUs of different kinds in another order than NVML
-    unless CUDA_DEVICE_ORDER is PCI_BUS_ID; `gpu_device` says which one was sampled, or why none.
+    Work with the same name and value is one phase, also if it is interrupted. CPU time of the
+    sampler counts neither for the process nor for other processes. A quantity that cannot be
+    measured is unknown and does not stop the timing. CUDA orders GPUs of different kinds by another
+    rule than NVML unless CUDA_DEVICE_ORDER is PCI_BUS_ID. `gpu_device` names the sampled GPU, or
+    the reason why no GPU was sampled.
     """
 
     def __init__(
         self,
-        interval: float | None = 0.1,  # seconds; None where whoever times calls `sample`
-        cores: int = 1,  # that the process was given: all of them busy is 100 %
-        gpu: int | None = None,  # index among those that the process sees
-        watched: processes.Family | None = None,  # sampled in place of this process
+        interval: float | None = 0.1,  # seconds; None if the caller calls `sample`
+        cores: int = 1,  # cores of the process, which are 100 %
+        gpu: int | None = None,  # index among the GPUs that the process sees
+        watched: processes.Family | None = None,  # sampled instead of this process
     ) -> None:
         self._interval, self._cores, self._gpu_index = interval, cores, gpu
         self._machine_cores = psutil.cpu_count(logical=True) or 1
@@ -53,7 +54,7 @@ class Sampler:
         self._phase = samples.OUTSIDE
         self.phases: list[tuple[str, Any]] = []
         self.own_seconds = 0.0
-        # Of the last sample: its time, and the core-seconds of process, machine and others.
+        # Last sample: its time, and the core-seconds of process, machine and other processes.
         self._before = np.full(4, math.nan)
 
     def __enter__(self) -> Sampler:
@@ -83,16 +84,16 @@ class Sampler:
 
     def _run(self, interval: float) -> None:
         begun, tick = time.monotonic(), 1
-        # Each wait ends at a multiple of the interval, so that lateness does not add up.
+        # Each wait ends at a multiple of the interval, so that delays do not add up.
         while not self._stop.wait(max(0.0, begun + tick * interval - time.monotonic())):
             self.sample()
             tick = max(tick + 1, math.ceil((time.monotonic() - begun) / interval))
 
     @contextlib.contextmanager
     def phase(self, name: str, value: Any = None) -> Iterator[int]:
-        """Gives the samples of the block to a phase, such as `batch_size`, 32; yields its index.
+        """Assign the samples of the block to a phase, such as `batch_size`, 32; yield its index.
 
-        After it has ended, `phases` may be given another name for it.
+        The caller may rename the phase in `phases` afterwards.
         """
         if (name, value) not in self.phases:
             self.phases.append((name, value))
@@ -109,22 +110,23 @@ class Sampler:
             self._phase = phase
 
     def sample(self) -> dict[str, float]:
-        """Takes a sample now; returns it, by the columns of `series`."""
+        """Take a sample now; return its values by the columns of `series`."""
         with self._lock:
             return dict(zip(COLUMNS, self._take(), strict=True))
 
     def _take(self) -> tuple[float, ...]:
         begun = time.thread_time()
-        clock, own = processes.cpu_times(), self.own_seconds
+        clock, own_seconds = processes.cpu_times(), self.own_seconds
         if self._watched is None:
-            process = clock.process - own
+            process = clock.process - own_seconds
             memory = self._process.memory_info().rss / processes.MEGABYTE
         else:
             process, memory = self._watched.usage()
-        # What this sample itself uses falls into the next one's time.
-        now = np.array([clock.seconds, process, clock.machine, clock.machine - process - own])
+        # The CPU time of this sample falls into the time of the next one.
+        foreign = clock.machine - process - own_seconds
+        now = np.array([clock.seconds, process, clock.machine, foreign])
         (seconds, *used), self._before = now - self._before, now
-        cores, machine, foreign = (each / seconds if seconds > 0 else math.nan for each in used)
+        cores, machine, foreign = (use / seconds if seconds > 0 else math.nan for use in used)
         cores = np.maximum(0.0, cores)
         gpu = self._gpu.read() if self._gpu is not None else [math.nan] * len(GPU_COLUMNS)
         percent = 100 * cores / self._cores, cores, 100 * machine / self._machine_cores
@@ -134,40 +136,40 @@ class Sampler:
         return sample
 
     def series(self) -> dict[str, np.ndarray]:
-        """Returns the samples so far: column -> values of shape (samples,), NaN where unknown.
+        """Return the samples so far: column -> values of shape (samples,), NaN if unknown.
 
-        Seconds and gpu_energy_joules are since the start; phase is -1 outside of all;
-        machine_percent is of all logical cores; gpu_memory_mb is of all processes. Ticks of the
+        seconds and gpu_energy_joules count from the start. phase is -1 outside all phases.
+        machine_percent refers to all logical cores, gpu_memory_mb to all processes. Ticks of the
         machine's clock can make foreign_cores negative.
         """
         with self._lock:
             rows = np.array(self._rows).reshape(-1, len(COLUMNS))
         columns: dict[str, np.ndarray] = dict(zip(COLUMNS, rows.T.copy(), strict=True))
         for name in ("seconds", "gpu_energy_joules"):
-            known = columns[name][np.isfinite(columns[name])]
-            columns[name] -= known[0] if len(known) else 0.0
+            finite = columns[name][np.isfinite(columns[name])]
+            columns[name] -= finite[0] if len(finite) else 0.0
         return {**columns, "phase": columns["phase"].astype(np.int64)}
 
     def summary(self, name: str, value: Any = None) -> dict[str, Any]:
         return samples.summary(self.series(), self.phases.index((name, value)))
 
     def details(self, column: str = "batch_size") -> dict[str, Any]:
-        """Returns samples and GPU for a record.
+        """Return samples and GPU for a record.
 
-        `samples` has lists of the columns that are known, rounded. The values of phases of the name
-        `column` stand in a column of that name; where there are phases of other names, the column
-        `phase` has the names of all.
+        `samples` has a rounded list for each column with a finite value. The column `column` has
+        the values of the phases of that name. If other phases exist, the column `phase` has the
+        names of all phases.
         """
         series, names = self.series(), {name for name, _ in self.phases}
         phases = {samples.OUTSIDE: (None, None), **dict(enumerate(self.phases))}
         labels = [phases[index] for index in series.pop("phase")]
-        found: dict[str, list[Any]] = {}
+        columns: dict[str, list[Any]] = {}
         if column in names:
-            found[column] = [value if name == column else None for name, value in labels]
-        found["seconds"] = series.pop("seconds").round(3).tolist()
+            columns[column] = [value if name == column else None for name, value in labels]
+        columns["seconds"] = series.pop("seconds").round(3).tolist()
         if names - {column}:
-            found["phase"] = [name for name, _ in labels]
+            columns["phase"] = [name for name, _ in labels]
         for name, values in series.items():
             if np.isfinite(values).any():
-                found[name] = [float(f"{value:.4g}") for value in values]
-        return {"samples": found, "gpu_device": self.gpu_device}
+                columns[name] = [float(f"{value:.4g}") for value in values]
+        return {"samples": columns, "gpu_device": self.gpu_device}

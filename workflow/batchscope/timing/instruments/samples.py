@@ -1,9 +1,9 @@
-"""Samples of utilisation and memory, and what they say together.
+"""Samples of utilisation and memory, and their summaries.
 
-Every sample stands for the time since the one before it: utilisations are averages over that
-time, and means and quartiles weigh each sample by it. NVML's utilisation is the percentage of
-time, over a window of its own of 1/6 s to 1 s, in which a kernel ran on the GPU (`gpu`) or its
-memory was read or written (`memory`); it says nothing of how much of the GPU a kernel fills.
+Every sample represents the time since the sample before: utilisations are averages over that time,
+and means and quartiles weight each sample by it. NVML's utilisation is the percentage of a time
+window during which a kernel ran on the GPU (`gpu`) or its memory was read or written (`memory`).
+The window has 1/6 s to 1 s. A kernel counts no matter how much of the GPU it fills.
 
 Source: NVML API Reference Guide, nvmlUtilization_t, nvmlDeviceGetPowerUsage and
 nvmlDeviceGetTotalEnergyConsumption.
@@ -21,14 +21,14 @@ GPU_COLUMNS = (
 UTILISATIONS = ("process_percent", "process_cores", "machine_percent", *GPU_COLUMNS[:2])
 COLUMNS = ("seconds", "phase", *UTILISATIONS[:3], "foreign_cores", "memory_mb", *GPU_COLUMNS)
 OUTSIDE = -1
-# Less than 1 % of a core is no work of the process; NVML's whole percentages draw the same line.
+# A process that uses less than 1 % of a core is idle, in agreement with NVML's whole percentages.
 IDLE_CORES = 0.01
 IDLE_PERCENT = 1.0
-# The longest window that NVML averages over: before it has passed, a phase's utilisation is still
-# in part that of what came before.
+# NVML's longest window. Before it has passed, the utilisation of a phase is an average that
+# includes the work before the phase.
 SETTLE_SECONDS = 1.0
 
-Series = Mapping[str, np.ndarray]  # column -> values of shape (samples,), NaN where unknown
+Series = Mapping[str, np.ndarray]  # column -> values of shape (samples,), NaN if unknown
 
 
 def filled(part: dict[str, Any]) -> dict[str, Any]:
@@ -44,30 +44,30 @@ def filled(part: dict[str, Any]) -> dict[str, Any]:
 
 
 def intervals(series: Series) -> np.ndarray:
-    """Returns the seconds that each sample stands for, shape (samples,); the first for none."""
+    """Return the seconds that each sample represents, shape (samples,); the first is 0."""
     seconds = series["seconds"]
     return np.diff(seconds, prepend=seconds[:1])
 
 
 def seconds_into_phase(series: Series) -> np.ndarray:
-    """Returns for each sample the seconds since its phase was last entered, shape (samples,)."""
+    """Return the seconds from the last entry into a sample's phase, shape (samples,)."""
     seconds, phase = series["seconds"], series["phase"]
     starts = np.flatnonzero(np.diff(phase, prepend=phase[:1]))
-    # What was sampled as the phase before ended is where this one begins.
+    # A phase begins at the sample that ends the phase before.
     entered = np.concatenate([seconds[:1], seconds[starts - 1]])
     return seconds - entered[np.searchsorted(starts, np.arange(len(seconds)), side="right")]
 
 
 def spread(values: np.ndarray, weights: np.ndarray, idle: float = 0.0) -> dict[str, float | None]:
-    """Returns weighted `median`, `q1`, `q3`, `mean` and `zero_share`, of what is below `idle`.
+    """Return weighted `median`, `q1`, `q3`, `mean`, and `zero_share`, the share below `idle`.
 
-    Of known values; None without one. A quantile is the least value that so large a share of the
-    time does not exceed.
+    NaN values do not count. Without other values, the results are None. The quantile q is the
+    smallest value that is not exceeded during a share q of the time.
     """
-    known = np.isfinite(values) & (weights > 0)
-    if not known.any():
+    valid = np.isfinite(values) & (weights > 0)
+    if not valid.any():
         return dict.fromkeys(("median", "q1", "q3", "mean", "zero_share"))
-    values, weights = values[known], weights[known]
+    values, weights = values[valid], weights[valid]
     order = np.argsort(values, kind="stable")
     reached = np.cumsum(weights[order])  # np.quantile has no weights before NumPy 2
     places = np.searchsorted(reached / reached[-1], (0.5, 0.25, 0.75))
@@ -79,20 +79,22 @@ def spread(values: np.ndarray, weights: np.ndarray, idle: float = 0.0) -> dict[s
 
 
 def bridged(series: Series, column: str) -> np.ndarray:
-    """Returns a column with what is unknown between two known filled in on a straight line."""
+    """Return a column with NaN between two values replaced by linear interpolation."""
     seconds, values = series["seconds"], series[column]
-    known = np.isfinite(values)
-    if not known.any():
+    valid = np.isfinite(values)
+    if not valid.any():
         return values
-    return np.interp(seconds, seconds[known], values[known], left=np.nan, right=np.nan)
+    return np.interp(seconds, seconds[valid], values[valid], left=np.nan, right=np.nan)
 
 
 def energy(series: Series, weights: np.ndarray) -> tuple[float | None, float, str | None]:
-    """Returns the joules that the GPU used in a phase, the known seconds, and their source.
+    """Return the energy of the GPU in a phase in J, the seconds that it covers, and its source.
 
-    From NVML's `counter` where there is one, otherwise the integral of the `power` by the
-    trapezoid rule; where a reading failed, on a straight line between its neighbours. The weights
-    are the seconds that each sample stands for, of other phases 0.
+    The source is NVML's `counter`, or else the integral of the `power` by the trapezoid rule.
+    Failed readings are interpolated.
+
+    Args:
+        weights: Seconds that each sample represents; 0 for samples of other phases.
     """
     counter, power = bridged(series, "gpu_energy_joules"), bridged(series, "gpu_power_watts")
     steps = {
@@ -100,19 +102,19 @@ def energy(series: Series, weights: np.ndarray) -> tuple[float | None, float, st
         "power": intervals(series) * (power + np.concatenate([power[:1], power[:-1]])) / 2,
     }
     for source, joules in steps.items():
-        known = np.isfinite(joules) & (weights > 0)
-        if known.any():
-            return float(joules[known].sum()), float(weights[known].sum()), source
+        valid = np.isfinite(joules) & (weights > 0)
+        if valid.any():
+            return float(joules[valid].sum()), float(weights[valid].sum()), source
     return None, 0.0, None
 
 
 def summary(series: Series, phase: int | None = None) -> dict[str, Any]:
-    """Summarises the samples of a phase: -1 for those in none, None for all samples.
+    """Summarise the samples of a phase: -1 for samples outside all phases, None for all samples.
 
-    A utilisation X has its weighted median `X`, the quartiles `X_q1` and `X_q3` and `X_mean`; a
-    value is None where unknown. gpu_settled is whether the GPU's utilisation leaves out the first
-    second of the phase, in which NVML still averages over what came before; False where the phase
-    is too short for that.
+    A utilisation X has the weighted median `X`, the quartiles `X_q1` and `X_q3`, and `X_mean`.
+    Unknown values are None. `gpu_settled` is true if the GPU's utilisation leaves out the first
+    second of the phase, when NVML's average includes earlier work. It is false if the phase is too
+    short for that.
     """
     chosen = np.full(len(series["phase"]), phase is None) | (series["phase"] == phase)
     weights = np.where(chosen, intervals(series), 0.0)
@@ -121,21 +123,21 @@ def summary(series: Series, phase: int | None = None) -> dict[str, Any]:
     settled = bool((late & gpu_known).any()) if gpu_known.any() else None
     gpu_weights = np.where(late, weights, 0.0) if settled else weights
 
-    found: dict[str, Any] = {"samples": int(chosen.sum()), "seconds": float(weights.sum())}
+    result: dict[str, Any] = {"samples": int(chosen.sum()), "seconds": float(weights.sum())}
     idle = {"process_cores": IDLE_CORES, "gpu_percent": IDLE_PERCENT}
     zero_shares = {}
     for column in UTILISATIONS:
         used = gpu_weights if column in GPU_COLUMNS else weights
         values = spread(series[column], used, idle.get(column, 0.0))
-        found[column], zero_shares[column] = values.pop("median"), values.pop("zero_share")
-        found |= {f"{column}_{name}": value for name, value in values.items()}
+        result[column], zero_shares[column] = values.pop("median"), values.pop("zero_share")
+        result |= {f"{column}_{name}": value for name, value in values.items()}
     foreign = spread(series["foreign_cores"], weights)["mean"]
     joules, seconds, source = energy(series, weights)
     peaks = {}
     for column in ("memory_mb", "gpu_memory_mb"):
-        held = series[column][chosen & np.isfinite(series[column])]
-        peaks[column] = float(held.max()) if len(held) else None
-    return found | {
+        memory = series[column][chosen & np.isfinite(series[column])]
+        peaks[column] = float(memory.max()) if len(memory) else None
+    return result | {
         "process_zero_share": zero_shares["process_cores"],
         "gpu_zero_share": zero_shares["gpu_percent"],
         "gpu_settled": settled,
