@@ -26,8 +26,8 @@ class Model(BaseModel):
         extra="forbid", frozen=True, use_attribute_docstrings=True, populate_by_name=True
     )
 
-    def stated(self) -> dict[str, Any]:
-        """Return the keys that the file states."""
+    def explicit(self) -> dict[str, Any]:
+        """Return the keys that the file states, without defaults."""
         return {key: getattr(self, key) for key in self.model_fields_set}
 
 
