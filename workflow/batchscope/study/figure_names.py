@@ -60,5 +60,5 @@ def of_own_runs(figure: Figure, columns: Collection[str]) -> str:
 
 
 def lacking(required: Iterable[str], present: Collection[str]) -> list[str]:
-    """Return the required names that are missing; `a|b` requires one of both."""
+    """Return the missing ones of the required names; `a|b` requires a or b."""
     return [name for name in required if not {*name.split("|")} & {*present}]

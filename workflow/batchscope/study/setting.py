@@ -159,8 +159,8 @@ class Parameter:
 
     def spelled(self, value: Any) -> str:
         """Return the word for a value if it has one, else its text in a path."""
-        words = (word for word, named in self.named_values.items() if named == value)
-        return next(words, None) or self.text(value)
+        names = (name for name, number in self.named_values.items() if number == value)
+        return next(names, None) or self.text(value)
 
     @functools.cached_property
     def allowed(self) -> str:
