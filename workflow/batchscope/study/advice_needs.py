@@ -53,8 +53,7 @@ class Trained(NamedTuple):
         sizes: Batch sizes in rising order.
         rates: Number of learning rates at the size with the fewest; 0 if unknown.
         rate: The learning rate, if all trainings have the same one.
-        timed: Whether they have seconds.
-        tested: Whether they have outcomes on test data.
+        timed: Whether they have seconds; `tested`, whether they have outcomes on test data.
         given_by: Keys that add seconds and outcomes on test data, as in `HERE`.
         task: One of `tasks.TASKS`.
     """
@@ -75,8 +74,7 @@ def missing(
     """Yield the missing requirements of existing or planned trainings.
 
     Args:
-        of_seed: Minutes of one more seed.
-        of_rate: Minutes of one more learning rate.
+        of_seed: Minutes of one more seed; `of_rate`, of one more learning rate.
     """
     if len(trained.sizes) < LEAST_SIZES:
         larger = [2 * trained.sizes[-1], 4 * trained.sizes[-1]]

@@ -34,28 +34,20 @@ _ROUNDING = 1e-9  # tolerance of shares, so that three tenths of ten examples ar
 
 
 class Phase(NamedTuple):
-    """A part of a training with one batch size.
+    """A part of a training with one batch size."""
 
-    Attributes:
-        share: Share of the horizon's examples before it.
-        rate: Its learning rate over the one of the first phase.
-    """
-
-    share: float
+    share: float  # share of the horizon's examples before it
     batch_size: int
-    rate: float
+    rate: float  # learning rate over the one of the first phase
 
 
 class Segment(NamedTuple):
     """Updates of one epoch with one batch size. Update k begins at example offset + k * size.
 
-    Attributes:
-        stop: The update after its last one, counted from the start of the epoch.
-        offset: Position in the order of the epoch's examples; negative if earlier batches were
-            smaller.
+    The offset is negative if earlier batches of the epoch were smaller.
     """
 
-    stop: int
+    stop: int  # the update after its last one, counted from the start of the epoch
     offset: int
     size: int
 

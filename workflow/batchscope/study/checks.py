@@ -97,19 +97,15 @@ def pairs(measure: Asked, runs: Mapping[str, dict[str, Any]]) -> tuple[plan.Pair
     return tuple((name, large[shared]) for shared, name in small.items() if shared in large)
 
 
-def pair_problems(place: Place, measure: Asked, runs: tuple[plan.Pair, ...]) -> Iterator[Problem]:
-    """Yield a problem if there are no pairs, or if the names of a pair are too long.
-
-    Args:
-        runs: Names of the runs of each pair.
-    """
+def pair_problems(place: Place, measure: Asked, names: tuple[plan.Pair, ...]) -> Iterator[Problem]:
+    """Yield a problem if there are no pairs, or if the names of a pair are too long."""
     at = (*place, measure.name, "between")
-    if not runs:
+    if not names:
         [(factor, (small, large))] = measure.between.items()
         text = "Expected two runs of this experiment that differ in nothing else "
         yield Problem(at, f"{text}(received {factor} {small} and {large}).")
     # A cluster's executor makes one file name of both runs and the settings.
-    if any(len(small) + len(large) > _LONGEST_PAIR for small, large in runs):
+    if any(len(small) + len(large) > _LONGEST_PAIR for small, large in names):
         text = f"The names of two runs have more than {_LONGEST_PAIR} characters. "
         yield Problem(at, f"{text}Choose shorter names of data set and model.")
 
@@ -167,12 +163,10 @@ def outcomes_of_margins(
     place: Place, keys: TrainingExperiment, measures: Collection[str], runs: Runs
 ) -> Iterator[Problem]:
     """Yield margins of outcomes that some run does not evaluate."""
-    outcomes_of = [
-        name for name, entry in MEASURES.items() if {*entry.columns} & {*MARGIN_OUTCOMES}
-    ]
-    evaluated = {*measures} & {*outcomes_of} or all(run["evaluate_every"] for run in runs)
+    sources = [name for name, entry in MEASURES.items() if {*entry.columns} & {*MARGIN_OUTCOMES}]
+    evaluated = {*measures} & {*sources} or all(run["evaluate_every"] for run in runs)
     if keys.margins and not evaluated:
-        needed = wording.listed(outcomes_of, "or")
+        needed = wording.listed(sources, "or")
         text = f"Needs {needed} in measure, or evaluate_every of all trainings."
         yield Problem((*place, "margins"), text)
 

@@ -487,9 +487,7 @@ def _grid(experiment: PlannedExperiment, machines: tuple[str, ...]) -> Rows:
         plain = {key: value for key, value in factors.items() if key != "seed"} | names
         cells.setdefault(repr(sorted(plain.items())), plain)
     for run in experiment.commands.values():
-        plain = {
-            own_columns.named(key): value for key, value in run.factors.items() if key != "seed"
-        }
+        plain = {own_columns.named(k): v for k, v in run.factors.items() if k != "seed"}
         cells.setdefault(repr(sorted(plain.items())), plain)
     return [
         {**cell, "at_epoch": epoch, "machine": machine}

@@ -147,12 +147,8 @@ def _files(folder: Path) -> Iterator[Path]:
         if current.is_symlink() and current.resolve() in {up.resolve() for up in current.parents}:
             folders.clear()  # a link to a parent folder
             continue
-        folders[:] = [
-            child
-            for child in folders
-            if child[0] != "." and child != "__pycache__"
-            if os.path.abspath(current / child) not in outputs
-        ]
+        visible = [child for child in folders if child[0] != "." and child != "__pycache__"]
+        folders[:] = [child for child in visible if os.path.abspath(current / child) not in outputs]
         yield from (current / file for file in files if file[0] != ".")
 
 

@@ -16,8 +16,8 @@ _TARGET = {
 
 _BUDGET = {
     "budget": TextColumn(
-        "Budget of the comparison: epochs, updates, seconds, target (a loss or a metric to "
-        "reach), convergence (each training at its lowest validation loss), end (the end of each "
+        "Budget of the comparison: epochs, updates, seconds, target (a loss or a metric to reach), "
+        "convergence (each training at its lowest validation loss), end (the end of each "
         "training), or examples (external runs with a single row each)."
     ),
     "budget_value": Column(
@@ -26,18 +26,14 @@ _BUDGET = {
     ),
     "budget_column": TextColumn("Column of the target; empty for other budgets."),
     "outcome": TextColumn(
-        "The outcome, on test data or, without test data at the budget, on validation data. For a"
-        " target: updates, examples or seconds to reach it. For end: a column of runs.csv."
+        "The outcome, on test data or, without test data at the budget, on validation data. For a "
+        "target: updates, examples or seconds to reach it. For end: a column of runs.csv."
     ),
 }
 
 
 def _verdict(states: str) -> dict[str, Column]:
-    """Return the columns of a verdict.
-
-    Args:
-        states: Description of its values.
-    """
+    """Return the columns of a verdict with these values."""
     return {
         "n": IntegerColumn("Paired seeds: seeds with a value at every compared batch size."),
         "verdict": TextColumn(states),
@@ -58,14 +54,14 @@ _TO_RESOLVE = {
 COMPARISONS: dict[str, Column] = {
     **_BUDGET,
     "margin": Column(
-        "Largest negligible deterioration of the outcome. The study states it; default: 0.01 of "
-        "an accuracy, micro-F1 or R², 0.05 nats of a loss or 0.01 of the loss of a regression, "
-        "0.1 (a tenth) of a cost to a target."
+        "Largest negligible deterioration of the outcome. The study states it; default: 0.01 of an "
+        "accuracy, micro-F1 or R², 0.05 nats of a loss or 0.01 of the loss of a regression, 0.1 (a "
+        "tenth) of a cost to a target."
     ),
     "batch_size": IntegerColumn("Examples per update."),
     "learning_rate": Column(
-        "Learning rate of the runs; if there are several, the one with the lowest mean validation"
-        " loss at the budget. For a target, convergence and end it is a single rate "
+        "Learning rate of the runs; if there are several, the one with the lowest mean validation "
+        "loss at the budget. For a target, convergence and end it is a single rate "
         "(docs/study.md); empty if no rate has a finished run of every seed."
     ),
     "on_edge": IntegerColumn(
@@ -73,16 +69,16 @@ COMPARISONS: dict[str, Column] = {
         "good."
     ),
     "still_falling": IntegerColumn(
-        "1 at convergence if most trainings of the batch size ended while the validation loss was"
-        " falling: longer trainings may be better."
+        "1 at convergence if most trainings of the batch size ended while the validation loss was "
+        "falling: longer trainings may be better."
     ),
     "seeds": IntegerColumn("Seeds of the batch size with a run, regardless of status."),
     "epochs_run": Column(
         "Largest number of epochs of a finished run of the batch size; empty if unknown.", "epochs"
     ),
     "reached": IntegerColumn(
-        "Seeds that finished and reached the budget at the learning rate of the row; empty if the"
-        " batch size has no value."
+        "Seeds that finished and reached the budget at the learning rate of the row; empty if the "
+        "batch size has no value."
     ),
     "mean": Column(
         "Mean of the outcome over the seeds (geometric for a target); empty if a run failed."
@@ -94,13 +90,13 @@ COMPARISONS: dict[str, Column] = {
         "the ratio to it."
     ),
     "low": Column(
-        "Lower end of the interval of the estimate; empty if it is open. docs/measures.md "
-        "explains both ends."
+        "Lower end of the interval of the estimate; empty if it is open. docs/measures.md explains "
+        "both ends."
     ),
     "high": Column("Upper end."),
     "bound": Column(
-        "Value that the interval is compared with: the margin as a difference (negative if higher"
-        " is better), or 1 + margin as a ratio."
+        "Value that the interval is compared with: the margin as a difference (negative if higher "
+        "is better), or 1 + margin as a ratio."
     ),
     **_verdict(
         "within (the whole interval is better than the bound), beyond (the whole interval is "
@@ -151,9 +147,9 @@ CRITICAL: dict[str, Column] = {
         "Fewest examples to the target, S_min * B_crit; empty if B_crit is open downwards."
     ),
     "critical_batch_size": Column(
-        "B_crit: at this batch size a training takes twice the fewest updates and twice the "
-        "fewest examples (McCandlish et al. 2018, arXiv 1812.06162). Empty if the updates fall as"
-        " 1 / B up to the largest batch size, or do not fall."
+        "B_crit: at this batch size a training takes twice the fewest updates and twice the fewest "
+        "examples (McCandlish et al. 2018, arXiv 1812.06162). Empty if the updates fall as 1 / B "
+        "up to the largest batch size, or do not fall."
     ),
     **interval(
         "critical_batch_size",
@@ -170,8 +166,8 @@ CRITICAL: dict[str, Column] = {
     "lack_of_fit": Column(
         "p-value of deviations from the curve. With two or more seeds: pure-error F-test of the "
         "deviations of size means against the scatter of seeds. With one seed: twice the p-value "
-        "of a softer or sharper bend or of a quadratic term. Empty if there is no test. Below .05"
-        " the constants are rough, and fastest_batch_size is empty."
+        "of a softer or sharper bend or of a quadratic term. Empty if there is no test. Below .05 "
+        "the constants are rough, and fastest_batch_size is empty."
     ),
     "stray": TextColumn(
         "If lack_of_fit is below .05, the batch sizes that deviate by more than two standard "
@@ -214,15 +210,15 @@ LOCAL_CRITICAL: dict[str, Column] = {
     "share": Column("Share of the examples before the branches."),
     "examples_used": Column("Number of examples before the branches: mean over the seeds."),
     "critical_batch_size": Column(
-        "Local critical batch size: geometric mean over the seeds of local_critical_batch_size of"
-        " branch_points.csv."
+        "Local critical batch size: geometric mean over the seeds of local_critical_batch_size of "
+        "branch_points.csv."
     ),
     **interval(
         "critical_batch_size",
         "Lower end of the 95 % t-interval of its logarithm; empty if it is open, since the "
         "smallest factor was too large for a seed.",
-        "Upper end, extended by the step to the next factor, since values between two factors are"
-        " never observed; empty if it is open, since the largest factor was not too large for a "
+        "Upper end, extended by the step to the next factor, since values between two factors are "
+        "never observed; empty if it is open, since the largest factor was not too large for a "
         "seed.",
     ),
     "noise_scale": Column(
@@ -254,23 +250,23 @@ RAMPS: dict[str, Column] = {
         "best_validation_loss; or its cost: updates or seconds."
     ),
     "against": IntegerColumn(
-        "The constant batch size that it is compared with; for a cost, the one with the best mean"
-        " outcome."
+        "The constant batch size that it is compared with; for a cost, the one with the best mean "
+        "outcome."
     ),
     "estimate": Column(
-        "Mean over the paired seeds of the outcome minus the outcome at `against`; for a cost, "
-        "the ratio."
+        "Mean over the paired seeds of the outcome minus the outcome at `against`; for a cost, the "
+        "ratio."
     ),
     "low": Column("Lower end of its interval at the level."),
     "high": Column("Upper end."),
     "bound": Column(
-        "Value that the interval is compared with: the margin as a difference (negative if higher"
-        " is better), or 1 for a cost."
+        "Value that the interval is compared with: the margin as a difference (negative if higher "
+        "is better), or 1 for a cost."
     ),
     **_verdict(
         "within (no constant size is better by more than the margin) or beyond (one is); for a "
-        "cost supported (it is lower) or contradicted (it is higher); not_resolved, provisional "
-        "(2 to 5 paired seeds), one_seed or not_testable."
+        "cost supported (it is lower) or contradicted (it is higher); not_resolved, provisional (2 "
+        "to 5 paired seeds), one_seed or not_testable."
     ),
 }
 
@@ -279,8 +275,8 @@ TO_TARGET: dict[str, Column] = {
     "batch_size": IntegerColumn("Examples per update."),
     "seed": IntegerColumn("Seed."),
     "learning_rate": Column(
-        "Learning rate of the training. If several were tried: the one with the fewest updates to"
-        " the target for the other seeds."
+        "Learning rate of the training. If several were tried: the one with the fewest updates to "
+        "the target for the other seeds."
     ),
     "chosen_learning_rate": Column(
         "The learning rate with the fewest updates over all seeds; empty if there was one rate "
@@ -310,14 +306,14 @@ ADVICE: dict[str, Column] = {
     "item": TextColumn(
         "recommendation (one row per series), size (a batch size with its deciding limit), limit "
         "(a batch size and one limit, or a limit by itself), rate (a learning rate tried at the "
-        "recommended size), expectation (results at the learning rate of a batch size), check, or"
-        " suggestion (a change of the study)."
+        "recommended size), expectation (results at the learning rate of a batch size), check, or "
+        "suggestion (a change of the study)."
     ),
     "headline": TextColumn(
         "For the recommendation, the first condition that holds: no_outcome, nothing_learned (no "
-        "batch size beats the baseline by its interval), rate_not_found (the best learning rate "
-        "is at the edge of its grid at a size that may be the best), not_distinguished (several "
-        "sizes are not excluded), or recommended (one size remains)."
+        "batch size beats the baseline by its interval), rate_not_found (the best learning rate is "
+        "at the edge of its grid at a size that may be the best), not_distinguished (several sizes "
+        "are not excluded), or recommended (one size remains)."
     ),
     "name": TextColumn(
         "For the recommendation, the limit that ranks the sizes; for a size, a limit or a rate, "
@@ -347,14 +343,13 @@ ADVICE: dict[str, Column] = {
     "high": Column("Upper end, or highest value."),
     "bound": Column("Value that the interval is compared with, or limit of a check."),
     **_verdict(
-        "As in comparisons.csv. For the recommendation: within (every limit) or not_resolved. For"
-        " a rate: within (it is as good), beyond, provisional (open) or not_testable (a run "
-        "failed)."
+        "As in comparisons.csv. For the recommendation: within (every limit) or not_resolved. For "
+        "a rate: within (it is as good), beyond, provisional (open) or not_testable (a run failed)."
     ),
     **_TO_RESOLVE,
     "grade": TextColumn(
-        "Evidence for the recommendation: solid (six paired seeds or more, every limit next to "
-        "the range decided, every check passed), provisional, or open (one or two seeds)."
+        "Evidence for the recommendation: solid (six paired seeds or more, every limit next to the "
+        "range decided, every check passed), provisional, or open (one or two seeds)."
     ),
     "passed": IntegerColumn(
         "1 for a check that passed, 0 for one that failed, empty if it is missing."
@@ -365,8 +360,8 @@ ADVICE: dict[str, Column] = {
     ),
     "value": TextColumn("Its new value, at this batch size or at all batch sizes."),
     "minutes_to_resolve": Column(
-        "Minutes of one core for the change, estimated from these trainings, measures and "
-        "timings; empty if unknown.",
+        "Minutes of one core for the change, estimated from these trainings, measures and timings; "
+        "empty if unknown.",
         "min",
     ),
 }
@@ -403,8 +398,8 @@ CLAIMS: dict[str, Column] = {
     "low": Column("Lower end of its t-interval at the level."),
     "high": Column("Upper end."),
     "level": Column(
-        "One-sided level of each end: alpha* of the document's claims, divided among several "
-        "parts or bounds; of 0.05 with fewer than six replicates."
+        "One-sided level of each end: alpha* of the document's claims, divided among several parts "
+        "or bounds; of 0.05 with fewer than six replicates."
     ),
     "n": IntegerColumn(
         "Paired seeds, or timing jobs, with a value in every cell; the smallest number of all "
@@ -437,8 +432,8 @@ LOOKS: dict[str, Column] = {
     ),
     "first": IntegerColumn("The first seed, as planned at this analysis."),
     "statement": TextColumn(
-        "The analysed statement: the id of a claim, or the keys of a comparison with the best, as"
-        " JSON."
+        "The analysed statement: the id of a claim, or the keys of a comparison with the best, as "
+        "JSON."
     ),
     **{name: CLAIMS[name] for name in ("estimate", "low", "high")},
     "n": IntegerColumn("Paired seeds of the analysis."),

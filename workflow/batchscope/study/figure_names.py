@@ -13,19 +13,12 @@ from batchscope.study.specifications import Figure, Need
 
 @dataclass(frozen=True)
 class Given:
-    """Properties of an experiment that figures require.
+    """Properties of an experiment that figures require."""
 
-    Attributes:
-        measures: Measures and timings.
-        varied: Factors with several values, combined with all other factors.
-        needs: Requirements that it fulfils.
-        own: Columns of external runs; None for trainings.
-    """
-
-    measures: Collection[str] = ()
-    varied: Collection[str] = ()
-    needs: Collection[Need] = ()
-    own: Collection[str] | None = None
+    measures: Collection[str] = ()  # measures and timings
+    varied: Collection[str] = ()  # factors with several values, combined with all other factors
+    needs: Collection[Need] = ()  # fulfilled requirements
+    own: Collection[str] | None = None  # columns of external runs; None for trainings
 
     def suffices(self, figure: Figure) -> bool:
         """Return whether the experiment draws a figure by default."""

@@ -31,8 +31,8 @@ _OF_SEVERAL = (
         "loss_curves",
         "Loss curves",
         "Training",
-        "Training and validation loss, each batch size at its best learning rate: means over "
-        "seeds with a 95 % interval. A thin line is a run that did not finish.",
+        "Training and validation loss, each batch size at its best learning rate: means over seeds "
+        "with a 95 % interval. A thin line is a run that did not finish.",
         kind="against_progress",
         table="history",
         panels=(
@@ -125,10 +125,10 @@ _OF_SEVERAL = (
         "critical_batch_size",
         "Critical batch size",
         "Quality",
-        "Updates and examples to a target, and the curve updates = fewest × (1 + critical "
-        "batch size / batch size) (McCandlish et al. 2018, arXiv 1812.06162). At the critical "
-        "batch size a training takes twice the fewest updates and twice the fewest examples. The "
-        "bar at the foot is its 95 % interval; an arrow is an open end.",
+        "Updates and examples to a target, and the curve updates = fewest × (1 + critical batch "
+        "size / batch size) (McCandlish et al. 2018, arXiv 1812.06162). At the critical batch size "
+        "a training takes twice the fewest updates and twice the fewest examples. The bar at the "
+        "foot is its 95 % interval; an arrow is an open end.",
         kind="to_target",
         table="to_target",
         panels=(
@@ -226,12 +226,8 @@ def learned(name: str, learned_tasks: tuple[str, ...]) -> Figure:
         if _METRIC in panel.column or (_FIRST in panel.column and metric in first)
     ]
     title, caption = (_filled(text, metrics, first) for text in (figure.title, figure.caption))
-    return replace(
-        figure,
-        panels=tuple(panels),
-        title=wording.capital(title),
-        caption=wording.capital(caption),
-    )
+    texts = {"title": wording.capital(title), "caption": wording.capital(caption)}
+    return replace(figure, panels=tuple(panels), **texts)
 
 
 def _of_metric(panel: Panel, metric: Metric) -> Panel:
@@ -248,7 +244,6 @@ def _of_metric(panel: Panel, metric: Metric) -> Panel:
 
 
 def _filled(text: str, metrics: list[Metric], first: list[Metric]) -> str:
-    """Replace the placeholders of a text."""
     shares = all(metric.share for metric in first)
     values = {
         _METRIC: wording.listed(metric.words for metric in metrics),

@@ -127,27 +127,24 @@ def mapping(
             data if the same metric exists for validation data.
     """
     columns = [*columns]
-    renamed = {theirs: mine for mine, theirs in explicit.items() if theirs in columns}
+    result = {theirs: mine for mine, theirs in explicit.items() if theirs in columns}
     nearest: dict[str, dict[int, list[str]]] = {}
     for name in columns:
-        if name in renamed or (match := ours(name, metrics)) is None or match[0] in explicit:
-            continue
-        mine, distance = match
-        nearest.setdefault(mine, {}).setdefault(distance, []).append(name)
+        if name not in result and (match := ours(name, metrics)) and match[0] not in explicit:
+            nearest.setdefault(match[0], {}).setdefault(match[1], []).append(name)
     several = {}
     for mine, by_distance in nearest.items():
         candidates = by_distance[min(by_distance)]
         if len(candidates) > 1 or min(by_distance) == _VAGUE:
             several[mine] = candidates
         else:
-            renamed[candidates[0]] = mine
+            result[candidates[0]] = mine
     for metric in metrics:
         bare = nearest.get(f"validation_{metric}", {}).get(_BARE, [])
         train = f"train_{metric}"
-        is_free = train not in renamed.values() and train not in several
-        if len(bare) == 1 and bare[0] not in renamed and is_free:
-            renamed[bare[0]] = train
-    return renamed, several
+        if len(bare) == 1 and bare[0] not in result and train not in {*result.values(), *several}:
+            result[bare[0]] = train
+    return result, several
 
 
 def question(mine: str, candidates: Iterable[str]) -> str:

@@ -93,9 +93,7 @@ class Codec:
             raise ValueError(f"Expected {', '.join(sorted(missing))} in {name!r}.")
         if self.name(values) != name:
             raise ValueError(f"Expected the canonical name {self.name(values)}. Received: {name!r}")
-        return {
-            key: values.get(key, parameter.default) for key, parameter in self.parameters.items()
-        }
+        return {key: values.get(key, item.default) for key, item in self.parameters.items()}
 
 
 _REQUIRED = {name for name, factor in FACTORS.items() if factor.required}

@@ -149,9 +149,7 @@ class _Planner:
             if not isinstance(experiment.keys, TimingExperiment):
                 self._check_seeds(experiment)
         other_machines.check(file, self.problems, self.warnings.append)
-        configurations = [
-            factors for experiment in planned.values() for factors in experiment.factors()
-        ]
+        configurations = [factors for item in planned.values() for factors in item.factors()]
         return Study(
             file=file,
             reduced=self.reduced,

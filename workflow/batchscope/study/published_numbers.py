@@ -90,11 +90,7 @@ class _Series(Model):
 
 def _fields() -> dict[str, Any]:
     fields = value_fields(
-        {
-            name: factor
-            for name, factor in EVERY_FACTOR.items()
-            if name not in ("seed", "batch_size")
-        }
+        {name: item for name, item in EVERY_FACTOR.items() if name not in ("seed", "batch_size")}
     )
     for name, column in COLUMNS.items():
         number = Annotated[Number, Field(ge=column.least, le=column.most)]

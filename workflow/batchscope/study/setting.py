@@ -188,9 +188,7 @@ def _unpacked(annotation: Any) -> tuple[Any, tuple[Any, ...]]:
             metadata = (*annotation.__metadata__, *metadata)
             annotation = annotation.__origin__
         elif isinstance(annotation, types.UnionType):
-            annotation = next(
-                option for option in typing.get_args(annotation) if option is not type(None)
-            )
+            annotation = next(arg for arg in typing.get_args(annotation) if arg is not type(None))
         else:
             return annotation, metadata
 

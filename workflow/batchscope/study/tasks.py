@@ -21,8 +21,6 @@ class Metric:
         doc: Description with `{split}`.
         share: Whether it is between 0 and 1 and shown as a percentage.
         margin: Loss of it that counts as negligible; None if that depends on its unit.
-        least: Lower bound.
-        most: Upper bound.
         error: Sentence of a caption about its binomial error, if figures draw one.
     """
 
@@ -120,11 +118,7 @@ USER_METRICS: dict[str, Metric] = {}
 
 
 def set_user_metrics(better: Mapping[str, str]) -> None:
-    """Set the user-defined metrics of the study.
-
-    Args:
-        better: Name of a metric -> `LOWER` or `HIGHER`.
-    """
+    """Set the user-defined metrics of the study: name -> `LOWER` or `HIGHER`."""
     USER_METRICS.clear()
     for name, values in better.items():
         text = name.replace("_", " ")
@@ -134,9 +128,7 @@ def set_user_metrics(better: Mapping[str, str]) -> None:
 
 def user_metrics() -> dict[str, str]:
     """Return the argument of `set_user_metrics` for another process."""
-    return {
-        name: HIGHER if metric.higher_is_better else LOWER for name, metric in USER_METRICS.items()
-    }
+    return {name: HIGHER if item.higher_is_better else LOWER for name, item in USER_METRICS.items()}
 
 
 def user_metric(column: str) -> Metric | None:
@@ -180,11 +172,8 @@ def falling(values: Any, column: str) -> Any:
 
 def column_words(column: str) -> str:
     """Return the name of a column in a sentence: `test R²`."""
-    text = column.replace("_", " ")
-    item = metric(column)
-    if item is None:
-        return text
-    return text.removesuffix(item.name.replace("_", " ")) + item.words
+    text, item = column.replace("_", " "), metric(column)
+    return text.removesuffix(item.name.replace("_", " ")) + item.words if item else text
 
 
 def columns(task: str, split: str) -> tuple[str, ...]:
