@@ -246,7 +246,7 @@ def test_a_regression_made_elsewhere_has_its_columns_and_no_others(tmp_path):
     loss = frame["validation_loss"]
     frame = frame.assign(validation_r2=1 - 3 * loss, train_r2=0.9, test_r2=-0.1, test_mae=40 * loss)
     runs, trajectories = tables(tmp_path, frame)
-    assert tasks.of(runs) == tasks.of(trajectories) == (tasks.REGRESSION,)
+    assert tasks.of_columns(runs) == tasks.of_columns(trajectories) == (tasks.REGRESSION,)
     assert (runs["generalisation_gap_r2"] == 1.0).all() and runs["test_mse"].isna().all()
     last = frame.groupby("batch_size")["test_mae"].min()
     assert runs.groupby("batch_size")["test_mae"].max().to_numpy() == pytest.approx(last, rel=0.1)

@@ -160,6 +160,6 @@ def test_every_table_that_a_claim_may_be_of_has_its_columns():
 
 def test_only_a_trend_of_a_whole_experiment_is_asked_of_its_answers():
     whole = {**FALLS, "experiment": "gap", "column": "test_accuracy"}
-    assert Trend(**whole).asked == "gap"
+    assert Trend(**whole).trend_experiment == "gap"
     for other in ({"cells": {"batch_size": [16, 32]}}, {"table": "at_epochs"}, {"over": "epochs"}):
-        assert Trend(**whole, **other).asked == ""
+        assert Trend(**whole, **other).trend_experiment == ""

@@ -262,6 +262,6 @@ def test_a_program_is_sought_on_the_path_of_its_environment(tmp_path):
     (tmp_path / "program").chmod(0o755)
     keys = {"command": ["program", "{batch_size}", "{seed}"], "inputs": None}
     raw = commanded.study(tmp_path, **keys, env={"PATH": str(tmp_path)})
-    assert planner.make(raw, folder=tmp_path, here=True)
+    assert planner.make(raw, folder=tmp_path, local=True)
     with pytest.raises(ConfigError):
-        planner.make(commanded.study(tmp_path, **keys), folder=tmp_path, here=True)
+        planner.make(commanded.study(tmp_path, **keys), folder=tmp_path, local=True)

@@ -33,7 +33,7 @@ def test_bad_config(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     scale = "reduced" if Path(f"{name}.yaml").read_bytes().startswith(b"# scale: r") else "full"
     with pytest.raises(UserError) as raised:
-        config.study(f"{name}.yaml", scale, here=True)
+        config.study(f"{name}.yaml", scale, local=True)
     lines = str(raised.value).splitlines()
     expected = [line.split(" | ") for line in (CORPUS / f"{name}.txt").read_text().splitlines()]
     assert [place_of(line) for line in lines] == [place for place, *_ in expected]

@@ -145,7 +145,7 @@ def test_every_setting_survives_the_round_trip(measure):
     for key, parameter in ENTRIES[measure].parameters.items():
         assert parameter.default is not None
         for value in _samples(parameter):
-            settings = {key: (value,) if parameter.many else value}
+            settings = {key: (value,) if parameter.is_list else value}
             name = names.settings_name(measure, settings)
             assert names.parse_settings(measure, name)[key] == settings[key]
 

@@ -17,7 +17,7 @@ METRICS = {"word_error": "lower", "bleu": "higher"}
 @pytest.fixture(autouse=True)
 def none_named_afterwards():
     yield
-    tasks.name_own({})
+    tasks.set_user_metrics({})
 
 
 def frame() -> pandas.DataFrame:

@@ -31,7 +31,7 @@ def series(**factors):
 
 def test_the_plan_carries_them_and_keeps_the_words_apart():
     experiment = made([series(), series(optimizer="adam", model="small_cnn")]).experiments["gap"]
-    stated = {name: figure.stated() for name, figure in experiment.keys.published.items()}
+    stated = {name: figure.explicit() for name, figure in experiment.keys.published.items()}
     assert {name: stated["accuracy"][name] for name in DOCUMENT} == DOCUMENT
     first, second = experiment.numbers["accuracy"]
     assert first == published_numbers.PublishedValues({}, SIZES, {"test_accuracy": ACCURACY})

@@ -29,11 +29,11 @@ def test_the_middle_is_the_nearest_epoch_that_is_no_end(epochs_run, epoch):
 
 def test_nothing_is_kept_that_nobody_reads():
     assert (
-        snapshot_epochs.wanted((), 8, over=False)
-        == snapshot_epochs.wanted((), 8, over=True)
+        snapshot_epochs.epochs_to_keep((), 8, over=False)
+        == snapshot_epochs.epochs_to_keep((), 8, over=True)
         == set()
     )
-    assert snapshot_epochs.wanted((2, 7), 5, over=False) == {2}
+    assert snapshot_epochs.epochs_to_keep((2, 7), 5, over=False) == {2}
 
 
 @pytest.mark.parametrize("last", [*range(20), 63, 64, 65])
@@ -41,10 +41,10 @@ def test_the_middle_of_every_end_was_kept_until_then(last):
     """A training learns its end when it comes: what it drops before is no later middle."""
     kept: set[int] = set()
     for epoch in range(1, last + 1):
-        wanted = snapshot_epochs.wanted((snapshot_epochs.MIDDLE,), epoch, over=False)
+        wanted = snapshot_epochs.epochs_to_keep((snapshot_epochs.MIDDLE,), epoch, over=False)
         kept = {each for each in (*kept, epoch) if each in wanted}
         assert len(kept) <= 4
-    wanted = snapshot_epochs.wanted((snapshot_epochs.MIDDLE,), last, over=True)
+    wanted = snapshot_epochs.epochs_to_keep((snapshot_epochs.MIDDLE,), last, over=True)
     assert wanted <= kept
     assert wanted == ({snapshot_epochs.middle(last)} - {None})
 

@@ -27,13 +27,13 @@ def test_a_column_of_a_metric(column, name, higher, lower, words):
     found = tasks.metric(column)
     assert (found and found.name) == name
     assert (tasks.higher_is_better(column), tasks.lower_is_better(column)) == (higher, lower)
-    assert tasks.words(column) == words
+    assert tasks.column_words(column) == words
 
 
 def test_columns_say_what_is_learned():
     names = ["run", "train_loss", "test_accuracy", "test_r2", "test_mse", "test_f1", "own_mae"]
-    assert tasks.of(names[:2]) == CLASSES and tasks.of(["lines", "mse"]) == NUMBERS
-    assert tasks.of(names) == (*CLASSES, *NUMBERS, *LABELS)
+    assert tasks.of_columns(names[:2]) == CLASSES and tasks.of_columns(["lines", "mse"]) == NUMBERS
+    assert tasks.of_columns(names) == (*CLASSES, *NUMBERS, *LABELS)
     assert tasks.kept(names, NUMBERS) == ["run", "train_loss", "test_r2", "test_mse", "own_mae"]
     assert tasks.kept(names, LABELS) == ["run", "train_loss", "test_f1", "own_mae"]
     units = [tasks.unit(unit, NUMBERS) for unit in ("nats", "nats^2", "s", "")]

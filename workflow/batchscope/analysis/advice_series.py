@@ -257,7 +257,7 @@ class AdviceSeries:
         outcomes = {*self.outcomes}
         tested = any(not name.startswith("validation") for name in outcomes)
         known = (self.sizes, self.replicates, int(rates), only, bool(timed), tested)
-        return Trained(*known, self.asked.given_by, tasks.of(outcomes)[0])
+        return Trained(*known, self.asked.given_by, tasks.of_columns(outcomes)[0])
 
     def rate(self, size: int) -> float:
         """Returns the one rate of a size: the best of its seconds, or else of its outcome."""

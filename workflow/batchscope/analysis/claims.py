@@ -79,7 +79,7 @@ def _read(
     about, by = tables.column(test.table, test.column), _replicate(rows, test)
     unit = about.unit if about else ""
     if unit.startswith(tasks.NATS):
-        unit = tasks.unit(unit, tasks.of(read(test.experiment, "history")))
+        unit = tasks.unit(unit, tasks.of_columns(read(test.experiment, "history")))
     per = "doubling" if _doublings(rows, test) else "unit"
     sides = [{test.over: test.chosen}] if test.chosen else test.sides
     low, high = (end if math.isfinite(end) else math.nan for end in test.bounds)

@@ -213,7 +213,7 @@ def _compared(
     known = [name for name in named if name in runs and runs[name].notna().any()]
     compared = [name for name in known if name in margins] or known[:1]
     for outcome in compared:
-        margin = margins.get(outcome, tasks.loss_margin(tasks.of(runs.columns)))
+        margin = margins.get(outcome, tasks.loss_margin(tasks.of_columns(runs.columns)))
         beside = _Beside(arm, constant, outcome)
         row = _row(arm, beside.own, outcome, beside.sign * margin)
         if not beside.others:

@@ -304,10 +304,10 @@ def _compared(each: Trainings) -> dict[str, float | None]:
 
     None where its unit decides: of it the experiment states one, or it is not compared.
     """
-    learned = tasks.of(each.finished.columns[each.finished.notna().any()])
+    learned = tasks.of_columns(each.finished.columns[each.finished.notna().any()])
     names = [name for task in learned for name in tasks.TASKS[task]]
     margins = {name: tasks.METRICS[name].margin for name in names}
-    return {**margins, "loss": tasks.loss_margin(learned), **dict.fromkeys(tasks.OWN)}
+    return {**margins, "loss": tasks.loss_margin(learned), **dict.fromkeys(tasks.USER_METRICS)}
 
 
 def _at_own_end(each: Trainings, outcome: str, margin: float, whole: Chosen | None) -> Reading:

@@ -100,7 +100,7 @@ class Target:
         target = tasks.falling(self.value, self.column)
         known = ~np.isnan(losses)  # not every evaluation need be of everything
         order = np.argsort(used[known], kind="stable")
-        linear = tasks.own(self.column) is not None
+        linear = tasks.user_metric(self.column) is not None
         return first_crossing(used[known][order], losses[known][order], target, linear)
 
     def taken(self, rows: pandas.DataFrame, axis: str, by: list[str]) -> pandas.Series:

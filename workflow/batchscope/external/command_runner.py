@@ -249,7 +249,7 @@ def _evaluated(folder: Path, run: commands.CommandRun) -> tuple[pandas.DataFrame
     files = str(folder.resolve() / paths.COMMAND_FOLDER)
     stated = log.get("file", str(folder / paths.COMMAND_OUTPUT))
     how = (log.get("format", AUTO), log.get("columns", {}), log.get("examples_per_epoch"))
-    tasks.name_own(metrics := log.get("metrics", {}))
+    tasks.set_user_metrics(metrics := log.get("metrics", {}))
     found = numbers.of_run(stated.replace("{run_dir}", files), size, *how, (*metrics,))
     if found.rows.reindex(columns=[*outcomes()]).isna().all(axis=None):
         raise UserError(

@@ -67,7 +67,7 @@ class ExternalRuns:
 
     @property
     def tasks(self) -> tuple[str, ...]:
-        return tasks.of(self.rows)
+        return tasks.of_columns(self.rows)
 
     @property
     def rates(self) -> tuple[float, ...]:
@@ -204,7 +204,7 @@ def _run_names(found: LogCells, identity: pandas.DataFrame) -> list[str]:
 
 def _statuses(rows: pandas.DataFrame) -> pandas.Series:
     """Returns what became of each row's run: as its last row states, else as its losses say."""
-    losses = rows.reindex(columns=(*LOSSES, *of_metrics(tasks.OWN))).astype(float)
+    losses = rows.reindex(columns=(*LOSSES, *of_metrics(tasks.USER_METRICS))).astype(float)
     known, infinite = losses.notna().any(axis=1), np.isinf(losses).any(axis=1)
     last = infinite[known].groupby(rows["run"]).last()
     diverged = rows["run"].isin(last.index[last])

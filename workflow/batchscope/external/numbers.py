@@ -252,5 +252,5 @@ def of_run(
 
 
 def diverged(rows: pandas.DataFrame) -> bool:
-    losses = rows.reindex(columns=(*LOSSES, *of_metrics(tasks.OWN))).dropna(how="all")
+    losses = rows.reindex(columns=(*LOSSES, *of_metrics(tasks.USER_METRICS))).dropna(how="all")
     return len(losses) > 0 and bool(np.isinf(losses.iloc[-1]).any())

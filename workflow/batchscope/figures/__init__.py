@@ -95,7 +95,7 @@ class FigureTables:
 
     @property
     def tasks(self) -> tuple[str, ...]:
-        return tasks.of(self.history)
+        return tasks.of_columns(self.history)
 
 
 def drawn(experiment: PlannedExperiment) -> list[str]:
@@ -177,7 +177,9 @@ def write(
         shared = repeat(beside), numbers, repeat(figure_format)
         given = (_write_figure, repeat(tables), names, *shared)
         if (workers := min(processes, len(names))) > 1:
-            with ProcessPoolExecutor(workers, None, tasks.name_own, (tasks.named_own(),)) as pool:
+            with ProcessPoolExecutor(
+                workers, None, tasks.set_user_metrics, (tasks.user_metrics(),)
+            ) as pool:
                 found = [*pool.map(*given)]
         else:
             found = [*map(*given)]

@@ -153,7 +153,7 @@ def _card(advice: pandas.DataFrame, factors: Row, tables: FigureTables) -> Row:
         "about": _extent(about, [row["batch_size"] for row in sizes]),
         "edges": [row for row in rows[Item.CHECK] if row["name"] == RATE_ON_EDGE],
         "baseline": next((row for row in checks if row["name"] == BASELINE), None),
-        "task": tasks.of(compared["outcome"])[0],
+        "task": tasks.of_columns(compared["outcome"])[0],
         "metric": label(next(filter(tasks.metric, at_end["outcome"]), "")),
         "tried": wording.listed(map(wording.shortest, sorted({*rates}))),
         "rates": _rates(rows[Item.RATE]),

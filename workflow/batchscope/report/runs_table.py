@@ -25,7 +25,7 @@ _KEPT = ("batch_size", "seed", "status", "run")  # columns even where all runs s
 
 
 def _evaluated() -> list[str]:
-    metrics = ("loss", *tasks.METRICS, *tasks.OWN)
+    metrics = ("loss", *tasks.METRICS, *tasks.USER_METRICS)
     return [f"{split}_{name}" for split in ("test", "validation") for name in metrics]
 
 
@@ -110,7 +110,7 @@ def build(rows: list[Row]) -> tuple[dict[str, Any], str]:
         if name not in present:
             continue
         if len(found) > 1 or len(rows) == 1 or name in _KEPT:
-            shown.append(_column(name, found, tasks.of(present)))
+            shown.append(_column(name, found, tasks.of_columns(present)))
         elif factor and (factor.required or {*found} != {plain(factor.default)}):
             (same[name],) = found
     selects = [

@@ -102,7 +102,7 @@ def headline(study: Study, inputs: Inputs) -> str:
 
 
 def _stated(study: Study, experiment: str) -> dict[str, str]:
-    claims = (claim.test for claim in study.claims if claim.test.asked == experiment)
+    claims = (claim.test for claim in study.claims if claim.test.trend_experiment == experiment)
     return {test.column: test.direction for test in claims}
 
 

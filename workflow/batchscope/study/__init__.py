@@ -1,5 +1,5 @@
 """From a YAML file to a plan: models of the file, factors, names of runs, and specifications.
 
-The specifications of measures, timings and data sources stand with their functions, in packages
-above, and are found by name. Nothing here reads results, trains or imports what does.
+Packages above define the specifications of measures, timings and data sources next to their
+functions; they are found by name. Nothing here reads results, trains, or imports code that does.
 """

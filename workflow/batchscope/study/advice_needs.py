@@ -1,4 +1,4 @@
-"""Needs of a solid recommendation, each with the key of the study to change."""
+"""Missing requirements of a solid recommendation, with the keys of the study to change."""
 
 from __future__ import annotations
 
@@ -12,26 +12,27 @@ from batchscope.study.plan import PlannedExperiment
 from batchscope.study.registry import OF_OUTCOMES, OF_SECONDS, OF_SWEEPS, OF_TRAININGS
 
 LEAST_SIZES = 3
-RERUN = "--forcerun"  # key of a check whose value is a rule to run again, no key of a study
-RATE_STEP = 3.0  # from one learning rate to the next, for a study with a single one
+RERUN = "--forcerun"  # not a key of the study; its value is a rule to run again
+RATE_STEP = 3.0  # ratio of successive learning rates, suggested for a study with a single rate
 SEEDS, RATE = "seeds", "learning_rate"
-# The timings that give runs their seconds, and the measure that gives outcomes on test data.
+# Timings for the seconds of runs, and the measure for outcomes on test data.
 TIMED = next(name for name in OF_SECONDS if name in OF_TRAININGS)
 SWEEP = next(name for name in OF_SECONDS if name in OF_SWEEPS)
 TESTED = next(iter(OF_OUTCOMES))
-# Keys of an experiment, with their values, that give runs the same. `log` and `column` are no keys:
-# only the user can add to a log.
+# For trainings, commands and external runs: the key and value that add seconds, and those that add
+# outcomes on test data. `log` and `column` are no keys, since only the user can add to a log.
 HERE = {TIMED: (f"measure.{TIMED}", ""), TESTED: (f"measure.{TESTED}", "")}
 COMMAND = {TIMED: ("alone", "true"), TESTED: ("log", "{}")}
 EXTERNAL = {TIMED: ("column", "seconds"), TESTED: ("column", "{}")}
 
 
 class Need(NamedTuple):
-    """What is missing, and what to change in the study: a key, with dots, and its value.
+    """A missing requirement, and the key of the study to change, with its new value.
 
     Attributes:
-        minutes: Of one core that it takes; NaN where unknown.
-        seeds: In all, where it is seeds that are missing.
+        key: Key of an experiment, with dots between levels.
+        minutes: Minutes of one core that the change takes; NaN if unknown.
+        seeds: Total number of seeds, if seeds are missing.
     """
 
     name: str
@@ -46,15 +47,15 @@ class Need(NamedTuple):
 
 
 class Trained(NamedTuple):
-    """What is trained of a series, or is to be trained of an experiment.
+    """Trainings of a series, or planned trainings of an experiment.
 
     Attributes:
-        sizes: The batch sizes, ascending.
-        rates: How many learning rates, at the size with the fewest; 0 where they are not known.
-        rate: The only one, where all share it.
-        timed: Whether it has seconds; `tested` whether it has outcomes on test data.
-        given_by: What gives such runs their seconds and their outcomes on test data, as `HERE`.
-        task: What is learned, of `tasks.TASKS`.
+        sizes: Batch sizes in rising order.
+        rates: Number of learning rates at the size with the fewest; 0 if unknown.
+        rate: The learning rate, if all trainings have the same one.
+        timed: Whether they have seconds; `tested`, whether they have outcomes on test data.
+        given_by: Keys that add seconds and outcomes on test data, as in `HERE`.
+        task: One of `tasks.TASKS`.
     """
 
     sizes: Sequence[int]
@@ -70,10 +71,10 @@ class Trained(NamedTuple):
 def missing(
     trained: Trained, of_seed: float = math.nan, of_rate: float = math.nan
 ) -> Iterator[Need]:
-    """Yield what is missing, of runs that there are or that are planned.
+    """Yield the missing requirements of existing or planned trainings.
 
     Args:
-        of_seed: Minutes of one more seed; `of_rate` of one more learning rate.
+        of_seed: Minutes of one more seed; `of_rate`, of one more learning rate.
     """
     if len(trained.sizes) < LEAST_SIZES:
         larger = [2 * trained.sizes[-1], 4 * trained.sizes[-1]]
@@ -93,14 +94,14 @@ def missing(
 
 
 def given_by(experiment: PlannedExperiment) -> Mapping[str, tuple[str, str]]:
-    """Return what gives the runs of an experiment their seconds and outcomes, as `HERE`."""
+    """Return the keys that add seconds and outcomes on test data, as in `HERE`."""
     if experiment.commands:
         return COMMAND
     return EXTERNAL if experiment.own.path else HERE
 
 
 def planned(experiment: PlannedExperiment) -> list[Need]:
-    """Return what will be missing of an experiment that trains at two batch sizes or more."""
+    """Return the requirements that an experiment with two or more batch sizes will lack."""
     runs = [*experiment.runs.values()]
     runs += [run.factors for run in experiment.commands.values()]
     rates: dict[int, set[float]] = {}
@@ -108,14 +109,14 @@ def planned(experiment: PlannedExperiment) -> list[Need]:
         rates.setdefault(run["batch_size"], set()).add(run.get(RATE))
     if len(rates) < 2:
         return []
-    every = set().union(*rates.values())
+    distinct_rates = set().union(*rates.values())
     trained = Trained(
         sorted(rates),
         len(experiment.seeds),
         min(map(len, rates.values())),
-        every.pop() if len(every) == 1 else None,
+        distinct_rates.pop() if len(distinct_rates) == 1 else None,
         experiment.timed,
-        # What a log will hold is not known yet.
+        # The content of a future log is unknown.
         TESTED in experiment.measures or all(run.get("evaluate_every", True) for run in runs),
         given_by(experiment),
     )

@@ -1,23 +1,22 @@
-"""The batch size over a training: factor `batch_schedule`, and the updates that come of it.
+"""Batch size during a training: phases of the factor `batch_schedule`, and their updates.
 
-A rise stands in place of a division of the learning rate by a = `batch_rise_factor`. After i rises
-the batch size is b = min(a^i, largest_batch_size / batch_size) times the first one, and the rate is
-that of the first update times
+A rise of the batch size replaces a division of the learning rate by a = `batch_rise_factor`. After
+i rises the batch size is b = min(a^i, largest_batch_size / batch_size) times the first one. The
+first rate is multiplied by
 
-- a^-i b, of sgd: where nothing limits the batch size the rate stays (S. L. Smith et al. 2018,
-  "Don't Decay the Learning Rate, Increase the Batch Size", arXiv 1711.00489);
-- a^-i sqrt(b), of all others, whose updates are normalised: it is divided by sqrt(a) at each rise
-  (A. Meterez et al. 2025, "Seesaw", arXiv 2510.14717).
+- a^-i b for sgd, so that the rate is constant below the largest batch size (S. L. Smith et al.
+  2018, "Don't Decay the Learning Rate, Increase the Batch Size", arXiv 1711.00489);
+- a^-i sqrt(b) for all other optimizers, which normalise their updates, so that each rise divides
+  the rate by sqrt(a) (A. Meterez et al. 2025, "Seesaw", arXiv 2510.14717).
 
-A batch size that is at its limit leaves the division to the rate. Where the rises stand:
+At the largest batch size, only the rate changes. The schedules place the rises as follows:
 
-- `steps`: `batch_rises` of them, the first at the share `batch_rises_from` of the examples of the
+- `steps`: `batch_rises` rises, the first after the share `batch_rises_from` of the examples of the
   horizon, the others at equal distances from there to the end;
-- `seesaw`: wherever the rate of `schedule`, a cosine or a line from the end of the warm-up to the
-  horizon, has fallen by another factor a; down to a hundredth of it.
+- `seesaw`: a rise each time the rate of `schedule`, a cosine or a line from the end of the warm-up
+  to the horizon, has fallen by another factor a, until it is a hundredth.
 
-A phase begins with the first update before which its share of the examples was used: batches are
-never cut.
+A phase begins with the first update after its share of the examples, since batches are never cut.
 """
 
 from __future__ import annotations
@@ -30,35 +29,38 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 STEPS, SEESAW = "steps", "seesaw"
-_LOWEST = 0.01  # share of the first rate, down to which `seesaw` follows a schedule
-_ROUNDING = 1e-9  # of shares: three tenths of ten examples are three
+_LOWEST = 0.01  # lowest rate of `seesaw`, as a share of the first one
+_ROUNDING = 1e-9  # tolerance of shares, so that three tenths of ten examples are three
 
 
 class Phase(NamedTuple):
     """A part of a training with one batch size."""
 
-    share: float  # of the examples of the horizon, at which it begins
+    share: float  # share of the horizon's examples before it
     batch_size: int
-    rate: float  # by which the first phase's rate is multiplied
+    rate: float  # learning rate over the one of the first phase
 
 
 class Segment(NamedTuple):
-    """Updates of one epoch with one batch size: number k uses examples from offset + k size on."""
+    """Updates of one epoch with one batch size. Update k begins at example offset + k * size.
 
-    stop: int  # the update after its last, counted from the epoch's first
-    offset: int  # in examples of the epoch's order; below 0 where earlier batches were smaller
+    The offset is negative if earlier batches of the epoch were smaller.
+    """
+
+    stop: int  # the update after its last one, counted from the start of the epoch
+    offset: int
     size: int
 
 
 def phases(factors: dict[str, Any]) -> tuple[Phase, ...]:
-    """Returns the phases of a run, one for each batch size or rate."""
+    """Return the phases of a run, one for each batch size or rate."""
     first, most = factors["batch_size"], factors["largest_batch_size"]
-    found = [Phase(0.0, first, 1.0)]
+    result = [Phase(0.0, first, 1.0)]
     for index, share in enumerate(_rises(factors), 1):
-        wanted = factors["batch_rise_factor"] ** index
-        size = min(round(first * wanted), most)
-        found.append(Phase(share, size, rate_factor(factors["optimizer"], size / first) / wanted))
-    return tuple(found)
+        rise = factors["batch_rise_factor"] ** index
+        size = min(round(first * rise), most)
+        result.append(Phase(share, size, rate_factor(factors["optimizer"], size / first) / rise))
+    return tuple(result)
 
 
 def rate_factor(optimizer: str, times: float) -> float:
@@ -70,53 +72,54 @@ def batch_sizes(factors: dict[str, Any]) -> tuple[int, ...]:
 
 
 def shares(factors: dict[str, Any]) -> dict[int, float]:
-    """Returns batch size -> its share of the examples of the horizon."""
-    found: dict[int, float] = {}
-    every = phases(factors)
-    for phase, end in zip(every, [*(each.share for each in every[1:]), 1.0], strict=True):
-        found[phase.batch_size] = found.get(phase.batch_size, 0.0) + end - phase.share
-    return found
+    """Return batch size -> its share of the examples of the horizon."""
+    result: dict[int, float] = {}
+    parts = phases(factors)
+    ends = [*(phase.share for phase in parts[1:]), 1.0]
+    for phase, end in zip(parts, ends, strict=True):
+        result[phase.batch_size] = result.get(phase.batch_size, 0.0) + end - phase.share
+    return result
 
 
 def _rises(factors: dict[str, Any]) -> Iterator[float]:
-    """Yields the shares of the horizon's examples at which a rise stands, ascending."""
+    """Yield the positions of the rises as shares of the horizon's examples, in rising order."""
     if factors["batch_schedule"] == STEPS:
         count, begin = factors["batch_rises"], factors["batch_rises_from"]
         yield from (begin + (1 - begin) * index / count for index in range(count))
     elif factors["batch_schedule"] == SEESAW:
         begin, factor = factors["warmup_epochs"] / factors["epochs"], factors["batch_rise_factor"]
         for index in range(1, 1 + int(-math.log(_LOWEST) / math.log(factor) + _ROUNDING)):
-            left = factor**-index
-            cosine = math.acos(2 * left - 1) / math.pi
-            fallen = cosine if factors["schedule"] == "cosine" else 1 - left
-            yield begin + (1 - begin) * fallen
+            rate = factor**-index
+            cosine = math.acos(2 * rate - 1) / math.pi
+            position = cosine if factors["schedule"] == "cosine" else 1 - rate
+            yield begin + (1 - begin) * position
 
 
 class Course:
-    """The updates of a training, epoch by epoch, each of which has all `examples` once."""
+    """The updates of a training, epoch by epoch. An epoch uses each of its `examples` once."""
 
     def __init__(self, factors: dict[str, Any], examples: float) -> None:
         self.phases, self.epochs, self.examples = phases(factors), factors["epochs"], examples
         horizon = self.epochs * examples
-        self._starts = [0, *(each.share * horizon - _ROUNDING for each in self.phases[1:])]
+        self._starts = [0, *(phase.share * horizon - _ROUNDING for phase in self.phases[1:])]
 
     @property
     def varies(self) -> bool:
         return len(self.phases) > 1
 
     def segments(self, epoch: int) -> list[Segment]:
-        """Returns the parts of an epoch, counted from 0, one for each batch size in it."""
+        """Return the segments of an epoch, one for each of its batch sizes; epochs count from 0."""
         before, used, step = epoch * self.examples, 0, 0
-        found: list[Segment] = []
+        segments: list[Segment] = []
         ends = [*self._starts[1:], math.inf]
         while used < self.examples:
             place = next(at for at, end in enumerate(ends) if before + used < end)
             size = self.phases[place].batch_size
             end = min(ends[place] - before, self.examples)
             steps = math.ceil((end - used) / size)
-            found.append(Segment(step + steps, used - step * size, size))
+            segments.append(Segment(step + steps, used - step * size, size))
             step, used = step + steps, used + steps * size
-        return found
+        return segments
 
     def steps(self, epoch: int) -> int:
         return self.segments(epoch)[-1].stop
@@ -129,34 +132,34 @@ class Course:
         return self._ends[epochs] if self.varies else epochs * self.steps(0)
 
     def used(self, epoch: int) -> list[int]:
-        """Returns the examples of an epoch used before each of its updates and after the last."""
-        found: list[int] = []
+        """Return the used examples of an epoch before each of its updates and after the last."""
+        positions: list[int] = []
         for stop, offset, size in self.segments(epoch):
-            found += range(offset + len(found) * size, offset + stop * size, size)
-        return [*found, self.examples]
+            positions += range(offset + len(positions) * size, offset + stop * size, size)
+        return [*positions, self.examples]
 
     def used_by(self, epoch: int, step: int) -> int:
-        _, offset, size = next(each for each in self.segments(epoch) if step <= each.stop)
+        _, offset, size = next(part for part in self.segments(epoch) if step <= part.stop)
         return min(offset + step * size, self.examples)
 
     def rates(self) -> list[tuple[int, float]]:
-        """Returns the updates at which the rate changes, and what the first is multiplied by."""
-        found = [(0, 1.0)]
+        """Return the updates that change the rate, with the new rate over the first one."""
+        changes = [(0, 1.0)]
         for phase, start in zip(self.phases[1:], self._starts[1:], strict=True):
-            epoch, rest = divmod(math.ceil(start), self.examples)
+            epoch, position = divmod(math.ceil(start), self.examples)
             if epoch < self.epochs:
-                update = self.updates(epoch) + bisect.bisect_left(self.used(epoch), rest)
-                if found[-1][0] == update:  # the batch before spans the phase
-                    found.pop()
-                found.append((update, phase.rate))
-        return found
+                update = self.updates(epoch) + bisect.bisect_left(self.used(epoch), position)
+                if changes[-1][0] == update:  # the previous batch spans the phase
+                    changes.pop()
+                changes.append((update, phase.rate))
+        return changes
 
     def examples_by_size(self, used: float) -> dict[int, float]:
-        """Returns batch size -> how many of the first examples used are its own."""
-        found: dict[int, float] = {}
+        """Return batch size -> number of its examples among the first `used` ones."""
+        counts: dict[int, float] = {}
         ends = [*self._starts[1:], math.inf]
         for phase, start, end in zip(self.phases, self._starts, ends, strict=True):
-            own = used - start if used < end else end - start
-            if not own <= 0:  # NaN too: nobody knows how many there are
-                found[phase.batch_size] = found.get(phase.batch_size, 0.0) + own
-        return found
+            count = used - start if used < end else end - start
+            if not count <= 0:  # NaN, an unknown number, stays NaN
+                counts[phase.batch_size] = counts.get(phase.batch_size, 0.0) + count
+        return counts

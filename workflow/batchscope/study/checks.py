@@ -35,14 +35,14 @@ from batchscope.study.registry import MEASURES, OF_SECONDS, OF_SWEEPS
 
 Runs = Iterable[dict[str, Any]]
 
-# Outcomes that may have a margin, all of which `evaluate` measures.
+# Outcomes that may have a margin: those that the measure `evaluate` computes.
 MARGIN_OUTCOMES = tuple(
     f"{split}_{name}"
     for split in ("test", "validation", "train")
     for name in (*tasks.METRICS, "loss")
 )
 _OUTCOMES = tuple(name for name, column in columns.COLUMNS.items() if column.label)
-_LONGEST_PAIR = 210  # characters of both names: with settings, below a file name's 255
+_LONGEST_PAIR = 210  # characters of both names; with settings, below 255 for a file name
 
 
 def settings(place: Place, measures: Iterable[MeasureRequest]) -> Iterator[Problem]:
@@ -92,25 +92,25 @@ def pairs(measure: MeasureRequest, runs: Mapping[str, dict[str, Any]]) -> tuple[
     small: dict[tuple[Any, ...], str] = {}
     large: dict[tuple[Any, ...], str] = {}
     for name, factors in runs.items():
-        rest = tuple(value for key, value in factors.items() if key != factor)
+        shared = tuple(value for key, value in factors.items() if key != factor)
         if factors[factor] == small_value:
-            small[rest] = name
+            small[shared] = name
         elif factors[factor] == large_value:
-            large[rest] = name
-    return tuple((name, large[rest]) for rest, name in small.items() if rest in large)
+            large[shared] = name
+    return tuple((name, large[shared]) for shared, name in small.items() if shared in large)
 
 
 def pair_problems(
-    place: Place, measure: MeasureRequest, found: tuple[plan.Pair, ...]
+    place: Place, measure: MeasureRequest, names: tuple[plan.Pair, ...]
 ) -> Iterator[Problem]:
-    """Yield that no runs are pairs, or that the names of two are too long."""
+    """Yield a problem if there are no pairs, or if the names of a pair are too long."""
     at = (*place, measure.name, "between")
-    if not found:
+    if not names:
         [(factor, (small, large))] = measure.between.items()
         text = "Expected two runs of this experiment that differ in nothing else "
         yield Problem(at, f"{text}(received {factor} {small} and {large}).")
     # A cluster's executor makes one file name of both runs and the settings.
-    if any(len(small) + len(large) > _LONGEST_PAIR for small, large in found):
+    if any(len(small) + len(large) > _LONGEST_PAIR for small, large in names):
         text = f"The names of two runs have more than {_LONGEST_PAIR} characters. "
         yield Problem(at, f"{text}Choose shorter names of data set and model.")
 
@@ -118,7 +118,7 @@ def pair_problems(
 def epochs_without_a_measure(
     place: Place, keys: TrainingExperiment | TimingExperiment, measures: Collection[str]
 ) -> Iterator[Problem]:
-    """Yield that nothing is measured at the numbers of epochs of an experiment."""
+    """Yield a problem if no measure or timing uses `at_epochs`."""
     served = {name for name, entry in versions.ENTRIES.items() if entry.at_epochs}
     if keys.at_epochs and not served & {*measures}:
         in_measure = wording.listed(sorted(served - {*OF_SWEEPS}), "or")
@@ -128,15 +128,15 @@ def epochs_without_a_measure(
 
 
 def metrics(place: Place, keys: Experiment) -> Iterator[Problem]:
-    """Yield user-defined metrics that our columns have, or that another experiment redefines."""
+    """Yield user-defined metrics with the name of a column, or with two meanings in a study."""
     for name, better in keys.metrics.items() if isinstance(keys, LoggedExperiment) else ():
         at = (*place, "metrics", name)
         ours = {f"{split}_{name}" for split in tasks.SPLITS} | {name}
-        taken = ours & {*columns.COLUMNS, *columns.TRAJECTORIES}
-        if taken or log_names.is_split(name.partition("_")[0]) or log_names.ours(name):
+        existing = ours & {*columns.COLUMNS, *columns.TRAJECTORIES}
+        if existing or log_names.is_split(name.partition("_")[0]) or log_names.ours(name):
             yield Problem(at, "Expected a name that no column of ours has, without its data.")
-        elif better != (known := tasks.named_own()[name]):
-            yield received(at, better, f"{known}, as in another experiment")
+        elif better != (other := tasks.user_metrics()[name]):
+            yield received(at, better, f"{other}, as in another experiment")
 
 
 def epochs_not_kept(place: Place, epochs: tuple[int, ...], horizons: set[int]) -> Iterator[Problem]:
@@ -158,7 +158,7 @@ def margins(place: Place, keys: Comparison) -> Iterator[Problem]:
     """Yield margins of unknown outcomes, and shares above 1."""
     for name, margin in keys.margins.items():
         at = (*place, "margins", name)
-        if name not in MARGIN_OUTCOMES and not tasks.own(name):
+        if name not in MARGIN_OUTCOMES and not tasks.user_metric(name):
             yield unknown(at, "outcome", MARGIN_OUTCOMES)
         elif tasks.is_share(name) and margin >= 1:
             yield received(at, margin, "a share below 1 (0.01 is one point)")
@@ -168,20 +168,20 @@ def outcomes_of_margins(
     place: Place, keys: TrainingExperiment, measures: Collection[str], runs: Runs
 ) -> Iterator[Problem]:
     """Yield margins of outcomes that some run does not evaluate."""
-    outcomes_of = [name for name, one in MEASURES.items() if {*one.columns} & {*MARGIN_OUTCOMES}]
-    evaluated = {*measures} & {*outcomes_of} or all(run["evaluate_every"] for run in runs)
+    sources = [name for name, entry in MEASURES.items() if {*entry.columns} & {*MARGIN_OUTCOMES}]
+    evaluated = {*measures} & {*sources} or all(run["evaluate_every"] for run in runs)
     if keys.margins and not evaluated:
-        needed = wording.listed(outcomes_of, "or")
+        needed = wording.listed(sources, "or")
         text = f"Needs {needed} in measure, or evaluate_every of all trainings."
         yield Problem((*place, "margins"), text)
 
 
 def target(place: Place, keys: Comparison) -> Iterator[Problem]:
-    """Yield an unknown target, and a value that it cannot have."""
+    """Yield an unknown target, or an impossible value of one."""
     for name, value in keys.budgets.get(budget_kinds.TARGET, {}).items():
         at = (*place, "budgets", budget_kinds.TARGET, name)
         metric = tasks.metric(name)
-        if name not in budget_kinds.TARGETS and not tasks.own(name):
+        if name not in budget_kinds.TARGETS and not tasks.user_metric(name):
             yield unknown(at, "target", budget_kinds.TARGETS)
         elif metric and metric.most == 1 and value > 1:
             yield received(at, value, "at most 1")
@@ -192,7 +192,7 @@ def target(place: Place, keys: Comparison) -> Iterator[Problem]:
 def outcomes_of_others(
     place: Place, keys: Comparison, learned: Collection[str]
 ) -> Iterator[Problem]:
-    """Yield the outcomes that no task of the data sets has."""
+    """Yield the outcomes that belong to no task of the data sets."""
     goal = keys.budgets.get(budget_kinds.TARGET, {})
     named = [(("margins", name), name) for name in keys.margins]
     named += [(("budgets", budget_kinds.TARGET, name), name) for name in goal]
@@ -203,20 +203,19 @@ def outcomes_of_others(
             named += [((*at, name), name) for name in series]
     task = wording.listed((task.replace("_", "-") for task in learned), "or")
     for at, name in named:
-        if tasks.own(name) or not tasks.kept([name], learned):
+        if tasks.user_metric(name) or not tasks.kept([name], learned):
             split = name.partition("_")[0]
-            had = [f"{split}_{metric}" for task in learned for metric in tasks.TASKS[task]]
-            yield received((*place, *at), name, f"{wording.listed(had, 'or')} for a {task}")
+            valid = [f"{split}_{metric}" for task in learned for metric in tasks.TASKS[task]]
+            yield received((*place, *at), name, f"{wording.listed(valid, 'or')} for a {task}")
 
 
-def has_seconds(measures: Iterable[str], beside: Iterable[Experiment]) -> bool:
-    """Whether runs have seconds: by a timing of theirs, or of an experiment under `beside`."""
-    timings = {timing.name for other in beside for timing in other.timing}
+def has_seconds(measures: Iterable[str], experiments: Iterable[Experiment]) -> bool:
+    """Return whether runs have seconds: by their own timing, or by an experiment of `beside`."""
+    timings = {timing.name for other in experiments for timing in other.timing}
     return not OF_SECONDS.keys().isdisjoint({*measures, *timings})
 
 
 def seconds(place: Place, keys: Comparison, timed: bool) -> Iterator[Problem]:
-    """Yield a budget of seconds for runs without times."""
     if budget_kinds.SECONDS in keys.budgets and not timed:
         yield Problem((*place, "budgets", budget_kinds.SECONDS), f"Needs {TIMED}.")
 
@@ -251,7 +250,7 @@ def budgets_beyond(
 def beside(
     place: Place, keys: TrainingExperiment, experiments: Mapping[str, Experiment]
 ) -> Iterator[Problem]:
-    """Yield `beside` without margins, and names of experiments that time nothing."""
+    """Yield `beside` without margins, and names of experiments without timings."""
     if keys.beside and not keys.margins:
         yield Problem((*place, "beside"), "Needs margins.")
     timed = [name for name, other in experiments.items() if other.timing]
@@ -277,7 +276,7 @@ def too_few_seeds(place: Place, batch_sizes: int, count: int) -> Iterator[Proble
 def unplanned_seeds(
     place: Place, planned: int | None, seeds: int, reduced: bool
 ) -> Iterator[Problem]:
-    """Yield that an experiment has other seeds than planned; a reduced form may have fewer."""
+    """Yield a deviation from the planned number of seeds; a reduced form may have fewer."""
     if planned is None or seeds == planned or (reduced and seeds < planned):
         return
     if seeds > planned:
@@ -294,8 +293,8 @@ def planned_twice(place: Place, keys: Comparison, seeds: Any) -> Iterator[Proble
 
 
 def another_plan(place: Place, stage: stages.Stage, seeds: StagedSeeds) -> Iterator[Problem]:
-    """Yield that seeds were analysed by another plan before."""
-    seen = stage.looked_at
+    """Yield a problem if an earlier interim analysis had another plan for the seeds."""
+    seen = stage.analysed_seeds
     if not seen:
         return
     if stage.first == seeds.first:

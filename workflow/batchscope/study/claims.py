@@ -1,6 +1,6 @@
 """Claims of documents: checkable sentences, each with its test.
 
-A planned claim is the model of the study file whose cells hold values of factors.
+A planned claim is the model of the study file with values of factors in its cells.
 """
 
 from __future__ import annotations
@@ -58,19 +58,17 @@ Cells = Annotated[dict[str, Values], Field(min_length=1)]
 Scale = Annotated[
     Literal["difference", "ratio"],
     Field(
-        description="Whether the test is about differences, or about ratios of positive numbers: "
-        "slopes are then factors per doubling."
+        description="Whether the test is about differences, or about ratios of positive "
+        "numbers. On the scale ratio, a slope is a factor per doubling."
     ),
 ]
 Direction = Annotated[
     Literal["rises", "falls"],
-    Field(description="Direction of a trend; for an exception, its side of its neighbours."),
+    Field(description="Direction of a trend; for an exception, its side of the neighbours' line."),
 ]
 Margin = Annotated[
     Positive,
-    Field(
-        description="Largest distance that counts as none; on the scale `ratio` a factor above 1."
-    ),
+    Field(description="Largest negligible distance; on the scale `ratio`, a factor above 1."),
 ]
 
 
@@ -85,9 +83,9 @@ class Test(Model):
     column: Text
     """The column that the claim is about."""
     cells: Cells = {}
-    """Factor or key of the table -> values: the rows that count. Default: all."""
+    """Factor or key of the table -> values that select rows. Default: all rows."""
     over: Text = "batch_size"
-    """The factor along which a trend, a best value or an exception is sought."""
+    """The factor of a trend, a best value or an exception."""
 
     @model_validator(mode="after")
     def _check_ratios(self) -> Self:
@@ -101,13 +99,12 @@ class Test(Model):
 
     @property
     def sides(self) -> tuple[dict[str, Any], ...]:
-        """Cells of both sides of a comparison or interaction, the first less the other; or of the
-        groups of an order, from the lowest to the highest.
+        """Cells of the sides of a comparison or interaction (the first minus the second), or of the
+        groups of an order (from the lowest to the highest).
         """
         return ()
 
     def with_sides(self, sides: tuple[dict[str, Any], ...]) -> dict[str, Any]:
-        """Return the fields that hold these sides."""
         return {}
 
     @property
@@ -115,10 +112,10 @@ class Test(Model):
         return self.table in tables.OF_TIMINGS
 
     @property
-    def asked(self) -> str:
-        """The experiment, if the claim is a trend over batch sizes of its every series."""
-        whole = self.type == "trend" and self.table == "runs" and not self.cells
-        return self.experiment if whole and self.over == "batch_size" else ""
+    def trend_experiment(self) -> str:
+        """The experiment, if the claim is a trend over batch sizes in all its series."""
+        all_series = self.type == "trend" and self.table == "runs" and not self.cells
+        return self.experiment if all_series and self.over == "batch_size" else ""
 
     @property
     def ratio(self) -> bool:
@@ -126,14 +123,14 @@ class Test(Model):
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """Bounds of the slope, value, difference or ratio that the claim states."""
+        """Bounds that the claim states for a slope, value, difference or ratio."""
         falls = self.best == "lowest" if self.type == "argmax" else self.direction == FALLS
-        none = 1.0 if self.ratio else 0.0
-        return (-math.inf, none) if falls else (none, math.inf)
+        no_change = 1.0 if self.ratio else 0.0
+        return (-math.inf, no_change) if falls else (no_change, math.inf)
 
     @property
     def budget(self) -> dict[str, Any]:
-        """The budget at which trajectories are read; nothing for other tables."""
+        """The budget of trajectories; empty for other tables."""
         budgets = tables.BUDGETS if self.table == "trajectories" else ()
         fixed = {name: self.cells.get(name, ()) for name in budgets}
         return {name: values[0] for name, values in fixed.items() if len(values) == 1}
@@ -150,10 +147,9 @@ class Test(Model):
             yield {**self.cells, **side}
 
 
-def _near(test: Any, none: float) -> tuple[float, float]:
-    """Return the bounds at a margin from `near`, or from no difference."""
+def _near(test: Any, no_change: float) -> tuple[float, float]:
     near, margin = getattr(test, "near", None), test.margin
-    near = none if near is None else near
+    near = no_change if near is None else near
     return (near / margin, near * margin) if test.ratio else (near - margin, near + margin)
 
 
@@ -165,7 +161,7 @@ class _Bounded(Test):
     below: Number | None = None
     """Upper bound."""
     near: Number | None = None
-    """In place of bounds, a number from which the value is at most `margin` away."""
+    """Instead of bounds, a number. The value is at most `margin` away from it."""
     margin: Margin | None = None
 
     @model_validator(mode="after")
@@ -186,7 +182,7 @@ class _Bounded(Test):
 
 
 class _Sides(_Bounded):
-    """A test of two sides, the first less the other."""
+    """A test of two sides, the first minus the second."""
 
     of: Cells
     """One side of a comparison, or one series of an interaction."""
@@ -223,19 +219,19 @@ class Equivalence(Test):
 
 
 class Value(_Bounded):
-    """The column lies within bounds."""
+    """The column is within bounds."""
 
     type: Literal["value"]
 
 
 class ComparisonTest(_Sides):
-    """The difference or ratio of two sides lies within bounds."""
+    """The difference or ratio of two sides is within bounds."""
 
     type: Literal["comparison"]
 
 
 class Interaction(_Sides):
-    """The difference or ratio of the slopes of two series lies within bounds."""
+    """The difference or ratio of the slopes of two series is within bounds."""
 
     type: Literal["interaction"]
 
@@ -295,11 +291,11 @@ class Claim(Model):
     sentence: Text
     """The statement, in your own words."""
     requires: Literal["", "gpu", "machine"] = ""
-    """What the test needs: `gpu`, or `machine` for the results of a second one. Without it, the
-    verdict is not testable.
+    """Requirement of the test: `gpu`, or `machine` for results of a second machine. If it is
+    missing, the verdict is not testable.
     """
     figure: Text = ""
-    """The figure of the experiment that shows it. Default: the first that fits."""
+    """The figure of the experiment that shows it. Default: the first fitting one."""
     test: AnyTest
 
 
@@ -317,31 +313,30 @@ def read(
         training_sizes: Data set -> training examples, None if only the files know.
         report: Takes problems; `warn` takes warnings.
     """
-    found: dict[str, Claim] = {}
+    valid: dict[str, Claim] = {}
     for index, claim in enumerate(claims):
         at = ("claims", index)
-        if claim.id in found:
+        if claim.id in valid:
             report(received((*at, "id"), claim.id, "another id than that of another claim"))
         if test := _test((*at, "test"), claim.test, experiments, report):
             experiment = experiments[test.experiment]
             figure = _figure(at, claim.figure, experiment, test, report)
-            found[claim.id] = claim.model_copy(update={"test": test, "figure": figure})
-    planned = tuple(found.values())
-    named = {claim.test.experiment for claim in planned}
-    grids = {name: _grid(experiments[name], machines) for name in named}
+            valid[claim.id] = claim.model_copy(update={"test": test, "figure": figure})
+    tested = {claim.test.experiment for claim in valid.values()}
+    grids = {name: _grid(experiments[name], machines) for name in tested}
     lacking, few = {}, {}
-    for claim in planned:
-        test, of = claim.test, f"experiments.{claim.test.experiment}"
+    for claim in valid.values():
+        test, place = claim.test, f"experiments.{claim.test.experiment}"
         grid, experiment = grids[test.experiment], experiments[test.experiment]
         why = "" if claim.requires else _lacks(test, grid)
         if not (why or claim.requires or experiment.commands):
             why = _beyond(test, grid, training_sizes)
-        lacking[claim.id] = why and f"{of} has {why}, which is needed by"
+        lacking[claim.id] = why and f"{place} has {why}, which is needed by"
         seeds, least = _too_few(test, experiment), f"at least {LEAST_SEEDS} are needed"
-        few[claim.id] = seeds and f"{of} has {seeds}; {least} for a verdict on"
+        few[claim.id] = seeds and f"{place} has {seeds}; {least} for a verdict on"
     _warn(warn, lacking)
     _warn(warn, few)
-    return planned
+    return tuple(valid.values())
 
 
 def _warn(warn: Report, reasons: Mapping[str, str]) -> None:
@@ -351,8 +346,8 @@ def _warn(warn: Report, reasons: Mapping[str, str]) -> None:
         claims.setdefault(text, []).append(name)
     claims.pop("", None)
     for text, names in claims.items():
-        more = [f"{len(names) - _LISTED} more"] if len(names) > _LISTED else []
-        warn(Problem(("claims",), f"{text} {wording.listed([*names[:_LISTED], *more])}."))
+        remaining = [f"{len(names) - _LISTED} more"] if len(names) > _LISTED else []
+        warn(Problem(("claims",), f"{text} {wording.listed([*names[:_LISTED], *remaining])}."))
 
 
 def _test(
@@ -362,36 +357,36 @@ def _test(
     problems: list[Problem] = []
     name = test.experiment
     if name not in experiments or experiments[name].own.path:
-        here = [one for one, found in experiments.items() if not found.own.path]
+        internal = [key for key, planned in experiments.items() if not planned.own.path]
         text = "an experiment that trains or times here" if name in experiments else "an experiment"
-        report(received((*place, "experiment"), name, text, here))
+        report(received((*place, "experiment"), name, text, internal))
         return None
     experiment = experiments[name]
-    readers, about = _readers(experiment), TABLES[test.table]
-    for key in about.keys:
-        readers[key] = _as_is if about.columns[key].kind == "str" else _number
+    readers, table = _readers(experiment), TABLES[test.table]
+    for key in table.keys:
+        readers[key] = _as_is if table.columns[key].kind == "str" else _number
     columns = {key: own_columns.named(key) for key in experiment.own_factors}
 
     def values(at: Place, key: str, raw: tuple[Any, ...]) -> tuple[Any, ...]:
         if key not in readers:
             problems.append(unknown(at, "factor", readers))
             return ()
-        found = []
+        result = []
         for index, item in enumerate(raw):
-            where = (*at, index) if len(raw) > 1 else at
+            item_place = (*at, index) if len(raw) > 1 else at
             try:
                 value = readers[key](item)
             except (ValidationError, PydanticCustomError):
-                problems.append(received(where, item, f"a value of {key.replace('_', ' ')}"))
+                problems.append(received(item_place, item, f"a value of {key.replace('_', ' ')}"))
                 continue
-            if value in found:
-                problems.append(received(where, item, "every value once"))
-            found.append(value)
-        return tuple(found)
+            if value in result:
+                problems.append(received(item_place, item, "every value once"))
+            result.append(value)
+        return tuple(result)
 
     def cells(at: Place, raw: Mapping[str, tuple[Any, ...]]) -> dict[str, Any]:
-        found = {key: values((*at, key), key, items) for key, items in raw.items()}
-        return {columns.get(key, key): items for key, items in found.items() if items}
+        by_key = {key: values((*at, key), key, items) for key, items in raw.items()}
+        return {columns.get(key, key): items for key, items in by_key.items() if items}
 
     if test.over not in readers:
         problems.append(unknown((*place, "over", test.over), "factor", readers))
@@ -401,10 +396,10 @@ def _test(
     changed = {"cells": cells((*place, "cells"), test.cells), **test.with_sides(tuple(sides))}
     if test.chosen:
         changed["chosen"] = values((*place, "is"), test.over, test.chosen)
-    sound = not problems
+    valid = not problems
     test = test.model_copy(update={**changed, "over": columns.get(test.over, test.over)})
     problems += [*_wrong_column(place, test, experiment), *_apart(place, test)]
-    if test.table == "trajectories" and len(test.budget) != 1 and sound:
+    if test.table == "trajectories" and len(test.budget) != 1 and valid:
         text = f"Trajectories are read at one budget: {', '.join(tables.BUDGETS)}."
         problems.append(Problem((*place, "cells"), text))
     for problem in problems:
@@ -424,11 +419,11 @@ def _number(value: Any) -> int | float:
 
 def _readers(experiment: PlannedExperiment) -> dict[str, Callable[[Any], Any]]:
     """Return factor -> function that reads its value. Seeds pair cells and distinguish none."""
-    found = run_factors.SWEEP_FACTORS if experiment.timings else run_factors.FACTORS
+    factors = run_factors.SWEEP_FACTORS if experiment.timings else run_factors.FACTORS
     if experiment.own_factors:
-        found = command_factors.factors(experiment.own_factors)
-    known = {name: factor.read_item for name, factor in found.items() if name != "seed"}
-    return {**known, **dict.fromkeys(("dataset", "model", "machine"), _as_is)}
+        factors = command_factors.factors(experiment.own_factors)
+    readers = {name: factor.read_item for name, factor in factors.items() if name != "seed"}
+    return {**readers, **dict.fromkeys(("dataset", "model", "machine"), _as_is)}
 
 
 def _wrong_column(place: Place, test: Test, experiment: PlannedExperiment) -> Iterator[Problem]:
@@ -439,12 +434,12 @@ def _wrong_column(place: Place, test: Test, experiment: PlannedExperiment) -> It
     if experiment.commands:
         measures = dict.fromkeys(OF_OUTCOMES, {})
     trained = (experiment.runs or experiment.commands) and not TABLES[table].measures
-    known = tables.claimed(table, measures, experiment.tasks) if filling or trained else []
+    valid = tables.claimed(table, measures, experiment.tasks) if filling or trained else []
     if experiment.commands and table in ("runs", "trajectories"):
-        known += filter(tasks.own, experiment.own.columns)
-    if column not in known:
+        valid += filter(tasks.user_metric, experiment.own.columns)
+    if column not in valid:
         text = f"a column of {table}.csv that the experiment measures"
-        yield received((*place, "column"), column, text, known)
+        yield received((*place, "column"), column, text, valid)
     schedule = horizons.of_own_runs(experiment.own.schedule)
     schedule = schedule or horizons.schedule_of(experiment.runs.values())
     if schedule and table == "trajectories":
@@ -453,11 +448,11 @@ def _wrong_column(place: Place, test: Test, experiment: PlannedExperiment) -> It
 
 
 def _apart(place: Place, test: Test) -> Iterator[Problem]:
-    """Yield sides that do not differ in their values alone."""
+    """Yield sides with different factors, and sides with the same cells."""
     at = (*place, "order" if test.type == "order" else "to")
     for side in test.sides[1:]:
         if side and test.sides[0] and {*side} != {*test.sides[0]}:
-            names = [wording.listed(sorted(one)) for one in (test.sides[0], side)]
+            names = [wording.listed(sorted(factors)) for factors in (test.sides[0], side)]
             yield Problem(at, f"Expected the factors {names[0]} (received {names[1]}).")
             break
     read = [{factor: {*values} for factor, values in side.items()} for side in test.sides]
@@ -466,43 +461,44 @@ def _apart(place: Place, test: Test) -> Iterator[Problem]:
 
 
 def _figure(
-    place: Place, given: str, experiment: PlannedExperiment, test: Test, report: Report
+    place: Place, name: str, experiment: PlannedExperiment, test: Test, report: Report
 ) -> str:
-    """Return the figure that shows the column of a test: the given one, or the first that fits."""
-    named = experiment.keys.figures
-    if given and (given not in FIGURES or (named and given not in named)):
+    """Return the figure for the column of a test: the named one, or the first fitting one."""
+    listed = experiment.keys.figures
+    if name and (name not in FIGURES or (listed and name not in listed)):
         expected = f"a figure of the experiment {experiment.name}"
-        report(received((*place, "figure"), given, expected, named))
-    # Without `figures`, an experiment draws all that its measures allow.
-    shown = named or tuple(FIGURES)
+        report(received((*place, "figure"), name, expected, listed))
+    # Without `figures`, an experiment draws all figures that its measures allow.
+    drawn = listed or tuple(FIGURES)
     learned = experiment.tasks
-    of_column = [name for name in shown if figures.learned(name, learned).shows(test.column)]
-    of_table = [name for name in TABLES[test.table].figures if name in shown]
-    return given or next(iter([*of_table, *of_column, *named]), "")
+    of_column = [key for key in drawn if figures.learned(key, learned).shows(test.column)]
+    of_table = [key for key in TABLES[test.table].figures if key in drawn]
+    return name or next(iter([*of_table, *of_column, *listed]), "")
 
 
 def _grid(experiment: PlannedExperiment, machines: tuple[str, ...]) -> Rows:
-    every = [*experiment.runs.values()]
+    """Return the factors of all cells of an experiment, without seeds."""
+    configurations = [*experiment.runs.values()]
     for sweep in experiment.sweeps:
-        every += [{**sweep.factors, "batch_size": size} for size in sweep.batch_sizes]
-    found: dict[str, dict[str, Any]] = {}
-    for factors in every:
+        configurations += [{**sweep.factors, "batch_size": size} for size in sweep.batch_sizes]
+    cells: dict[str, dict[str, Any]] = {}
+    for factors in configurations:
         names = {key: split_token(factors[key])[0] for key in ("dataset", "model")}
         plain = {key: value for key, value in factors.items() if key != "seed"} | names
-        found.setdefault(repr(sorted(plain.items())), plain)
+        cells.setdefault(repr(sorted(plain.items())), plain)
     for run in experiment.commands.values():
-        own = {own_columns.named(key): each for key, each in run.factors.items() if key != "seed"}
-        found.setdefault(repr(sorted(own.items())), own)
+        plain = {own_columns.named(k): v for k, v in run.factors.items() if k != "seed"}
+        cells.setdefault(repr(sorted(plain.items())), plain)
     return [
         {**cell, "at_epoch": epoch, "machine": machine}
         for epoch in experiment.at_epochs or (None,)
         for machine in machines
-        for cell in found.values()
+        for cell in cells.values()
     ]
 
 
 def _matching(grid: Rows, cells: Mapping[str, tuple[Any, ...]]) -> Rows:
-    """Return the cells of a grid that have some of these values; the grid lacks keys of rows."""
+    """Return the cells of a grid that match selected values. The grid has no keys of rows."""
     return [
         cell
         for cell in grid
@@ -511,16 +507,16 @@ def _matching(grid: Rows, cells: Mapping[str, tuple[Any, ...]]) -> Rows:
 
 
 def _lacks(test: Test, grid: Rows) -> str:
-    """Return the values of a test that the experiment lacks, in words; empty if it has all."""
+    """Return the missing values of a test in words; empty if the experiment has all."""
     for cells in test.selections():
         for key, values in cells.items():
-            lacking = [one for one in values if not _matching(grid, {**cells, key: (one,)})]
+            lacking = [value for value in values if not _matching(grid, {**cells, key: (value,)})]
             if lacking:
                 # If the grid has the value elsewhere, it lacks the combination.
                 somewhere = all(_matching(grid, {key: (value,)}) for value in lacking)
-                others = {k: v for k, v in cells.items() if k != key} if somewhere else {}
-                named = {key: lacking, **others}.items()
-                parts = [f"{k.replace('_', ' ')} {wording.listed(v, 'or')}" for k, v in named]
+                context = {k: v for k, v in cells.items() if k != key} if somewhere else {}
+                missing = {key: lacking, **context}.items()
+                parts = [f"{k.replace('_', ' ')} {wording.listed(v, 'or')}" for k, v in missing]
                 return f"no {wording.listed(parts, 'with')}"
     if test.over not in EVERY_FACTOR or any(test.over in side for side in test.sides):
         return ""
@@ -534,7 +530,7 @@ def _lacks(test: Test, grid: Rows) -> str:
 
 
 def _beyond(test: Test, grid: Rows, training_sizes: Mapping[str, int | None]) -> str:
-    """Return the budget that a training of the test does not reach, in words; else empty."""
+    """Return the budget that some training does not reach, in words; empty if there is none."""
     read = [cell for cells in test.selections() for cell in _matching(grid, cells)]
     for column, budget in test.budget.items():
         end, noun = horizons.shortest(column, read, training_sizes), column.removesuffix("s")
@@ -550,5 +546,6 @@ def _too_few(test: Test, experiment: PlannedExperiment) -> str:
     if test.timed:
         filling, timings = TABLES[test.table].measures, experiment.timings
         noun = "repeat of the timing"
-        count = min(each[REPEATS.name] for name, each in timings.items() if name in filling)
+        settings = [timings[name] for name in timings if name in filling]
+        count = min(values[REPEATS.name] for values in settings)
     return wording.count(count, noun) if count < LEAST_SEEDS else ""

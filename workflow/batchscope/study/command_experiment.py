@@ -1,4 +1,4 @@
-"""Plan an experiment whose runs a command makes: its grid, placeholders and runs."""
+"""Plan an experiment with runs of a command: its grid, placeholders and runs."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ def grid(
     defaults: dict[str, Any],
     seeds: tuple[Any, tuple[int, ...], Stage],
 ) -> grids.Grid:
-    """Return the grid, with the defaults that a placeholder names.
+    """Return the grid, with the defaults of factors that a placeholder uses.
 
     Args:
         seeds: Seeds, numbers of seeds before each interim analysis, and the stage.
     """
-    stated = {*keys.set, *keys.vary, *(name for case in keys.cases for name in case)}
+    explicit = {*keys.set, *keys.vary, *(name for case in keys.cases for name in case)}
     used = placeholders((*keys.command, *keys.env.values()))
-    inherited = {name: value for name, value in defaults.items() if name in used - stated}
-    named = command_factors.factors({*stated, *inherited, "batch_size"})
+    inherited = {name: value for name, value in defaults.items() if name in used - explicit}
+    named = command_factors.factors({*explicit, *inherited, "batch_size"})
     factors = {name: factor for name, factor in named.items() if name != "seed"}
     return grids.Grid(place, factors, inherited, keys.set, keys.cases, keys.vary, *seeds)
 
@@ -47,7 +47,7 @@ def command(
     place: Place,
     keys: CommandExperiment,
     folder: Path,
-    found: list[Problem],
+    faults: list[Problem],
     warn: Callable[[Problem], None],
 ) -> Command | None:
     """Return the command of an experiment; None if one of its inputs cannot be read."""
@@ -57,7 +57,7 @@ def command(
             inputs[path] = sha256(folder / os.path.expanduser(path))
         except UserError as error:
             text = f"{error}. Expected a file or a folder, relative to the study file."
-            found.append(Problem((*place, "inputs", index), text))
+            faults.append(Problem((*place, "inputs", index), text))
     covered = [os.path.normpath(path) for path in keys.inputs]
     for word in keys.command:
         above = [*Path(os.path.normpath(word)).parents, Path(os.path.normpath(word))]
@@ -67,7 +67,7 @@ def command(
             warn(Problem((*place, "inputs"), text))
     if len(inputs) < len(keys.inputs):
         return None
-    log = keys.log.stated() | ({"metrics": keys.metrics} if keys.metrics else {})
+    log = keys.log.explicit() | ({"metrics": keys.metrics} if keys.metrics else {})
     return Command(
         keys.command,
         keys.env,
@@ -88,16 +88,16 @@ def problems(place: Place, keys: CommandExperiment, factors: grids.Grid) -> Iter
     for home, values in (("set", keys.set), ("vary", keys.vary), *enumerate(keys.cases)):
         at = (*place, home) if isinstance(home, str) else (*place, "cases", home)
         yield from (Problem((*at, name), text) for name, text in _names(values))
-    known = {*factors.factors, "seed", RUN_DIR, *RESOURCES}
+    valid = {*factors.factors, "seed", RUN_DIR, *RESOURCES}
     texts = {("command", index): word for index, word in enumerate(keys.command)}
     texts |= {("env", name): text for name, text in keys.env.items()}
     for at, text in texts.items():
-        for name in sorted(placeholders([text]) - known):
+        for name in sorted(placeholders([text]) - valid):
             got = f"{{{name}}}" if name else "{"
             expected = "a factor of the experiment, run_dir, threads or gpus in braces, or {{"
-            yield received((*place, *at), got, expected, [f"{{{one}}}" for one in known])
+            yield received((*place, *at), got, expected, [f"{{{item}}}" for item in valid])
     for index, path in enumerate(keys.requires):
-        for name in sorted(placeholders([path]) - (known - {RUN_DIR})):
+        for name in sorted(placeholders([path]) - (valid - {RUN_DIR})):
             expected = "a factor of the experiment in braces"
             yield received((*place, "requires", index), f"{{{name}}}", expected)
     used = placeholders(texts.values())
@@ -119,15 +119,15 @@ def _names(factors: dict[str, Any]) -> Iterator[tuple[str, str]]:
         elif name in RESERVED:
             yield name, "This is the name of a placeholder. Choose another name."
         elif name in command_factors.ALIASES or not re.fullmatch("[a-z][a-z0-9_]{0,59}", name):
-            known = command_factors.ALIASES.get(name)
-            yield name, "Unknown factor." + (f" Did you mean '{known}'?" if known else "")
+            meant = command_factors.ALIASES.get(name)
+            yield name, "Unknown factor." + (f" Did you mean '{meant}'?" if meant else "")
 
 
 def runs(
-    place: Place, command: Command, factors: grids.Grid, found: list[Problem]
+    place: Place, command: Command, factors: grids.Grid, faults: list[Problem]
 ) -> dict[str, CommandRun]:
     """Return the runs by their names; none if two are equal, or a name is too long."""
-    made: dict[str, CommandRun] = {}
+    planned_runs: dict[str, CommandRun] = {}
     resolved: dict[str, str] = {}
     for _, values, _ in factors.combinations():
         for seed in factors.seeds_of(functools.partial(_name, command, values)):
@@ -136,49 +136,48 @@ def runs(
                 name = run.name
             except ValueError:
                 text = "The name of a run has more than 200 characters. "
-                found.append(Problem(place, f"{text}Choose shorter names of factors, or fewer."))
+                faults.append(Problem(place, f"{text}Choose shorter names of factors, or fewer."))
                 return {}
             first = resolved.setdefault(repr(run.resolved(RUN_DIR)), name)
-            if first != name or name in made:
+            if first != name or name in planned_runs:
                 text = f"Two runs have the same command: {first} and {name}."
-                found.append(Problem((*place, "command"), text))
+                faults.append(Problem((*place, "command"), text))
                 return {}
-            made[name] = run
-    return made
+            planned_runs[name] = run
+    return planned_runs
 
 
-def _name(made_by: Command, values: dict[str, Any], seed: int) -> str | None:
-    """Return the name of a run; None if it is too long."""
+def _name(command: Command, values: dict[str, Any], seed: int) -> str | None:
     with contextlib.suppress(ValueError):
-        return CommandRun(made_by, {**values, "seed": seed}).name
+        return CommandRun(command, {**values, "seed": seed}).name
     return None
 
 
-def missing_programs(place: Place, made: Mapping[str, CommandRun]) -> Iterator[Problem]:
+def missing_programs(place: Place, runs: Mapping[str, CommandRun]) -> Iterator[Problem]:
     """Yield the programs of commands that this machine lacks, unless `requires` lacks a file."""
     programs = set()
-    for run in made.values():
-        words, env = run.resolved(RUN_DIR)
-        if words and all(map(os.path.exists, run.needs["requires"])):
-            programs.add((words[0], env.get("PATH")))
+    for run in runs.values():
+        arguments, env = run.resolved(RUN_DIR)
+        if arguments and all(map(os.path.exists, run.needs["requires"])):
+            programs.add((arguments[0], env.get("PATH")))
     for program, path in sorted(programs, key=str):
-        home = next(iter(made.values())).command.folder if os.path.dirname(program) else ""
+        home = next(iter(runs.values())).command.folder if os.path.dirname(program) else ""
         if shutil.which(os.path.join(home, program), path=path) is None:
             text = "a program on the PATH, or its path relative to the study file"
             yield received((*place, "command"), program, text, _PROGRAMS)
 
 
-def planned(made: dict[str, CommandRun], keys: CommandExperiment) -> plan.ExternalLogs:
+def planned(runs: dict[str, CommandRun], keys: CommandExperiment) -> plan.ExternalLogs:
     """Return the columns that the logs of the runs will fill."""
     axes = [name for name in own_columns.AXES if keys.alone or name != "seconds"]
-    schedules = [run.factors.get("schedule") for run in made.values()]
+    schedules = [run.factors.get("schedule") for run in runs.values()]
     return plan.ExternalLogs(
-        trainings=len(made),
-        seeds=len({run.factors["seed"] for run in made.values()}),
+        trainings=len(runs),
+        seeds=len({run.factors["seed"] for run in runs.values()}),
         columns=(
             *(*axes, "epoch", *own_columns.OUTCOMES, *own_columns.MADE_OF),
             *own_columns.of_metrics(keys.metrics),
         ),
         evaluated=True,
-        schedule=next((each for each in schedules if each in FALLING), ""),
+        schedule=next((schedule for schedule in schedules if schedule in FALLING), ""),
     )

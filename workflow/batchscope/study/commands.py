@@ -18,11 +18,11 @@ from batchscope.study import command_factors, names, setting
 
 RUN_DIR = "run_dir"
 RESOURCES = ("threads", "gpus")
-# A brace that is written twice, a placeholder, or a brace that nothing closes.
+# A doubled brace, a placeholder, or an unclosed brace.
 _BRACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|\{")
-_MOST_FILES = 10_000  # of a folder that runs depend on
+_MOST_FILES = 10_000  # in a folder that runs depend on
 _LARGE = 2**23  # bytes; digests of larger files are cached
-_KEPT = Path(".snakemake", "batchscope_inputs.json")
+_CACHE = Path(".snakemake", "batchscope_inputs.json")
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Command:
 
     Attributes:
         inputs: File or folder that its runs depend on -> SHA-256.
-        log: Keys of the log that the study states.
+        log: Keys of `log` in the study.
         requires: Paths with placeholders; runs are left out while one is missing.
         folder: Working directory, the folder of the study file.
     """
@@ -54,12 +54,12 @@ class Command:
 
     @cached_property
     def token(self) -> str:
-        """Digest in the names of its runs of everything that changes their numbers."""
-        given = {"command": self.words, "env": self.env, "inputs": self.inputs, "log": self.log}
+        """Name of the command in paths, with a digest of everything that changes its numbers."""
+        inputs = {"command": self.words, "env": self.env, "inputs": self.inputs, "log": self.log}
         used = placeholders(self.texts)
-        given |= {name: getattr(self, name) for name in RESOURCES if name in used}
-        given |= {"alone": True} if self.alone else {}
-        return names.token("command", setting.digest(given))
+        inputs |= {name: getattr(self, name) for name in RESOURCES if name in used}
+        inputs |= {"alone": True} if self.alone else {}
+        return names.token("command", setting.digest(inputs))
 
     @property
     def needs(self) -> dict[str, Any]:
@@ -68,14 +68,13 @@ class Command:
 
 
 class CommandRun(NamedTuple):
-    """A run that a command makes."""
+    """A run of a command."""
 
     command: Command
     factors: dict[str, Any]
 
     @property
     def name(self) -> str:
-        """Its name in paths; raises ValueError where it is too long."""
         return names.command_name(self.command.token, self.factors)
 
     def resolved(self, run_dir: str) -> tuple[list[str], dict[str, str]]:
@@ -84,9 +83,9 @@ class CommandRun(NamedTuple):
         A word with a placeholder that becomes empty is left out, so that it may be a flag.
         """
         values = self._values | {RUN_DIR: run_dir}
-        words = [(word, _filled(word, values)) for word in self.command.words]
-        kept = [filled for word, filled in words if filled or not _BRACES.search(word)]
-        return kept, {name: _filled(text, values) for name, text in self.command.env.items()}
+        pairs = [(word, _filled(word, values)) for word in self.command.words]
+        arguments = [filled for word, filled in pairs if filled or not _BRACES.search(word)]
+        return arguments, {name: _filled(text, values) for name, text in self.command.env.items()}
 
     @property
     def needs(self) -> dict[str, Any]:
@@ -112,8 +111,8 @@ class CommandRun(NamedTuple):
 
 def placeholders(texts: Iterable[str]) -> set[str]:
     """Return the names in braces; an unclosed brace is a placeholder with an empty name."""
-    found = (match for text in texts for match in _BRACES.finditer(text))
-    return {match[1] or "" for match in found if match[0] not in ("{{", "}}")}
+    matches = (match for text in texts for match in _BRACES.finditer(text))
+    return {match[1] or "" for match in matches if match[0] not in ("{{", "}}")}
 
 
 def _filled(text: str, values: Mapping[str, str]) -> str:
@@ -142,29 +141,29 @@ def sha256(path: Path) -> str:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    own = {os.path.abspath(each) for each in ("results", "logs")}
-    for place, folders, files in os.walk(folder, followlinks=True):
-        here = Path(place)
-        if here.is_symlink() and here.resolve() in {each.resolve() for each in here.parents}:
+    outputs = {os.path.abspath(name) for name in ("results", "logs")}
+    for name, folders, files in os.walk(folder, followlinks=True):
+        current = Path(name)
+        if current.is_symlink() and current.resolve() in {up.resolve() for up in current.parents}:
             folders.clear()  # a link to a parent folder
             continue
-        kept = [each for each in folders if each[0] != "." and each != "__pycache__"]
-        folders[:] = [each for each in kept if os.path.abspath(Path(place, each)) not in own]
-        yield from (Path(place, name) for name in files if name[0] != ".")
+        visible = [child for child in folders if child[0] != "." and child != "__pycache__"]
+        folders[:] = [child for child in visible if os.path.abspath(current / child) not in outputs]
+        yield from (current / file for file in files if file[0] != ".")
 
 
 def _of_file(path: Path) -> str:
     """Return the SHA-256 of a file, from the cache for a large file that has not changed."""
     check_regular(path, "a file")
-    found = path.stat()
-    if found.st_size < _LARGE:
+    status = path.stat()
+    if status.st_size < _LARGE:
         return disk.file_sha256(path)
-    state = [found.st_size, found.st_ino, found.st_mtime_ns, found.st_ctime_ns]
-    known, key = {}, str(path.resolve())
+    state = [status.st_size, status.st_ino, status.st_mtime_ns, status.st_ctime_ns]
+    cache, key = {}, str(path.resolve())
     with contextlib.suppress(UserError):
-        known = disk.read_json(_KEPT)
-    if key not in known or known[key][:-1] != state:
-        known[key] = [*state, disk.file_sha256(path)]
+        cache = disk.read_json(_CACHE)
+    if key not in cache or cache[key][:-1] != state:
+        cache[key] = [*state, disk.file_sha256(path)]
         with contextlib.suppress(OSError):
-            disk.write_json(_KEPT, known)
-    return known[key][-1]
+            disk.write_json(_CACHE, cache)
+    return cache[key][-1]

@@ -1,4 +1,4 @@
-"""Settings and columns that several measures or timings have."""
+"""Common settings and columns of measures and timings."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from batchscope.study.specifications import IntegerColumn, Panel, Scale, TextCol
 
 
 class OfWeights(Model):
-    """Setting of measures of one state of the weights."""
+    """Setting of measures that use one state of the weights."""
 
     weights: Annotated[Literal["final", "best"], Setting("w")] = "final"
-    """Which weights to measure."""
+    """Weights to measure."""
 
 
 # Time of a block, a rest or a sample; the other bound is the field's own.
@@ -51,17 +51,17 @@ Between = Annotated[
     AfterValidator(_read_pair),
 ]
 
-# Cores that others may take on average before a timing counts as disturbed.
+# Cores that other processes may use on average before a timing counts as disturbed.
 DISTURBED_CORES = 0.2
 QUARTILES = ("", "_q1", "_q3")
 REPEAT = "repeat"  # the column that numbers the timing jobs of a configuration
-WHICH = IntegerColumn("Which of the timing jobs of its configuration, from 1 on.")
+WHICH = IntegerColumn("Number of the timing job of its configuration, from 1.")
 STATUS = TextColumn(
-    "finished, diverged, out_of_memory; or no_gpu where no GPU is within reach, or no_cores where "
-    "it asks for more threads than there are cores, and the rest of the row is empty."
+    "finished, diverged, out_of_memory, no_gpu (no GPU is available) or no_cores (it needs more "
+    "threads than the machine has). For the last two, the rest of the row is empty."
 )
 DISTURBED_BLOCKS = IntegerColumn(
-    "Those during which other processes took more than 0.2 cores.", adds_up=True
+    "Blocks in which other processes used more than 0.2 cores.", adds_up=True
 )
 
 UTILISATION = (

@@ -29,28 +29,28 @@ def study(
     scale: str = "full",
     recorded: planner.Recorded = planner.unrecorded,
     looked: planner.Looked = planner.unlooked,
-    here: bool = False,
+    local: bool = False,
 ) -> plan.Study:
     """Return the planned study of a file.
 
     Args:
-        here: Whether commands run on this machine: a missing program is an error then.
+        local: Whether commands run on this machine: a missing program is an error then.
 
     Raises:
         ConfigError: With every structural error; if there is none, with every error of meaning.
         UserError: If the file cannot be read.
     """
-    return planner.make(yaml_file.read(path), scale, recorded, Path(path).parent, looked, here)
+    return planner.make(yaml_file.read(path), scale, recorded, Path(path).parent, looked, local)
 
 
-def options(given: Mapping[str, Any]) -> Options:
+def options(raw: Mapping[str, Any]) -> Options:
     """Return the options of `--config`.
 
     Raises:
         ConfigError: If there is another option, or one has an invalid value.
     """
     try:
-        return Options.model_validate(dict(given))
+        return Options.model_validate(dict(raw))
     except ValidationError as error:
         lines = [f"--config {problem.line}" for problem in messages.problems(error, Options)]
         raise ConfigError(lines) from None

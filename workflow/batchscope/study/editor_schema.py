@@ -12,7 +12,7 @@ from batchscope.study.figures import FIGURES
 from batchscope.study.study_file import StudyFile
 
 _WIDTH = 150
-_SHORT = 60  # a schema of at most so many characters is repeated
+_SHORT = 60  # characters; a longer schema that occurs several times becomes a definition
 
 Schema = dict[str, Any]
 
@@ -103,14 +103,14 @@ def _without_titles(schema: Any, named: bool = False) -> Any:
         return [_without_titles(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    found = {
+    cleaned = {
         key: _without_titles(value, key in ("properties", "$defs") and not named)
         for key, value in schema.items()
         if named or (key != "title" and (key, value) != ("default", None))
     }
-    if not named and isinstance(found.get("description"), str):
-        found["description"] = " ".join(found["description"].split())
-    return found
+    if not named and isinstance(cleaned.get("description"), str):
+        cleaned["description"] = " ".join(cleaned["description"].split())
+    return cleaned
 
 
 def _lines(value: Any, indent: str = "") -> str:

@@ -45,12 +45,12 @@ from batchscope.study.run_factors import MOST_EPOCHS
 
 
 class StagedSeeds(Model):
-    """Seeds in stages: after 6, 9, 13, 19, 28, ... of them an interim analysis decides which runs
+    """Seeds in stages. After 6, 9, 13, 19, 28, ... seeds an interim analysis decides which runs
     need more.
     """
 
     until: Literal["decided"]
-    """The seeds are added until the statements are decided."""
+    """Seeds are added until all statements are decided."""
     at_most: Annotated[Integer, Field(ge=LEAST_SEEDS, le=10_000)] = stages.AT_MOST
     """Largest number of seeds."""
     first: Annotated[Integer, Field(ge=0, le=stages.MOST_FIRST)] = 0
@@ -75,7 +75,7 @@ Seeds = Annotated[
 
 
 class BudgetKeys(Model):
-    """Budgets at which batch sizes are compared."""
+    """Budgets for comparisons of batch sizes."""
 
     epochs: Annotated[Positive, Field(le=MOST_EPOCHS)] = None
     """Number of epochs."""
@@ -88,11 +88,11 @@ class BudgetKeys(Model):
 
 
 class Advice(Model):
-    """Limits of the range of batch sizes that is advised."""
+    """Limits of the recommended range of batch sizes."""
 
     slower: Annotated[Number, Field(gt=0, le=1)] = budget_kinds.SLOWER
-    """Share of the fastest batch size's seconds to the target by which an advised one may take
-    longer: 0.1 for 10 %.
+    """Largest relative excess of the seconds to the target over those of the fastest batch size:
+    0.1 for 10 %.
     """
 
 
@@ -104,8 +104,8 @@ class PublishedFigure(Model):
     found: Text
     """Finding of the document, in a sentence or two."""
     numbers: Annotated[list[PublishedSeries], Field(min_length=1)] = []
-    """Published values, one map per series: the factors that name it, its batch sizes, and one
-    number per batch size for each column. The report shows them with ours in one table.
+    """Published values, one map per series: its factors, its batch sizes, and one number per batch
+    size for each column. One table of the report shows them with ours.
     """
 
 
@@ -135,29 +135,28 @@ def _metric_name(name: str) -> str:
 
 
 class Comparison(Experiment):
-    """Keys of experiments whose runs are compared: trained, made by a command, or external."""
+    """Keys of experiments that compare runs: trainings, runs of a command, or external runs."""
 
     margins: Annotated[dict[str, Positive], Field(min_length=1)] = {}
-    """Outcome (test_accuracy, test_loss, ...) -> loss of it that counts as negligible. State it
-    before the runs. A batch size is within the margin if every other one is shown to be better by
-    less (one-sided paired t-tests).
+    """Outcome (test_accuracy, test_loss, ...) -> its negligible deterioration. State it before the
+    runs. A batch size is within the margin if no other one is better by the margin or more, which
+    one-sided paired t-tests show.
     """
     budgets: mapping(BudgetKeys) = {}
     """Budgets at which the batch sizes are compared. Default: the largest budget that every
-    finished run reached, and as target the loss after nine tenths of the fall of the best batch
-    size at the first analysis. A change trains nothing.
+    finished run reached. The default target is the loss after nine tenths of the fall of the best
+    batch size at the first analysis. A change trains nothing.
     """
     advice: Advice = Advice()
-    """Limits of the range of batch sizes that is advised. A change trains nothing."""
+    """Limits of the recommended range of batch sizes. A change trains nothing."""
     seeds_planned: Annotated[Integer, Field(ge=2, le=1_000_000)] = None
-    """Number of seeds that was planned before any result was seen. The plan, the report and the
-    advice state a deviation, since seeds added after an analysis increase the error rate of tests.
-    A change trains nothing.
+    """Number of seeds that was planned before the first result. Plan, report and advice state a
+    deviation, since seeds that are added after an analysis increase the error rate of tests. A
+    change trains nothing.
     """
     primary: Texts = ()
-    """Columns of runs.csv that answer the question, most important first: their trends are the
-    experiment's answer. Default: the outcomes of its figures, else those of its measures. A change
-    trains nothing.
+    """Columns of runs.csv that answer the question by their trends, most important first. Default:
+    the outcomes of the figures, else the outcomes of the measures. A change trains nothing.
     """
 
 
@@ -179,8 +178,8 @@ class TrainingExperiment(Comparison):
     exist after the epochs 1 to 5, powers of two and the last one.
     """
     beside: Texts = ()
-    """Timing experiments whose largest batch that fits, and whose knee of the throughput, are drawn
-    with the largest batch within the margins.
+    """Timing experiments. The largest batch that fits and the knee of the throughput are drawn
+    together with the largest batch within the margins.
     """
 
 
@@ -211,7 +210,7 @@ class LogFormat(Model):
 
 
 class CommandLog(LogFormat):
-    """Log of a run that a command makes."""
+    """Log of a run of a command."""
 
     file: Annotated[str, Field(pattern=r"^\{run_dir\}(/.+)?$")] = ""
     """File that the command writes, in {run_dir}. Default: its printed output."""
@@ -221,8 +220,8 @@ class Logs(LogFormat):
     """Logs of external runs."""
 
     files: Texts
-    """Paths and patterns, relative to the folder of the study file: `{name}` stands for a factor,
-    as in logs/bs{batch_size}_seed{seed}.csv, `*`, `**` and `?` for anything; `{{` is a brace.
+    """Paths and patterns, relative to the folder of the study file. `{name}` stands for a factor,
+    as in logs/bs{batch_size}_seed{seed}.csv; `*`, `**` and `?` match anything; `{{` is a brace.
     """
     pattern: Text = ""
     """Factors in the names of runs that one file holds, or in parts of the paths:
@@ -242,7 +241,7 @@ class Logs(LogFormat):
 
 
 class LoggedExperiment(Comparison):
-    """Keys of experiments whose results come from logs."""
+    """Keys of experiments with results from logs."""
 
     metrics: Annotated[
         dict[Annotated[str, AfterValidator(_metric_name)], Literal["lower", "higher"]],
@@ -259,12 +258,12 @@ def _logs(raw: Any) -> Any:
 
 
 class ExternalExperiment(LoggedExperiment):
-    """An experiment of runs that were made elsewhere."""
+    """An experiment with external runs, which exist already."""
 
     runs: Annotated[Logs, BeforeValidator(_logs, json_schema_input_type=Text | Logs)]
-    """Path of a CSV file, or a map with `files`, a pattern of logs. Each has a row per evaluation:
-    updates or examples, losses and metrics. Paths, columns and parameters of the logs hold the
-    batch size, the seed and the other factors.
+    """Path of a CSV file, or a map with `files`, a pattern of logs. Each log has a row per
+    evaluation: updates or examples, losses and metrics. Paths, columns and parameters of the logs
+    state the batch size, the seed and the other factors.
     """
 
 
@@ -285,7 +284,7 @@ def _word(raw: Any) -> str:
     raise PydanticCustomError("word", 'Input should be a text, a placeholder in quotes ("{seed}")')
 
 
-def _words(raw: Any) -> Any:
+def _split_command(raw: Any) -> Any:
     if isinstance(raw, str):
         try:
             return shlex.split(raw)
@@ -298,10 +297,12 @@ Word = Annotated[str, BeforeValidator(_word, json_schema_input_type=str | int | 
 
 
 class CommandExperiment(LoggedExperiment):
-    """An experiment whose runs a command of the user makes."""
+    """An experiment with runs of a user's command."""
 
     command: Annotated[
-        tuple[Word, ...], Field(min_length=1), BeforeValidator(_words, json_schema_input_type=Any)
+        tuple[Word, ...],
+        Field(min_length=1),
+        BeforeValidator(_split_command, json_schema_input_type=Any),
     ]
     """Command of a run: a list of words, or a text that is split into words; no shell is started.
     {factor} stands for the value of a factor, {run_dir} for the folder of the run, {threads} and
@@ -316,8 +317,8 @@ class CommandExperiment(LoggedExperiment):
     seeds: Seeds
     """Number of seeds (6 means 0 to 5), a list of seeds, or {until: decided, at_most: 28}."""
     inputs: Texts = ()
-    """Files and folders that the runs depend on, such as the script. A change of one makes all runs
-    new ones.
+    """Files and folders that the runs depend on, such as the script. If one changes, all runs are
+    new.
     """
     requires: Texts = ()
     """Files and folders that a run needs, such as the interpreter of another environment, with
@@ -330,7 +331,7 @@ class CommandExperiment(LoggedExperiment):
     resources: Resources = Resources()
     """Resources of a run."""
     alone: Flag = False
-    """Whether each run has the machine to itself, so that its times count as seconds."""
+    """Whether each run uses the machine exclusively, so that its times count as seconds."""
     resume: Flag = False
     """Whether a run that was killed continues from the files in its folder. Otherwise the folder is
     emptied.

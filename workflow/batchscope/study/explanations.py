@@ -1,7 +1,7 @@
 """Two lines for each check, verdict, grade, headline and number of a report.
 
-A key is the code as `analysis` and `study` spell it, or the word with
-underscores. The report shows a text behind a question mark, `explain WORD` prints it.
+A key is a code of `analysis` or `study`, or a word with underscores. The report shows the text
+after a question mark, and `explain WORD` prints it.
 """
 
 from __future__ import annotations
@@ -145,6 +145,6 @@ _NUMBERS = {
 EXPLANATIONS = {**_VERDICTS, **_GRADES, **_HEADLINES, **_CHECKS, **_NUMBERS}
 
 
-def key(words: str) -> str:
-    """Return the key of a word as a reader types it: `Not resolved` is `not_resolved`."""
-    return words.strip().lower().replace(" ", "_").replace("-", "_")
+def key(text: str) -> str:
+    """Return the key of a typed word: `Not resolved` becomes `not_resolved`."""
+    return text.strip().lower().replace(" ", "_").replace("-", "_")

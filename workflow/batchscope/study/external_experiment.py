@@ -21,53 +21,53 @@ def read(
     warn: Callable[[Problem], None],
 ) -> Any:
     """Return the runs of an experiment; None if their logs are invalid."""
-    # Imported by name, since it lies above and needs pandas.
+    # Imported by name, since its package is above this one and needs pandas.
     external_runs = importlib.import_module("batchscope.external.log_runs")
     at = (*place, "runs")
     try:
-        found = external_runs.read(keys.runs.source((*keys.metrics,)), folder)
+        runs = external_runs.read(keys.runs.source((*keys.metrics,)), folder)
     except ConfigError as error:
         problems.append(Problem(at, "\n  ".join(error.problems)))
         return None
     except UserError as error:
         problems.append(Problem(at, str(error)))
         return None
-    for note in found.notes:
+    for note in runs.notes:
         warn(Problem(at, f"{note}."))
-    return found
+    return runs
 
 
 def problems(
-    place: Place, keys: LoggedExperiment, own: plan.ExternalLogs, varied: Collection[str]
+    place: Place, keys: LoggedExperiment, logs: plan.ExternalLogs, varied: Collection[str]
 ) -> Iterator[Problem]:
     """Yield the keys that need columns that the logs lack."""
-    source = own.path or "the log"
-    schedule = horizons.of_own_runs(own.schedule)
+    source = logs.path or "the log"
+    schedule = horizons.of_own_runs(logs.schedule)
     yield from horizons.of_budgets(place, keys.budgets, schedule)
     for outcome in keys.margins:
-        if outcome not in own.columns:
-            known = [name for name in own.columns if name in own_columns.outcomes()]
-            expected = f"an outcome in {source} ({', '.join(known) or 'none'})"
-            yield received((*place, "margins", outcome), outcome, expected, known)
+        if outcome not in logs.columns:
+            outcomes = [name for name in logs.columns if name in own_columns.outcomes()]
+            expected = f"an outcome in {source} ({', '.join(outcomes) or 'none'})"
+            yield received((*place, "margins", outcome), outcome, expected, outcomes)
     for key, value in keys.budgets.items():
         names = [*value] if key == budget_kinds.TARGET else [budget_kinds.AXES[key]]
-        if not own.evaluated:
+        if not logs.evaluated:
             text = f"Needs a row per evaluation. Each training of {source} has a single row."
             yield Problem((*place, "budgets", key), text)
-        for column in names if own.evaluated else ():
-            if column not in own.columns:
-                needed = f"a column {column} of {source}" if own.path else "alone: true"
+        for column in names if logs.evaluated else ():
+            if column not in logs.columns:
+                needed = f"a column {column} of {source}" if logs.path else "alone: true"
                 yield Problem((*place, "budgets", key), f"Needs {needed}.")
     for at, figure in figure_checks.named(place, keys):
-        lacking = figure_names.of_own_runs(figure, {*own.columns, *varied})
+        lacking = figure_names.of_own_runs(figure, {*logs.columns, *varied})
         if lacking:
             yield received(at, figure.name, f"a figure that {source} allows ({lacking})")
 
 
 def columns(runs: Any) -> tuple[str, ...]:
     named = (*own_columns.AXES, "epoch", *own_columns.outcomes())
-    found = [name for name in named if runs.filled(name)]
-    return (*found, *(name for name, needed in own_columns.MADE_OF.items() if needed <= {*found}))
+    filled = [name for name in named if runs.filled(name)]
+    return (*filled, *(name for name, needed in own_columns.MADE_OF.items() if needed <= {*filled}))
 
 
 def planned(runs: Any) -> plan.ExternalLogs:

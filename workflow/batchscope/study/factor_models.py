@@ -47,9 +47,9 @@ def _models(
         key: (Unique[factor.annotation], Field(None, description=factor.doc))
         for key, factor in factors.items()
     }
-    one = create_model(name, __base__=base, **value_fields(factors))
-    several = create_model(f"{name}Lists", __base__=list_base, **lists)
-    return mapping(one), mapping(several)
+    values_model = create_model(name, __base__=base, **value_fields(factors))
+    lists_model = create_model(f"{name}Lists", __base__=list_base, **lists)
+    return mapping(values_model), mapping(lists_model)
 
 
 def _without(factors: Mapping[str, Parameter], *names: str) -> dict[str, Parameter]:

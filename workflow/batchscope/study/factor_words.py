@@ -16,7 +16,7 @@ FACTORS = {**EVERY_FACTOR, "machine": Parameter("machine", str, None, "", Factor
 
 def describe(factors: Mapping[str, Any]) -> str:
     """Return words for some factors: `learning rate 0.1, adam`."""
-    return ", ".join(_words(name, plain(value)) for name, value in factors.items())
+    return ", ".join(_text(name, plain(value)) for name, value in factors.items())
 
 
 def value_words(name: str, value: Any) -> str:
@@ -24,8 +24,8 @@ def value_words(name: str, value: Any) -> str:
     text = str(value)
     if name not in FACTORS:
         return text
-    words = text.replace("_", " ") if FACTORS[name].choices else text
-    return _metadata(name).titles.get(text, words)
+    default = text.replace("_", " ") if FACTORS[name].choices else text
+    return _metadata(name).titles.get(text, default)
 
 
 def plain(value: Any) -> Any:
@@ -36,7 +36,7 @@ def _metadata(name: str) -> Factor:
     return FACTORS[name].metadata if name in FACTORS else Factor("")
 
 
-def _words(factor_name: str, value: Any) -> str:
+def _text(factor_name: str, value: Any) -> str:
     metadata = _metadata(factor_name)
     name = factor_name.removeprefix(own_columns.OWN).replace("_", " ")
     if isinstance(value, bool):
@@ -45,12 +45,12 @@ def _words(factor_name: str, value: Any) -> str:
         return metadata.phrases[value]
     if factor_name == "delay_seconds":
         return f"delay of {wording.number(1000 * value)} ms"
-    words = value_words(factor_name, value)
+    text = value_words(factor_name, value)
     if metadata.noun:
-        whole = isinstance(value, float) and value.is_integer()
-        words = wording.count(int(value) if whole else value, metadata.noun)
+        is_integer = isinstance(value, float) and value.is_integer()
+        text = wording.count(int(value) if is_integer else value, metadata.noun)
     elif isinstance(value, int | float):
-        words = wording.tick(value) if value < 0 else wording.shortest(value)
+        text = wording.tick(value) if value < 0 else wording.shortest(value)
     if metadata.phrase or metadata.noun:
-        return (metadata.phrase or "{}").format(words)
-    return f"no {name}" if value == "none" else f"{name} {words.replace('_', ' ')}"
+        return (metadata.phrase or "{}").format(text)
+    return f"no {name}" if value == "none" else f"{name} {text.replace('_', ' ')}"

@@ -28,7 +28,7 @@ def problems(
     measures: Collection[str],
     timed: bool,
 ) -> Iterator[Problem]:
-    """Yield unknown figures, and those whose requirements the experiment lacks.
+    """Yield unknown figures, and figures with requirements that the experiment lacks.
 
     Args:
         measures: Measures or timings of the experiment.
@@ -66,5 +66,5 @@ def _home(measures: str) -> str:
     return wording.listed((f"{name} in {home}" for name, home in homes), "or")
 
 
-def _without(place: Place, figure: Figure, wanted: str) -> Problem:
-    return Problem(place, f"The figure needs {wanted} (received '{figure.name}').")
+def _without(place: Place, figure: Figure, required: str) -> Problem:
+    return Problem(place, f"The figure needs {required} (received '{figure.name}').")

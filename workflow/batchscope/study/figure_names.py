@@ -1,4 +1,4 @@
-"""The figures that an experiment draws unasked, and what a figure lacks."""
+"""The default figures of an experiment, and the missing requirements of a figure."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from batchscope.study.specifications import Figure, FigureRequirement
 
 @dataclass(frozen=True)
 class Given:
-    """What an experiment gives its figures."""
+    """Properties of an experiment that figures require."""
 
-    measures: Collection[str] = ()  # and timings
-    varied: Collection[str] = ()  # factors of which it crosses several values with all else
-    needs: Collection[FigureRequirement] = ()  # what it has of what a figure may need
-    own: Collection[str] | None = None  # columns of external runs; None for runs that are made here
+    measures: Collection[str] = ()  # measures and timings
+    varied: Collection[str] = ()  # factors with several values, combined with all other factors
+    needs: Collection[FigureRequirement] = ()  # fulfilled requirements
+    own: Collection[str] | None = None  # columns of external runs; None for trainings
 
     def suffices(self, figure: Figure) -> bool:
-        """Returns whether a figure is drawn of it unasked."""
+        """Return whether the experiment draws a figure by default."""
         if (
             figure.along
             or figure.asked
@@ -34,24 +34,24 @@ class Given:
         return bool(trained or figure.measures) and not lacking(figure.measures, self.measures)
 
 
-def available(given: Given) -> list[str]:
-    return [name for name, figure in FIGURES.items() if given.suffices(figure)]
+def available(properties: Given) -> list[str]:
+    return [name for name, figure in FIGURES.items() if properties.suffices(figure)]
 
 
 def of_own_runs(figure: Figure, columns: Collection[str]) -> str:
-    """Returns why a figure cannot be drawn of external runs; empty if it can.
+    """Return the reason why external runs cannot have a figure; empty if they can.
 
     Args:
-        columns: Columns of our tables that theirs fills, and factors that are varied.
+        columns: Columns of our tables that the logs fill, and varied factors.
     """
     measured = figure.own == () and not {*figure.measures} <= {*OF_OUTCOMES}
     if figure.own is None or FigureRequirement.AT_EPOCHS in figure.needs or measured:
         return "it shows what a training here leaves behind"
-    found = lacking(figure.own, columns)
-    found += [f"several values of {one}" for one in figure.varied if one not in columns]
-    return f"it needs {wording.listed(one.replace('|', ' or ') for one in found)}" if found else ""
+    missing = [name.replace("|", " or ") for name in lacking(figure.own, columns)]
+    missing += [f"several values of {name}" for name in figure.varied if name not in columns]
+    return f"it needs {wording.listed(missing)}" if missing else ""
 
 
-def lacking(wanted: Iterable[str], there: Collection[str]) -> list[str]:
-    """Returns what is wanted and not there; either will do of `a|b`."""
-    return [one for one in wanted if not {*one.split("|")} & {*there}]
+def lacking(required: Iterable[str], present: Collection[str]) -> list[str]:
+    """Return the missing ones of the required names; `a|b` requires a or b."""
+    return [name for name in required if not {*name.split("|")} & {*present}]

@@ -1,4 +1,4 @@
-"""The figures: those of a single measure or timing stand in its entry, all others here."""
+"""The figures. The entry of a measure or timing defines the figures that need it alone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from batchscope.study.specifications import Figure, FigureRequirement, Panel, Sc
 from batchscope.study.tasks import METRICS, Metric
 
 PRIMARY = "primary"  # the outcome that decides between batch sizes
-LEAD = ("rate_map", PRIMARY, "primary_outcome")  # the figures beside the recommendation
+LEAD = ("rate_map", PRIMARY, "primary_outcome")  # the figures next to the recommendation
 _METRIC, _FIRST = "{metric}", "{first}"
 _PRIMARY = Figure(
     PRIMARY,
@@ -31,8 +31,8 @@ _OF_SEVERAL = (
         "loss_curves",
         "Loss curves",
         "Training",
-        "Training and validation loss, each batch size at its best learning rate: means over "
-        "seeds with a 95 % interval. A thin line is a run that did not finish.",
+        "Training and validation loss, each batch size at its best learning rate: means over seeds "
+        "with a 95 % interval. A thin line is a run that did not finish.",
         kind="against_progress",
         table="history",
         panels=(
@@ -48,9 +48,9 @@ _OF_SEVERAL = (
         "progress",
         "Loss by updates, examples and time",
         "Training",
-        "Validation loss against what was used up, each batch size at its best learning rate: "
-        "which one wins depends on what is held equal. Dotted: the target; where it is "
-        "crossed first, that batch size gets there first.",
+        "Validation loss by cost, each batch size at its best learning rate: the best batch size "
+        "depends on the kind of cost. Dotted: the target. The curve that crosses it first belongs "
+        "to the batch size with the lowest cost.",
         kind="against_progress",
         table="trajectories",
         panels=(Panel("validation_loss", "", "validation loss{nats}"),),
@@ -64,7 +64,7 @@ _OF_SEVERAL = (
         "best_losses",
         "Best losses",
         "Training",
-        "The lowest training and validation loss that each run reached.",
+        "Lowest training and validation loss of each run.",
         panels=(
             Panel("best_train_loss", "Best training loss", "loss{nats}"),
             Panel("best_validation_loss", "Best validation loss", "loss{nats}"),
@@ -75,9 +75,9 @@ _OF_SEVERAL = (
         "learning_rate",
         "Learning rate",
         "Training",
-        "Lowest validation loss that each run reached against its learning rate, after "
-        "scaling: means over seeds with a 95 % interval. A ring marks the best rate of a "
-        "batch size, a cross above one at which a run diverged.",
+        "Lowest validation loss of each run by its learning rate after scaling: means over seeds "
+        "with a 95 % interval. A ring marks the best rate of a batch size. A cross above a rate "
+        "marks a diverged run.",
         kind="rates",
         panels=(
             Panel("best_validation_loss", "Loss by learning rate", "best validation loss{nats}"),
@@ -90,9 +90,8 @@ _OF_SEVERAL = (
         "best_learning_rate",
         "Best learning rate",
         "Quality",
-        "The learning rate, after scaling, with the lowest mean validation loss of each batch "
-        "size. The line is rate = c (batch size) to the power k, the mean of the fits of "
-        "single seeds.",
+        "Learning rate after scaling with the lowest mean validation loss of each batch size. The "
+        "line is rate = c (batch size)^k, the mean of one fit per seed.",
         kind="rates",
         panels=(Panel("best_rate", "Best learning rate", "learning rate"),),
         varied=("learning_rate",),
@@ -102,8 +101,7 @@ _OF_SEVERAL = (
         "accuracy_by_epochs",
         "{metric} by number of epochs",
         "Quality",
-        "{metric} on the test data after each number of epochs. The snapshots of one run are "
-        "read, and nothing is trained twice.",
+        "{metric} on the test data after each number of epochs, from snapshots of the same runs.",
         table="at_epochs",
         panels=(Panel("test_{metric}", "Test {metric}", "test {metric}{percent}"),),
         lines="at_epoch",
@@ -114,7 +112,7 @@ _OF_SEVERAL = (
         "rate_map",
         "Batch size and learning rate",
         "Quality",
-        "Mean over seeds of each cell: the cost to the target, or else the lowest validation loss. "
+        "Mean over seeds of each cell: the cost to the target, or the lowest validation loss. "
         "Darker is better.",
         kind="rate_map",
         table="comparisons",
@@ -127,10 +125,10 @@ _OF_SEVERAL = (
         "critical_batch_size",
         "Critical batch size",
         "Quality",
-        "Updates and examples to a target, and the curve updates = fewest × (1 + critical "
-        "batch size / batch size) (McCandlish et al. 2018, arXiv 1812.06162). The critical "
-        "batch size, with its 95 % interval at the foot, takes twice the fewest of both; an "
-        "arrow is an open end.",
+        "Updates and examples to a target, and the curve updates = fewest × (1 + critical batch "
+        "size / batch size) (McCandlish et al. 2018, arXiv 1812.06162). At the critical batch size "
+        "a training takes twice the fewest updates and twice the fewest examples. The bar at the "
+        "foot is its 95 % interval; an arrow is an open end.",
         kind="to_target",
         table="to_target",
         panels=(
@@ -143,9 +141,9 @@ _OF_SEVERAL = (
         "fastest_batch_size",
         "Fastest batch size",
         "Time",
-        "Seconds to a target: geometric means over seeds with a 95 % interval. The line is "
-        "the fitted updates times the time of a step, a fixed cost and a cost per example; an "
-        "arrow at the foot is an open end.",
+        "Seconds to a target: geometric means over seeds with a 95 % interval. The line is the "
+        "fitted updates times the time of a step, which is a fixed cost plus a cost per example. "
+        "An arrow at the foot is an open end.",
         kind="to_target",
         table="to_target",
         panels=(Panel("seconds", "Seconds", "time to the target (s)"),),
@@ -161,9 +159,9 @@ _OF_SEVERAL = (
         "Training time by number of epochs",
         "Time",
         caption=(
-            "Number of epochs times the time of one, validation apart: medians of timing jobs. "
-            "What lies below the dotted line trains longer than the fewest epochs at the smallest "
-            "batch size, and in less time."
+            "Number of epochs times the time of an epoch without validation: medians of timing "
+            "jobs. Points below the dotted line have more epochs, but take less time, than the "
+            "fewest epochs at the smallest batch size."
         ),
         table="training_times",
         panels=(
@@ -183,8 +181,8 @@ _OF_SEVERAL = (
         "usage",
         "Utilisation, memory and throughput",
         "Machine",
-        "CPU and GPU utilisation while a command trained, the peak memory of its processes, and "
-        "the examples that it trained on per second. 100 % of the CPU are the threads of a run.",
+        "CPU and GPU utilisation of a command while it trained, the peak memory of its processes, "
+        "and its training examples per second. 100 % of the CPU are the threads of a run.",
         panels=(*UTILISATION, *MEMORY, Panel("examples_per_second", "Throughput", "examples/s")),
         needs=(FigureRequirement.COMMAND,),
         own=("seconds",),
@@ -199,26 +197,27 @@ _CATEGORIES = (
 
 def _in_order() -> list[Figure]:
     entries = chain(MEASURES.values(), TIMINGS.values())
-    own = [*chain.from_iterable(entry.figures for entry in entries), *_OF_SEVERAL]
-    found = list(chain.from_iterable((figure, *figure.variants()) for figure in own))
-    return sorted(found, key=lambda figure: _CATEGORIES.index(figure.category))
+    bases = [*chain.from_iterable(entry.figures for entry in entries), *_OF_SEVERAL]
+    figures = chain.from_iterable((figure, *figure.variants()) for figure in bases)
+    return sorted(figures, key=lambda figure: _CATEGORIES.index(figure.category))
 
 
 _EVERY: dict[str, Figure] = {figure.name: figure for figure in _in_order()}
 
 
 @functools.cache
-def learned(name: str, of: tuple[str, ...]) -> Figure:
-    """Returns a figure where these tasks are learned.
+def learned(name: str, learned_tasks: tuple[str, ...]) -> Figure:
+    """Return a figure for some tasks.
 
-    A panel of `{metric}` becomes one for each of their metrics, a panel of `{first}` one for each
-    task's first. In texts both are their words; `{percent}`, `{points}` and `{error}` stand for
-    something of shares alone, `{nats}` of cross-entropies.
+    A panel with `{metric}` becomes a panel for each metric of the tasks, a panel with `{first}` one
+    for the first metric of each task. Texts have the words of these metrics. `{percent}`,
+    `{points}` and `{error}` are empty unless the first metrics are shares, `{nats}` unless the
+    losses are cross-entropies.
     """
     figure = _EVERY[name]
-    metrics = [METRICS[each] for task in of for each in tasks.TASKS[task]]
-    first = [METRICS[tasks.TASKS[task][0]] for task in of]
-    nats = wording.aside(tasks.unit(tasks.NATS, of))
+    metrics = [METRICS[metric] for task in learned_tasks for metric in tasks.TASKS[task]]
+    first = [METRICS[tasks.TASKS[task][0]] for task in learned_tasks]
+    nats = wording.aside(tasks.unit(tasks.NATS, learned_tasks))
     panels = [
         replace(panel, label=panel.label.replace("{nats}", nats))
         for panel in figure.panels
@@ -230,37 +229,37 @@ def learned(name: str, of: tuple[str, ...]) -> Figure:
         for panel in figure.panels
         if _METRIC in panel.column or (_FIRST in panel.column and metric in first)
     ]
-    title, caption = (_said(text, metrics, first) for text in (figure.title, figure.caption))
-    said = {"title": wording.capital(title), "caption": wording.capital(caption)}
-    return replace(figure, panels=tuple(panels), **said)
+    title, caption = (_filled(text, metrics, first) for text in (figure.title, figure.caption))
+    texts = {"title": wording.capital(title), "caption": wording.capital(caption)}
+    return replace(figure, panels=tuple(panels), **texts)
 
 
 def _of_metric(panel: Panel, metric: Metric) -> Panel:
-    """Returns a panel of one metric; R² has no logarithm."""
+    """Return a panel of one metric. R² may be negative and has a linear scale."""
     scale = Scale.AUTO if metric.least == 0 else Scale.LINEAR
     return replace(
         panel,
         column=panel.column.replace(_METRIC, metric.name).replace(_FIRST, metric.name),
-        title=wording.capital(_said(panel.title, [metric], [metric])),
-        label=_said(panel.label, [metric], [metric]),
+        title=wording.capital(_filled(panel.title, [metric], [metric])),
+        label=_filled(panel.label, [metric], [metric]),
         scale=Scale.PERCENT if metric.share else scale,
         counted_on=panel.counted_on if metric.error else "",
     )
 
 
-def _said(text: str, metrics: list[Metric], first: list[Metric]) -> str:
-    shares = all(each.share for each in first)
-    words = {
-        _METRIC: wording.listed(each.words for each in metrics),
-        _FIRST: wording.listed(each.words for each in first),
+def _filled(text: str, metrics: list[Metric], first: list[Metric]) -> str:
+    shares = all(metric.share for metric in first)
+    values = {
+        _METRIC: wording.listed(metric.words for metric in metrics),
+        _FIRST: wording.listed(metric.words for metric in first),
         "{percent}": " (%)" if shares else "",
         "{points}": " (points)" if shares else "",
-        "{error}": "".join(each.error for each in first),
+        "{error}": "".join(metric.error for metric in first),
     }
-    for key, value in words.items():
+    for key, value in values.items():
         text = text.replace(key, value)
     return text
 
 
-# As every study has them where nothing says otherwise.
+# For classification, the default task.
 FIGURES: dict[str, Figure] = {name: learned(name, (tasks.CLASSIFICATION,)) for name in _EVERY}

@@ -48,7 +48,7 @@ class Grid:
         """Return the seeds of a combination at this stage.
 
         Args:
-            name: From a seed to the name of its run, or None.
+            name: Function from a seed to the name of its run, or None.
         """
         if not self.looks:
             return self.seeds
@@ -60,10 +60,10 @@ class Grid:
 
     def combinations(self) -> Iterator[tuple[int, dict[str, Any], Callable[[str], Place]]]:
         """Yield the case, the factors without seed, and a function from factor to place."""
-        frozen = {name: factor.default for name, factor in self.factors.items()}
+        defaults = {name: factor.default for name, factor in self.factors.items()}
         choices = [list(enumerate(values)) for values in self.vary.values()]
         for index, case in enumerate(self.cases):
-            base = {**frozen, **self.defaults, **self.set, **case}
+            base = {**defaults, **self.defaults, **self.set, **case}
             for chosen in itertools.product(*choices):
                 picked = dict(zip(self.vary, chosen, strict=True))
                 values = {name: value for name, (_, value) in picked.items()}
@@ -81,13 +81,13 @@ class Grid:
         """Yield the factors that are stated twice, and the required ones that are missing."""
         homes = {"set": {*self.set}, "cases": set().union(*self.cases), "vary": {*self.vary}}
         for factor in self.factors:
-            stated = [home for home, factors in homes.items() if factor in factors]
-            if len(stated) > 1:
-                text = f"Stated in {wording.listed(stated)}. Keep one of them."
-                yield Problem((*self.place, stated[-1], factor), text)
-        known = {*self.defaults, *self.set, *self.vary, *set.intersection(*map(set, self.cases))}
+            places = [home for home, factors in homes.items() if factor in factors]
+            if len(places) > 1:
+                text = f"Stated in {wording.listed(places)}. Keep one of them."
+                yield Problem((*self.place, places[-1], factor), text)
+        present = {*self.defaults, *self.set, *self.vary, *set.intersection(*map(set, self.cases))}
         for name, factor in self.factors.items():
-            if factor.required and name not in (*known, "seed"):
+            if factor.required and name not in (*present, "seed"):
                 text = "Missing factor. State it here, in defaults, in vary or in every case."
                 yield Problem((*self.place, "set", name), text)
 
@@ -100,9 +100,9 @@ class IdReader:
         self._ids = {"dataset": datasets, "model": models}
 
     def values(self, place: Place, factors: Mapping[str, Any]) -> dict[str, Any]:
-        """Return factors with ids; None in place of an invalid one."""
+        """Return factors with ids; an invalid one becomes None."""
         return {
-            name: next(iter(self._known(name, (value,), ((*place, name),))), None)
+            name: next(iter(self._ids_of(name, (value,), ((*place, name),))), None)
             for name, value in factors.items()
         }
 
@@ -110,25 +110,26 @@ class IdReader:
         self, place: Place, factors: Mapping[str, tuple[Any, ...]]
     ) -> dict[str, tuple[Any, ...]]:
         return {
-            name: self._known(
+            name: self._ids_of(
                 name, values, tuple((*place, name, index) for index in range(len(values)))
             )
             for name, values in factors.items()
         }
 
-    def _known(
+    def _ids_of(
         self, name: str, values: tuple[Any, ...], places: tuple[Place, ...]
     ) -> tuple[Any, ...]:
         if name not in self._ids:
             return values
         ids = self._ids[name]
-        found: list[str | None] = []
+        valid: list[str] = []
         for place, value in zip(places, values, strict=True):
             if value not in ids:
                 text = f"one of {', '.join(sorted(ids))}"
                 self._problems.append(received(place, value, text, sorted(ids)))
-            elif ids[value] and ids[value] in found:  # two names of the same
-                first = values[found.index(ids[value])]
+            elif ids[value] and ids[value] in valid:  # two names of the same
+                first = next(other for other in values if ids.get(other) == ids[value])
                 self._problems.append(received(place, value, f"another {name} than '{first}'"))
-            found.append(ids.get(value))
-        return tuple(one for one in found if one)
+            if ids.get(value):
+                valid.append(ids[value])
+        return tuple(valid)

@@ -1,4 +1,4 @@
-"""Lengths of trainings, and checks of trainings whose learning rate depends on the length."""
+"""Lengths of trainings, and checks of learning rates that depend on the length."""
 
 from __future__ import annotations
 
@@ -29,17 +29,15 @@ class Schedule(NamedTuple):
 
 
 def of_own_runs(schedule: str) -> Schedule | None:
-    """Return the schedule of external runs with falling rates; None if it is empty."""
     return Schedule("schedule", schedule) if schedule else None
 
 
 def schedule_of(runs: Iterable[dict[str, Any]]) -> Schedule | None:
-    found = ((by_horizon(run), run) for run in runs)
-    return next((Schedule(name, run[name]) for name, run in found if name), None)
+    factors = ((by_horizon(run), run) for run in runs)
+    return next((Schedule(name, run[name]) for name, run in factors if name), None)
 
 
 def of_budgets(place: Place, kinds: Iterable[str], schedule: Schedule | None) -> Iterator[Problem]:
-    """Yield budgets for trainings that depend on their length."""
     for kind in kinds if schedule else ():
         text = f"{schedule.expected}, or no budgets, since equal lengths are compared anyway"
         yield received((*place, "budgets", kind), kind, text, why=f" {schedule.why}")
@@ -48,7 +46,7 @@ def of_budgets(place: Place, kinds: Iterable[str], schedule: Schedule | None) ->
 def problems(
     place: Place, keys: TrainingExperiment, runs: list[dict[str, Any]]
 ) -> Iterator[Problem]:
-    """Yield keys that read trainings before their end, or that mix lengths of trainings."""
+    """Yield keys that use trainings before their end, or that mix lengths of trainings."""
     schedule = schedule_of(runs)
     if not schedule:
         return
@@ -63,8 +61,8 @@ def problems(
     horizons: dict[int, set[int]] = {}
     for run in runs:
         horizons.setdefault(run["batch_size"], set()).add(run["epochs"])
-    first, *others = horizons.values()
-    if any(other != first for other in others):
+    first, *further = horizons.values()
+    if any(other != first for other in further):
         text = f"Expected {expected}, or the same epochs at every batch size ({why})."
         yield Problem((*place, "cases"), text)
 
@@ -77,10 +75,10 @@ def shortest(
     Early stopping is not considered.
 
     Args:
-        column: Of trajectories.csv.
+        column: Column of trajectories.csv.
         training_sizes: Data set -> training examples, None if only the files know.
     """
-    ends = [_end(column, one, training_sizes.get(one["dataset"])) for one in trainings]
+    ends = [_end(column, factors, training_sizes.get(factors["dataset"])) for factors in trainings]
     return min((end for end in ends if end is not None), default=None)
 
 

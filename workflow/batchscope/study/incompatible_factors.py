@@ -42,8 +42,8 @@ def of_examples(factors: Factors, info: DatasetInfo) -> Problems:
     if network and info.kind and info.kind not in network.kinds:
         kinds = wording.listed((KINDS[kind] for kind in network.kinds), "or")
         fitting = [name for name, other in NETWORKS.items() if info.kind in other.kinds]
-        others = f"such as {fitting[0]}" if fitting else "of your own"
-        fix = f"{kinds} are expected, or another model, {others}"
+        example = f"such as {fitting[0]}" if fitting else "of your own"
+        fix = f"{kinds} are expected, or another model, {example}"
         yield _problem(factors, "model", context, fix)
     if info.kind and info.kind != IMAGES:
         if factors["augmentation"] != "none":
@@ -241,7 +241,7 @@ def _constants(factors: Factors) -> Problems:
     optimizer, valid = factors["optimizer"], True
     context = f"for {optimizer}"
     for name in optimizer_constants.NAMES:
-        optimizers = optimizer_constants.having(name)
+        optimizers = optimizer_constants.supporting(name)
         if factors[name] != DEFAULT and optimizer not in optimizers:
             fix = f"it is expected of {wording.listed(optimizers)} alone"
             yield _problem(factors, name, context, fix)
@@ -251,7 +251,7 @@ def _constants(factors: Factors) -> Problems:
             yield _problem(factors, name, "", fix)
             valid = False
     scaling = factors["beta_scaling"]
-    optimizers = optimizer_constants.having(*optimizer_constants.SCALED.get(scaling, ()))
+    optimizers = optimizer_constants.supporting(*optimizer_constants.SCALED.get(scaling, ()))
     if optimizer not in optimizers:
         fix = f"it is expected of {wording.listed(optimizers)} alone"
         yield _problem(factors, "beta_scaling", context, fix)

@@ -18,42 +18,42 @@ class Map(NamedTuple):
 
     Attributes:
         tag: Tag of the member of a union that the map is, or is part of.
-        others: Types of the same map in all members of that union, by tag.
+        members: Types of the same map in all members of that union, by tag.
         outer: Type of the map that holds it.
     """
 
     type: Any = None
     tag: str = ""
-    others: dict[str, Any] = {}
+    members: dict[str, Any] = {}
     outer: Any = None
 
 
 def located(loc: tuple[str | int, ...], model: Any) -> tuple[Place, Map]:
     """Return the place in the file, and the map that its last key belongs to."""
     place: list[str | int] = []
-    home, current, tag, others = Map(), model, "", {}
+    home, current, tag, members = Map(), model, "", {}
     for part in loc:
-        members = _members(current)
-        if part in members:
-            current, tag, others = members[part], str(part), members
+        options = _members(current)
+        if part in options:
+            current, tag, members = options[part], str(part), options
         elif part != "[key]":
-            home = Map(current, tag, others, home.type)
+            home = Map(current, tag, members, home.type)
             current = _child(current, part)
-            others = {tag: _child(member, part) for tag, member in others.items()}
+            members = {tag: _child(member, part) for tag, member in members.items()}
             place.append(part)
     return tuple(place), home
 
 
 def keys(annotation: Any) -> dict[str, FieldInfo]:
-    """Return the fields of a model by the keys of the file; nothing for any other type."""
+    """Return the fields of a model by the keys of the file; empty for other types."""
     fields = getattr(_type(annotation), "model_fields", {})
     return {field.alias or name: field for name, field in fields.items()}
 
 
 def aliases(annotation: Any) -> Iterator[str]:
     """Yield the names that a factor or setting has in names of runs."""
-    found = (getattr(one, "alias", None) for one in _metadata(annotation))
-    yield from (alias for alias in found if alias)
+    names = (getattr(metadata, "alias", None) for metadata in _metadata(annotation))
+    yield from (name for name in names if name)
     for part in typing.get_args(_type(annotation)):
         yield from aliases(part)
 
@@ -65,7 +65,7 @@ def _type(annotation: Any) -> Any:
     if typing.get_origin(annotation) is Annotated:
         return _type(annotation.__origin__)
     if isinstance(annotation, types.UnionType) or typing.get_origin(annotation) is typing.Union:
-        options = [one for one in typing.get_args(annotation) if one is not type(None)]
+        options = [member for member in typing.get_args(annotation) if member is not type(None)]
         return _type(options[0]) if len(options) == 1 else annotation
     return annotation
 
@@ -87,14 +87,15 @@ def _metadata(annotation: Any) -> tuple[Any, ...]:
 
 
 def _members(annotation: Any) -> dict[Any, Any]:
-    """Return the members of a union by their tags; nothing for any other type."""
-    found = {}
+    """Return the members of a union by their tags; empty for other types."""
+    members = {}
     for metadata in _metadata(annotation):
         if isinstance(metadata, Discriminator):
             for member in typing.get_args(_type(annotation)):
-                found |= {one.tag: member for one in member.__metadata__ if isinstance(one, Tag)}
+                tags = (item.tag for item in member.__metadata__ if isinstance(item, Tag))
+                members |= dict.fromkeys(tags, member)
         elif key := getattr(metadata, "discriminator", None):
             for member in typing.get_args(_type(annotation)):
                 literal = member.model_fields[key].annotation
-                found |= dict.fromkeys(typing.get_args(literal), member)
-    return found
+                members |= dict.fromkeys(typing.get_args(literal), member)
+    return members

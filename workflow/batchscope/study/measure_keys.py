@@ -45,7 +45,7 @@ class _Entries:
         def read(raw: Any, validate: Any) -> tuple[MeasureRequest, ...]:
             settings = self._as_map(raw)
             model = validate(settings)
-            return tuple(self._asked(name, getattr(model, name)) for name in settings)
+            return tuple(self._entry(name, getattr(model, name)) for name in settings)
 
         return core_schema.no_info_wrap_validator_function(read, handler(source))
 
@@ -63,7 +63,7 @@ class _Entries:
             settings[name] = {} if value is None else value
         return settings
 
-    def _asked(self, name: str, settings: Any) -> MeasureRequest:
+    def _entry(self, name: str, settings: Any) -> MeasureRequest:
         values = {key: getattr(settings, key) for key in self.entries[name].parameters}
         return MeasureRequest(name, values, getattr(settings, "between", {}))
 

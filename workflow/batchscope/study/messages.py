@@ -14,7 +14,7 @@ from batchscope.study import locations
 from batchscope.study.locations import Map
 
 _MOST_LISTED = 24
-# In place of wording that names Python's types and our classes.
+# Replaces wording that names Python's types and our classes.
 _MAP = "Input should be a map of keys"
 _PLAIN = dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), _MAP)
 _PLAIN |= dict.fromkeys(("list_type", "tuple_type"), "Input should be a list")
@@ -63,28 +63,28 @@ def problems(error: ValidationError, model: type[BaseModel]) -> Iterator[Problem
 
 
 def _length(value: Any) -> int:
-    return len(value) if isinstance(value, list | dict) else 1  # one value in place of a list
+    return len(value) if isinstance(value, list | dict) else 1  # a single value may replace a list
 
 
-def _hint(text: str, known: list[str]) -> str:
-    match = nearest(text, known)
+def _hint(text: str, choices: list[str]) -> str:
+    match = nearest(text, choices)
     return missing_blank(text) or (f" Did you mean '{match}'?" if match else "")
 
 
 def _unknown(key: Any, home: Map) -> tuple[str, str | None]:
     """Return the problem of an unknown key, and the key that is probably meant."""
-    known = locations.keys(home.type)
-    others = {tag: locations.keys(member) for tag, member in home.others.items()}
-    having = [f"'{tag}'" for tag, keys in others.items() if key in keys]
-    if having:
-        return f"Unknown key of '{home.tag}', only of {wording.listed(having, 'or')}.", None
+    fields = locations.keys(home.type)
+    by_member = {tag: locations.keys(member) for tag, member in home.members.items()}
+    tags = [f"'{tag}'" for tag, keys in by_member.items() if key in keys]
+    if tags:
+        return f"Unknown key of '{home.tag}', only of {wording.listed(tags, 'or')}.", None
     name = str(key).partition(":")[0]
-    aliases = {alias: key for key, field in known.items() for alias in locations.aliases(field)}
-    match = aliases.get(name) or nearest(name, known)
-    match = match or nearest(name, {key for keys in others.values() for key in keys})
+    aliases = {alias: key for key, field in fields.items() for alias in locations.aliases(field)}
+    match = aliases.get(name) or nearest(name, fields)
+    match = match or nearest(name, {key for keys in by_member.values() for key in keys})
     if match:
         return f"Unknown key.{missing_blank(str(key)) or f' Did you mean {match!r}?'}", match
     if match := nearest(name, locations.keys(home.outer)):
         return f"Unknown key. Did you mean '{match}', one level up?", match
-    more = ", ..." if len(known) > _MOST_LISTED else "."
-    return f"Unknown key. Known keys: {', '.join([*known][:_MOST_LISTED])}{more}", None
+    end = ", ..." if len(fields) > _MOST_LISTED else "."
+    return f"Unknown key. Known keys: {', '.join([*fields][:_MOST_LISTED])}{end}", None

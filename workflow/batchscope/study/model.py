@@ -30,8 +30,8 @@ class Model(BaseModel):
         defer_build=True,
     )
 
-    def stated(self) -> dict[str, Any]:
-        """Return the keys that the file states."""
+    def explicit(self) -> dict[str, Any]:
+        """Return the keys that the file states, without defaults."""
         return {key: getattr(self, key) for key in self.model_fields_set}
 
 

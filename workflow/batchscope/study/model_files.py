@@ -1,8 +1,8 @@
 """Check files of user-defined models, and compute their digests, without running them.
 
 A file is Python, or a model that Keras saved; batchscope.training.user_models runs it. Its digest
-covers modules of the same folder that it imports, and files that its texts name, such as weights.
-They are found by parsing, never by importing.
+covers imported modules of the same folder, and files whose paths occur as texts, such as weights.
+The files are parsed, never imported.
 """
 
 from __future__ import annotations
@@ -56,10 +56,9 @@ def digest(path: Path | str) -> str:
     """
     folder = Path(path).parent
     files = sorted(file for file in local_modules(path).values() if file.is_file())
-    beside = {file.relative_to(folder).as_posix(): disk.file_sha256(file) for file in files}
-    beside |= {text: disk.file_sha256(file) for text, file in named_files(path).items()}
-    own = disk.file_sha256(Path(path))
-    return setting.digest([own, beside])
+    digests = {file.relative_to(folder).as_posix(): disk.file_sha256(file) for file in files}
+    digests |= {text: disk.file_sha256(file) for text, file in named_files(path).items()}
+    return setting.digest([disk.file_sha256(Path(path)), digests])
 
 
 def is_saved(path: Path | str) -> bool:
@@ -81,13 +80,13 @@ def named_files(path: Path | str) -> dict[str, Path]:
         for node in ast.walk(_parse(source))
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     }
-    found = {}
+    files = {}
     for text in sorted(text for text in texts if Path(text).suffix):
         for file in (os.path.join(Path(path).parent, text.lstrip("/")), text):
             readable = os.path.isfile(file) and os.access(file, os.R_OK)
             if readable and Path(file) not in sources:
-                found.setdefault(text, Path(file))
-    return found
+                files.setdefault(text, Path(file))
+    return files
 
 
 def local_modules(path: Path | str) -> dict[str, Path]:
@@ -102,7 +101,7 @@ def local_modules(path: Path | str) -> dict[str, Path]:
         UserError: If one of them is invalid Python or cannot be read.
     """
     folder = Path(path).parent
-    found: dict[str, Path] = {}
+    modules: dict[str, Path] = {}
     waiting = [] if is_saved(path) else [((), Path(path))]
     while waiting:
         package, file = waiting.pop()
@@ -110,27 +109,27 @@ def local_modules(path: Path | str) -> dict[str, Path]:
             parts = tuple(name.split("."))
             for module, source in _sources(folder, parts):
                 key = ".".join(module)
-                if key not in found and source != Path(path):
-                    found[key] = source
+                if key not in modules and source != Path(path):
+                    modules[key] = source
                     if source.is_file():
                         inside = source.name == "__init__.py"
                         waiting.append((module if inside else module[:-1], source))
-    return found
+    return modules
 
 
 def _sources(folder: Path, parts: tuple[str, ...]) -> list[tuple[tuple[str, ...], Path]]:
     """Return the existing modules of a dotted name, from its first part on."""
-    found: list[tuple[tuple[str, ...], Path]] = []
+    modules: list[tuple[tuple[str, ...], Path]] = []
     for count in range(1, len(parts) + 1) if parts[0] not in _IMPORTED else ():
         place = folder.joinpath(*parts[:count])
         files = (place / "__init__.py", place.with_name(f"{place.name}.py"))
         source = next(filter(os.path.isfile, files), place)
         if source == place and not os.path.isdir(place):
             break
-        found.append((parts[:count], source))
-    while found and os.path.isdir(found[-1][1]):  # nothing is imported from it
-        found.pop()
-    return found
+        modules.append((parts[:count], source))
+    while modules and os.path.isdir(modules[-1][1]):  # nothing is imported from it
+        modules.pop()
+    return modules
 
 
 def _imports(tree: ast.Module, package: tuple[str, ...]) -> Iterator[str]:
@@ -166,8 +165,8 @@ def problem(place: Place, path: str) -> Problem | None:
         return received(place, path, expected, NETWORKS, why)
     if is_saved(path):
         zipped = Path(path).suffix == ".keras"
-        whole = zipfile.is_zipfile(path) if zipped else Path(path).read_bytes().startswith(_HDF5)
-        return None if whole else received(place, path, "a model that Keras saved")
+        valid = zipfile.is_zipfile(path) if zipped else Path(path).read_bytes().startswith(_HDF5)
+        return None if valid else received(place, path, "a model that Keras saved")
     try:
         tree = _parse(Path(path))
         local_modules(path)

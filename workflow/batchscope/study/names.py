@@ -23,7 +23,7 @@ from batchscope.study.versions import ENTRIES
 
 MAX_NAME_LENGTH = 200
 IDS = ("dataset", "model")  # first in a name, without their alias
-# A data set may be called `command` too; the part after its name is a model.
+# A data set may also have the name `command`, but a model follows it.
 COMMAND_PATTERN = r"command-[0-9a-f]{8}\+bs=[a-z0-9_.=+-]+"
 _LEAST_RANGE = 3  # successive batch sizes that are written as a range
 
@@ -93,7 +93,7 @@ class Codec:
             raise ValueError(f"Expected {', '.join(sorted(missing))} in {name!r}.")
         if self.name(values) != name:
             raise ValueError(f"Expected the canonical name {self.name(values)}. Received: {name!r}")
-        return {key: values.get(key, one.default) for key, one in self.parameters.items()}
+        return {key: values.get(key, item.default) for key, item in self.parameters.items()}
 
 
 _REQUIRED = {name for name, factor in FACTORS.items() if factor.required}
@@ -105,7 +105,7 @@ timing_name, parse_timing = _TIMING.name, _TIMING.parse
 
 
 class Configuration(NamedTuple):
-    """A timing configuration: its name in paths, and its factors."""
+    """A timing configuration with its name in paths."""
 
     name: str
     factors: dict[str, Any]
@@ -128,7 +128,7 @@ def parse_settings(measure: str, name: str) -> dict[str, Any]:
 class Sweep:
     """A timing job over several batch sizes, which it times in turns.
 
-    A disturbance of the machine then has the same effect on all of them. The name has ranges of
+    A disturbance of the machine then affects them equally. The name has ranges of
     batch sizes: `patches-1f0a93c2+benchmark_cnn+bs=1-4_8_15-18+opt=sgd+dev=cpu+th=1+loop=eager`.
 
     Attributes:
@@ -186,7 +186,6 @@ _SWEEP = Codec({**SWEEP_FACTORS, "batch_size": _SIZES}, IDS, set(TIMING_CORE) - 
 
 
 def parse_sweep(name: str) -> Sweep:
-    """Return the sweep of a name; raise ValueError as `Codec.parse` does."""
     factors = _SWEEP.parse(name)
     return Sweep(factors, factors.pop("batch_size"))
 
@@ -208,7 +207,7 @@ def command_name(token: str, values: Mapping[str, Any]) -> str:
     A name spells every factor, ours by alias. A text that paths cannot have gets a digest.
 
     Args:
-        token: Name of the command, with the digest of everything that it is given.
+        token: Name of the command with its digest.
         values: Factor -> value.
     """
     factors = command_factors.factors(values)

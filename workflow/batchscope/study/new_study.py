@@ -34,10 +34,6 @@ class Curve:
     def lowest(self) -> float:
         return min(self.losses)
 
-    @property
-    def lowest_at(self) -> float:
-        return self.examples[self.losses.index(self.lowest)]
-
     def examples_to(self, loss: float) -> float:
         """Return the examples until a loss is reached, interpolated; infinite if it never is."""
         for index, value in enumerate(self.losses):
@@ -106,8 +102,8 @@ def rates(best: float, base: int, sizes: Sequence[int]) -> list[float]:
 
 
 def scaled_rate(rate: float, factor: float) -> float:
-    wanted = math.log(rate) + math.log(factor) / 2
-    return min(RATES, key=lambda one: abs(math.log(one) - wanted))
+    target = math.log(rate) + math.log(factor) / 2
+    return min(RATES, key=lambda candidate: abs(math.log(candidate) - target))
 
 
 def length(

@@ -41,10 +41,10 @@ NAMES = ("beta_1", "beta_2", "epsilon", "weight_decay")
 SCALED = {"half_life": ("beta_2",), "square_root": ("beta_1", "beta_2", "epsilon")}
 
 
-def having(*names: str) -> tuple[str, ...]:
-    """Return the optimizers that have every constant of some names.
+def supporting(*names: str) -> tuple[str, ...]:
+    """Return the optimizers with all of some constants.
 
-    All but ftrl have a weight decay: ftrl computes weights from sums over the gradients.
+    All optimizers except ftrl have a weight decay: ftrl computes weights from sums of gradients.
     """
     required = set(names) - {"weight_decay"}
     optimizers = [name for name, constants in CONSTANTS.items() if required <= set(constants)]

@@ -1,4 +1,4 @@
-"""Other machines of a study, whose results are copied here."""
+"""Other machines of a study, with copies of their results."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from batchscope.study.study_file import StudyFile
 def read(file: StudyFile) -> dict[str, tuple[str, str]]:
     """Return the results folders of other machines and their names there, by name."""
     return {
-        name: (os.path.normpath(expanded(one.results)), one.machine)
-        for name, one in file.machines.items()
+        name: (os.path.normpath(expanded(machine.results)), machine.machine)
+        for name, machine in file.machines.items()
     }
 
 
 def check(file: StudyFile, problems: list[Problem], warn: Callable[[Problem], None]) -> None:
     """Report a name or a folder of this machine; warn of a missing folder."""
-    for name, one in file.machines.items():
-        place, folder = ("machines", name), expanded(one.results)
+    for name, machine in file.machines.items():
+        place, folder = ("machines", name), expanded(machine.results)
         at = (*place, "results")
         if name == file.machine:
             problems.append(received(place, name, "another name than this machine's `machine`"))

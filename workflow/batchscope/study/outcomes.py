@@ -1,6 +1,6 @@
-"""What is asked of runs: each outcome with the direction that somebody states for it beforehand.
+"""Outcomes of runs with their expected directions, verdicts and reasons.
 
-An outcome is a column of runs.csv with a label; one with a direction is asked about in every study.
+An outcome is a column of runs.csv with a label. Every study tests the outcomes with a direction.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from batchscope.study import columns
 
 RISES, FALLS = "rises", "falls"
 LEVEL = 0.05  # false discovery rate of a family; error rate of a comparison with the best
-LEAST_SEEDS = 6  # paired replicates below which nothing is more than provisional
-LEAST_WITH_INTERVAL = 3  # below which values have their range, and no interval
+LEAST_SEEDS = 6  # paired replicates; with fewer, every verdict is provisional
+LEAST_WITH_INTERVAL = 3  # replicates; fewer values have a range instead of an interval
 
 
 class Verdict(enum.StrEnum):
-    """What replicates say of a statement, or of a batch size beside the best of the others."""
+    """Verdict on a statement, or on a batch size compared with the best other one."""
 
     SUPPORTED = "supported"
     CONTRADICTED = "contradicted"
@@ -29,37 +29,37 @@ class Verdict(enum.StrEnum):
     NOT_TESTABLE = "not_testable"
 
 
-# What a statement that none is better by more than a margin is called, by its verdict.
+# Verdict on 'no other is better by more than a margin' -> verdict on the batch size.
 OF_MARGIN = {Verdict.SUPPORTED: Verdict.WITHIN, Verdict.CONTRADICTED: Verdict.BEYOND}
 
 
 class Reason(enum.StrEnum):
-    """Why a verdict is what it is, where the interval alone does not say."""
+    """Reason of a verdict that does not follow from the interval alone."""
 
     NONE = ""
-    NOT_AT_EVERY_STEP = "not_at_every_step"  # supported, but one step significantly turns back
-    RATE_ON_EDGE = "rate_on_edge"  # a better learning rate may lie beyond those tried
-    AT_FIRST_EVALUATION = "at_first_evaluation"  # what was taken is an upper bound
+    NOT_AT_EVERY_STEP = "not_at_every_step"  # supported, but one step goes significantly back
+    RATE_ON_EDGE = "rate_on_edge"  # a better learning rate may be outside the grid
+    AT_FIRST_EVALUATION = "at_first_evaluation"  # the cost is an upper bound
     LOWER_BOUND = "lower_bound"  # nothing stopped the runs
     FAILED = "failed"  # a run did not finish
     NOT_REACHED = "not_reached"  # a run finished without reaching the target
-    NO_VALUE = "no_value"  # no run, none evaluated by then, or not timed
+    NO_VALUE = "no_value"  # no run, no evaluation within the budget, or no timing
     ALONE = "alone"  # nothing to compare it with
     NO_BUDGET = "no_budget"  # some training ended before the budget
     NOT_POSITIVE = "not_positive"  # a value of 0 or below has no logarithm
     NOT_IN_GRID = "not_in_grid"
-    SEVERAL = "several"  # settings; the document names none of them
+    SEVERAL = "several"  # several settings; the document names none
     NO_RESULTS = "no_results"
     NO_GPU = "no_gpu"
     FEW_GPUS = "few_gpus"
-    NO_MACHINE = "no_machine"  # the results of a second machine
+    NO_MACHINE = "no_machine"  # no results of a second machine
     NO_CORES = "no_cores"
     NOT_INSTALLED = "not_installed"
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """A column of runs.csv, and what somebody states of it beforehand: its direction."""
+    """A column of runs.csv with a label, its expected direction and the source of that."""
 
     column: str
     label: str
@@ -69,25 +69,24 @@ class Outcome:
 
 
 def _outcome(column: str) -> Outcome | None:
-    found = columns.describe(column)
-    if not found or not found.label:
+    described = columns.describe(column)
+    if not described or not described.label:
         return None
-    return Outcome(column, found.label, found.unit, found.direction, found.source)
+    return Outcome(column, described.label, described.unit, described.direction, described.source)
 
 
 def outcome(column: str) -> Outcome | None:
-    """Returns what is asked about a column in every study, or None."""
-    found = _outcome(column)
-    return found if found and found.direction else None
+    result = _outcome(column)
+    return result if result and result.direction else None
 
 
-def stated(column: str, direction: str, source: str) -> Outcome | None:
-    """Returns what a study states about a column; None for a column that is no outcome.
+def with_direction(column: str, direction: str, source: str) -> Outcome | None:
+    """Return an outcome with the direction that a study states; None if it is no outcome.
 
     Args:
-        source: Who states it, where it is not what is asked anyway.
+        source: Origin of the direction, if it differs from the usual one.
     """
-    found = _outcome(column)
-    if found is None or found.direction == direction:
-        return found
-    return replace(found, direction=direction, source=source)
+    result = _outcome(column)
+    if result is None or result.direction == direction:
+        return result
+    return replace(result, direction=direction, source=source)

@@ -15,7 +15,7 @@ AXES = ("updates", "examples", "seconds")
 # The first known loss is the default target.
 _SPLITS = ("validation", "test", "train")
 LOSSES = tuple(f"{split}_loss" for split in _SPLITS)
-METRICS = {f"{split}_{name}": each for name, each in tasks.METRICS.items() for split in _SPLITS}
+METRICS = {f"{split}_{name}": metric for name, metric in tasks.METRICS.items() for split in _SPLITS}
 OUTCOMES = (*LOSSES, *METRICS)
 # Column of our tables -> the columns of a log that it is made of.
 MADE_OF = {
@@ -37,7 +37,7 @@ def of_metrics(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def outcomes() -> tuple[str, ...]:
-    return (*OUTCOMES, *of_metrics(tasks.OWN))
+    return (*OUTCOMES, *of_metrics(tasks.USER_METRICS))
 
 
 def is_own(column: Any) -> bool:

@@ -18,23 +18,22 @@ if TYPE_CHECKING:
     from batchscope.study.experiments import Experiment
     from batchscope.study.study_file import FigureFormat, Guess, StudyFile
 
-# Names of two runs: at position 0 and 1 of a line.
+# Names of the two runs of a pair: position 0 and 1 of a line.
 Pair = tuple[str, str]
 
 
 @dataclass(frozen=True)
 class ExternalLogs:
-    """Logs of external runs or of a command, as far as planning knows them.
+    """Logs of external runs or of a command, with the facts that planning knows.
 
     Attributes:
         path: The table of their evaluations, or the pattern of their logs; empty for a command.
         files: All files that were read.
-        sha256: Digest of these.
+        sha256: Digest of the files.
         read_as: Format of the logs, and columns that were renamed.
         columns: Columns of our tables that they fill, without factors.
         evaluated: Whether a training has several evaluations instead of one row at its target.
-        schedule: A schedule that falls towards the horizon, so that these serve no shorter
-            training.
+        schedule: A schedule that falls towards the horizon: prefixes are no shorter trainings.
         table: An `external_runs.ExternalRuns`.
     """
 
@@ -57,16 +56,16 @@ class PlannedExperiment:
     """An experiment with its runs.
 
     Attributes:
-        keys: The model of the study file, of one of four kinds.
+        keys: The model of the study file, one of the four kinds.
         vary: Factor -> values; data sets and models are ids.
         numbers: Published values by figure.
         runs: Name of every training -> its factors, in order: cases, then vary as written, then
             seeds.
         seeds: Seeds of the runs so far.
-        looks: Numbers of seeds before each interim analysis, the last of them the largest that may
-            be trained; empty if the number of seeds is fixed.
-        pairs: Measure of two runs -> names of both, for each pair.
-        timed: Whether the runs have seconds: by a timing of theirs, of `beside`, or in the logs.
+        looks: Numbers of seeds before each interim analysis; the last one is the largest number of
+            seeds. Empty if the number of seeds is fixed.
+        pairs: Measure of two runs -> names of the runs of each pair.
+        timed: Whether the runs have seconds: by their own timing, by `beside`, or from logs.
         tasks: Tasks that may be learned; all if only the logs know.
         sweeps: Sweeps over batch sizes of a timing experiment.
         commands: Name of every run that a command makes -> the run.
@@ -98,16 +97,16 @@ class PlannedExperiment:
     @cached_property
     def measures(self) -> dict[str, dict[str, Any]]:
         """Measure -> every setting, by full name."""
-        return {one.name: one.settings for one in self.keys.measure}
+        return {measure.name: measure.settings for measure in self.keys.measure}
 
     @cached_property
     def timings(self) -> dict[str, dict[str, Any]]:
         """Timing of a sweep -> every setting, by full name."""
-        return {one.name: one.settings for one in self.keys.timing}
+        return {timing.name: timing.settings for timing in self.keys.timing}
 
     @property
     def own_factors(self) -> list[str]:
-        """Names of the factors of its command; none without a command."""
+        """Names of the factors of its command; empty without a command."""
         return [name for run in list(self.commands.values())[:1] for name in run.factors]
 
     def factors(self) -> Iterator[dict[str, Any]]:
@@ -116,7 +115,6 @@ class PlannedExperiment:
 
 
 def folder_name(study: str, reduced: bool) -> str:
-    """Return a study's folder below `results/studies`."""
     return f"{study}-reduced" if reduced else study
 
 
@@ -129,10 +127,11 @@ class Study:
         datasets: Token -> resolved definition of every data set that a run uses.
         models: Token -> the user's model file, or None for a built-in model.
         experiments: By name, in the order of the file.
-        machines: Other machine -> the folder of its results, and its name there.
+        machines: Other machine -> the folder of its results, and its name in its own study.
         claims: Checkable sentences of documents, in the order of the file.
         published: Token of a data set -> number of its examples in a document, and the place there.
-        written: Content of its file, in its reduced form if that runs; `folder` is the file's.
+        written: Content of the file, in its reduced form if that is planned.
+        folder: Folder of the file.
     """
 
     file: StudyFile
@@ -173,10 +172,10 @@ class Study:
 
     @cached_property
     def runs(self) -> dict[str, dict[str, Any]]:
-        every = (one.runs for one in self.experiments.values())
-        return {name: factors for runs in every for name, factors in runs.items()}
+        maps = [experiment.runs for experiment in self.experiments.values()]
+        return {name: factors for runs in maps for name, factors in runs.items()}
 
     @cached_property
     def commands(self) -> dict[str, CommandRun]:
-        every = (one.commands for one in self.experiments.values())
-        return {name: run for runs in every for name, run in runs.items()}
+        maps = [experiment.commands for experiment in self.experiments.values()]
+        return {name: run for runs in maps for name, run in runs.items()}

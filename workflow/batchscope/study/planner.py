@@ -52,14 +52,14 @@ from batchscope.study.run_factors import FACTORS, SWEEP_FACTORS
 from batchscope.study.setting import Parameter
 from batchscope.study.stages import Stage
 
-# From a data set's id to its training examples, if it is prepared.
+# Function from a data set's id to its training examples; None unless it is prepared.
 Recorded = Callable[[str], int | None]
-# From the name of a study's folder to the results of its interim analyses, by experiment.
+# Function from the name of a study's folder to the results of its interim analyses, by experiment.
 Looked = Callable[[str], Mapping[str, Stage]]
 
 
 def unrecorded(dataset_id: str) -> None:
-    """Stand for records of prepared data if there are none."""
+    """Return None: no data set is prepared."""
 
 
 def unlooked(folder: str) -> Mapping[str, Stage]:
@@ -72,16 +72,16 @@ def make(
     recorded: Recorded = unrecorded,
     folder: Path | None = None,
     looked: Looked = unlooked,
-    here: bool = False,
+    local: bool = False,
 ) -> Study:
     """Return the planned study of a file.
 
     Args:
         raw: Content of the file.
         scale: `full`, or `reduced` for the smaller form.
-        folder: Folder of the file, which paths of external runs are relative to.
+        folder: Folder of the file. Paths of external runs are relative to it.
         looked: Results of the interim analyses so far.
-        here: Whether commands run on this machine: a missing program is an error then.
+        local: Whether commands run on this machine: a missing program is an error then.
 
     Raises:
         ConfigError: With every structural error; if there is none, with every error of meaning.
@@ -89,13 +89,13 @@ def make(
     file, replaced = study_file.read(raw, scale)
     reduced = scale == study_file.REDUCED
     written = study_file.reduced_form(raw)[0] if reduced else raw
-    planner = _Planner(file, reduced, recorded, folder or Path(), looked, here)
+    planner = _Planner(file, reduced, recorded, folder or Path(), looked, local)
     study = planner.study(written)
     if planner.problems:
-        found = [study_file.in_reduced(problem, replaced) for problem in planner.problems]
-        raise ConfigError([problem.line for problem in merged(found)])
-    found = [study_file.in_reduced(problem, replaced).line for problem in planner.warnings]
-    return replace(study, warnings=tuple(dict.fromkeys(found)))
+        problems = [study_file.in_reduced(problem, replaced) for problem in planner.problems]
+        raise ConfigError([problem.line for problem in merged(problems)])
+    warnings = [study_file.in_reduced(problem, replaced).line for problem in planner.warnings]
+    return replace(study, warnings=tuple(dict.fromkeys(warnings)))
 
 
 class _Planner:
@@ -108,12 +108,12 @@ class _Planner:
         recorded: Recorded,
         folder: Path,
         looked: Looked,
-        here: bool,
+        local: bool,
     ) -> None:
-        self.file, self.reduced, self.folder, self.here = file, reduced, folder, here
+        self.file, self.reduced, self.folder, self.local = file, reduced, folder, local
         self.problems: list[Problem] = []
         self.warnings: list[Problem] = []
-        self.possible_runs: set[Any] = set()  # all runs that the study may come to
+        self.possible_runs: set[Any] = set()  # all runs of the study up to its last stage
         self.stages = looked(folder_name(file.study, reduced))
         self.datasets = dict(self._read_datasets(recorded))
         self.models = dict(self._read_models())
@@ -122,7 +122,7 @@ class _Planner:
         ids = {name: info.id if info else None for name, info in self.datasets.items()}
         models = {name: model[0] if model else None for name, model in self.models.items()}
         self.ids = IdReader(self.problems, ids, models)
-        tasks.name_own(
+        tasks.set_user_metrics(
             {
                 name: better
                 for keys in reversed([*file.experiments.values()])
@@ -140,21 +140,21 @@ class _Planner:
             before = len(self.problems)
             place = ("experiments", name)
             self.problems += checks.metrics(place, keys)
-            found = self._plan(name, keys, place, defaults)
-            if found and len(self.problems) == before:
-                planned[name] = found
+            experiment = self._plan(name, keys, place, defaults)
+            if experiment and len(self.problems) == before:
+                planned[name] = experiment
         if not self.problems:
             self._check_total()
         for experiment in planned.values():
             if not isinstance(experiment.keys, TimingExperiment):
                 self._check_seeds(experiment)
         other_machines.check(file, self.problems, self.warnings.append)
-        every = [factors for one in planned.values() for factors in one.factors()]
+        configurations = [factors for item in planned.values() for factors in item.factors()]
         return Study(
             file=file,
             reduced=self.reduced,
-            datasets=self._used_datasets(every),
-            models=self._used_models(every),
+            datasets=self._used_datasets(configurations),
+            models=self._used_models(configurations),
             experiments=planned,
             claims=self._claims(planned),
             published=dict(self._published()),
@@ -180,9 +180,9 @@ class _Planner:
     def _read_datasets(self, recorded: Recorded) -> Iterator[tuple[str, DatasetInfo | None]]:
         """Yield every data set by name; None for an invalid one."""
         for name, definition in {**BUILT_IN, **self.file.datasets}.items():
-            found = [*definition.problems(("datasets", name))]
-            self.problems += found
-            yield name, None if found else DatasetInfo.of(name, definition, recorded)
+            problems = [*definition.problems(("datasets", name))]
+            self.problems += problems
+            yield name, None if problems else DatasetInfo.of(name, definition, recorded)
 
     def _read_models(self) -> Iterator[tuple[str, tuple[str, str | None] | None]]:
         """Yield id and file of every model by name; None for an invalid one."""
@@ -199,13 +199,14 @@ class _Planner:
             else:
                 yield name, (model_files.token(name, path), os.path.normpath(path))
 
-    def _used_datasets(self, every: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-        ids = dict.fromkeys(factors["dataset"] for factors in every)
+    def _used_datasets(self, configurations: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+        ids = dict.fromkeys(factors["dataset"] for factors in configurations)
         return {dataset: self.by_id[dataset].definition.resolved() for dataset in ids}
 
-    def _used_models(self, every: list[dict[str, Any]]) -> dict[str, str | None]:
+    def _used_models(self, configurations: list[dict[str, Any]]) -> dict[str, str | None]:
         files = dict(model for model in self.models.values() if model)
-        return {name: files[name] for name in dict.fromkeys(run["model"] for run in every)}
+        models = dict.fromkeys(factors["model"] for factors in configurations)
+        return {name: files[name] for name in models}
 
     def _published(self) -> Iterator[tuple[str, tuple[int, str]]]:
         """Yield a data set's id, its number of examples in a document, and the place there."""
@@ -262,10 +263,10 @@ class _Planner:
     ) -> PlannedExperiment | None:
         before = len(self.problems)
         grid = self._grid(place, keys, FACTORS, defaults)
-        others = self.file.experiments
+        experiments = self.file.experiments
         measures = {measure.name: measure.settings for measure in keys.measure}
         timed = checks.has_seconds(
-            measures, [others[other] for other in keys.beside if other in others]
+            measures, [experiments[other] for other in keys.beside if other in experiments]
         )
         at = (*place, "measure")
         self.problems += [
@@ -273,7 +274,7 @@ class _Planner:
             *figure_checks.problems(place, keys, measures, timed),
             *checks.epochs_without_a_measure(place, keys, measures),
             *checks.seconds(place, keys, timed),
-            *checks.beside(place, keys, others),
+            *checks.beside(place, keys, experiments),
             *checks.primary(place, keys),
             *checks.planned_twice(place, keys, keys.seeds),
             *checks.target(place, keys),
@@ -297,10 +298,10 @@ class _Planner:
             *horizons.problems(place, keys, factors),
             *checks.outcomes_of_margins(place, keys, measures, factors),
         ]
-        pairs = {one.name: checks.pairs(one, runs) for one in keys.measure if one.between}
-        for measure in keys.measure:
-            if measure.between:
-                self.problems += checks.pair_problems(at, measure, pairs[measure.name])
+        of_pairs = [measure for measure in keys.measure if measure.between]
+        pairs = {measure.name: checks.pairs(measure, runs) for measure in of_pairs}
+        for measure in of_pairs:
+            self.problems += checks.pair_problems(at, measure, pairs[measure.name])
         return PlannedExperiment(
             name,
             keys,
@@ -373,7 +374,7 @@ class _Planner:
         if not runs:
             return None
         missing = [*command_experiment.missing_programs(place, runs)]
-        (self.problems if self.here else self.warnings).extend(missing)
+        (self.problems if self.local else self.warnings).extend(missing)
         logs = command_experiment.planned(runs, keys)
         sizes = tuple(dict.fromkeys(run.factors["batch_size"] for run in runs.values()))
         vary = {**grid.vary, "batch_size": sizes}
@@ -402,12 +403,12 @@ class _Planner:
 
     def _numbers(self, place: Place, keys: Experiment) -> dict[str, tuple[PublishedValues, ...]]:
         """Return the published values by figure."""
-        found = {}
+        numbers = {}
         for figure, body in keys.published.items():
             if body.numbers and figure in FIGURES:
                 at = (*place, "published", figure, "numbers")
                 self.problems += published_numbers.problems(at, figure, body.numbers)
-                found[figure] = tuple(
+                numbers[figure] = tuple(
                     PublishedValues(
                         self.ids.values((*at, index), published_numbers.factors_of(series))
                         if not isinstance(keys, CommandExperiment)
@@ -417,14 +418,14 @@ class _Planner:
                     )
                     for index, series in enumerate(body.numbers)
                 )
-        return found
+        return numbers
 
     def _tasks(self, runs: Iterable[dict[str, Any]]) -> tuple[str, ...]:
-        found = {self.by_id[factors["dataset"]].task for factors in runs}
-        return tuple(task for task in tasks.TASKS if task in found or None in found)
+        learned = {self.by_id[factors["dataset"]].task for factors in runs}
+        return tuple(task for task in tasks.TASKS if task in learned or None in learned)
 
     def _usable(self, grid: Grid) -> bool:
-        """Return whether all data sets and models of a grid are valid, and its size as well."""
+        """Return whether the size, the data sets and the models of a grid are valid."""
         if self._too_many(grid) or not all(grid.vary.values()):
             return False
         combinations = (factors for _, factors, _ in grid.combinations())
@@ -439,25 +440,25 @@ class _Planner:
         return grid.size > limit
 
     def _check_total(self) -> None:
-        """Report more runs than a study may have, at its last stage."""
+        """Report a study with too many runs up to its last stage."""
         limit, count = self.file.max_runs, len(self.possible_runs)
         if count > limit:
             text = f"at most {limit} runs in all experiments"
             self.problems.append(received(("max_runs",), count, text))
 
     def _check_seeds(self, planned: PlannedExperiment) -> None:
-        """Warn of too few seeds for any verdict, and of other seeds than planned."""
+        """Warn of too few seeds for a verdict, and of deviations from the planned seeds."""
         keys, sizes = planned.keys, {run["batch_size"] for run in planned.runs.values()}
         count = planned.own.seeds or len(planned.seeds)
         place = ("experiments", planned.name, "runs" if planned.own.path else "seeds")
-        found = [
+        warnings = [
             *checks.too_few_seeds(place, len(sizes) or len(planned.vary["batch_size"]), count),
             *checks.unplanned_seeds(place, keys.seeds_planned, count, self.reduced),
         ]
         stage, seeds = self.stages.get(planned.name), getattr(keys, "seeds", None)
         if stage and isinstance(seeds, StagedSeeds):
-            found += checks.another_plan(place, stage, seeds)
-        self.warnings += found
+            warnings += checks.another_plan(place, stage, seeds)
+        self.warnings += warnings
 
     def _expand(self, grid: Grid, timed: bool) -> dict[str, dict[str, Any]]:
         """Return the factors of every run by its name; none if there is a problem."""
@@ -468,7 +469,7 @@ class _Planner:
             self._check(incompatible_factors.of_examples(factors, info), place_of)
             self._check(incompatible_factors.of_training(factors, info), place_of)
             name_of = functools.partial(self._run_name, grid.place, factors, timed)
-            now = grid.seeds_of(name_of)
+            current_seeds = grid.seeds_of(name_of)
             for seed in grid.seeds:
                 name = name_of(seed)
                 if name is None:
@@ -478,7 +479,7 @@ class _Planner:
                     self.problems.append(received((*grid.place, "cases", index), {1: 1}, text))
                     return {}
                 cases[name] = index
-                if seed in now:
+                if seed in current_seeds:
                     runs[name] = {**factors, "seed": seed}
         self.possible_runs.update(cases)
         return runs
@@ -499,8 +500,8 @@ class _Planner:
             self.problems.append(Problem((*grid.place, "vary"), text))
         return sweeps
 
-    def _check(self, wrong: Iterable[tuple[str, str]], place_of: Callable[[str], Place]) -> None:
-        self.problems += [Problem(place_of(factor), text) for factor, text in wrong]
+    def _check(self, faults: Iterable[tuple[str, str]], place_of: Callable[[str], Place]) -> None:
+        self.problems += [Problem(place_of(factor), text) for factor, text in faults]
 
     def _run_name(
         self, place: Place, factors: dict[str, Any], timed: bool, seed: int

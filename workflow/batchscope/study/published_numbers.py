@@ -52,9 +52,9 @@ COLUMNS: dict[str, PublishedColumn] = {
     "update_norm_median": PublishedColumn("Median norm of an update", _WEIGHTS),
     **{
         f"sharpness_{space}_{epsilon}": PublishedColumn(
-            f"Sharpness in {words}, epsilon {epsilon}", "% of 1 + loss"
+            f"Sharpness in {name}, epsilon {epsilon}", "% of 1 + loss"
         )
-        for space, words in (("full", "the full space"), ("subspace", "a random subspace"))
+        for space, name in (("full", "the full space"), ("subspace", "a random subspace"))
         for epsilon in ("0.001", "0.0005")
     },
 }
@@ -72,7 +72,7 @@ FIGURES: dict[str, tuple[str, ...]] = {
 
 
 class _SeriesModel(GeneratedModel):
-    """One series: factors that name it, batch sizes, and one number of each column for each."""
+    """One series: its factors, its batch sizes, and one number per batch size for each column."""
 
     batch_size: Annotated[Unique[Count], Field(description="The document's batch sizes.")]
 
@@ -89,7 +89,7 @@ class _SeriesModel(GeneratedModel):
 
 def _fields() -> dict[str, Any]:
     fields = value_fields(
-        {name: one for name, one in EVERY_FACTOR.items() if name not in ("seed", "batch_size")}
+        {name: item for name, item in EVERY_FACTOR.items() if name not in ("seed", "batch_size")}
     )
     for name, column in COLUMNS.items():
         number = Annotated[Number, Field(ge=column.least, le=column.most)]
@@ -134,14 +134,14 @@ def problems(place: Place, figure: str, numbers: list[dict[str, Any]]) -> Iterat
         text = f"No document may give values for '{figure}', only for "
         yield Problem(place, f"{text}{wording.listed(FIGURES, 'or')}.")
         return
-    shown = wording.listed(FIGURES[figure], "or")
+    expected = wording.listed(FIGURES[figure], "or")
     for index, series in enumerate(numbers):
         at, columns = (*place, index), columns_of(series)
         if not columns:
-            yield Problem(at, f"Missing numbers of {shown}.")
+            yield Problem(at, f"Missing numbers of {expected}.")
         for name in columns:
             if name not in FIGURES[figure]:
-                yield received((*at, name), name, f"a column of the figure ({shown})")
+                yield received((*at, name), name, f"a column of the figure ({expected})")
         for earlier, other in enumerate(numbers[:index]):
             same = factors_of(other) == factors_of(series)
             if same and columns_of(other).keys() & columns.keys():

@@ -15,12 +15,12 @@ from batchscope.study.model import Flag, Integer, Model, Number, Positive, Seed,
 from batchscope.study.optimizer_constants import DEFAULT
 from batchscope.study.setting import Parameter, Setting, Word
 
-# Nobody trains with more: a larger number is a slip of the hand.
+# Larger numbers are mistakes.
 MOST_EXAMPLES, MOST_EPOCHS, MOST_STEPS = 10**8, 10**6, 10**6
-# With a constant rate, epoch 2 of 5 has the weights of a training of 2 epochs, and one training
-# serves every smaller budget. With a schedule that falls towards the horizon, its results before
-# the end understate a training that ends there (Shallue et al. 2019, arXiv 1811.03600; Hoffmann et
-# al. 2022, arXiv 2203.15556).
+# A training of 5 epochs at a constant rate has the weights of a training of 2 epochs after epoch 2,
+# so that one training serves every smaller budget. A schedule that falls towards the horizon makes
+# results before the end worse than those of a shorter training (Shallue et al. 2019,
+# arXiv 1811.03600; Hoffmann et al. 2022, arXiv 2203.15556).
 CONSTANT = "constant"
 FALLING = ("cosine", "linear")
 HORIZON_REASON = "which goes by the horizon: before its end a training is no shorter training"
@@ -122,7 +122,7 @@ class RunFactors(Model):
     epochs: Annotated[Epochs, Factor("ep", "epochs")]
     """Horizon of the training."""
     seed: Annotated[Seed, Factor("seed", affects=Affects.WEIGHTS)]
-    """Fixes initial weights and data order."""
+    """Seed of initial weights and data order."""
     momentum: Annotated[UpToOne, Factor("mom", affects=Affects.STEP)] = 0.0
     """Momentum of sgd and rmsprop."""
     nesterov: Annotated[Flag, Factor("nest", affects=Affects.STEP)] = False
@@ -138,7 +138,7 @@ class RunFactors(Model):
             phrases={"none": "no scaling"},
         ),
     ] = "none"
-    """How the rate follows batch_size / base_batch_size."""
+    """Scaling of the learning rate with batch_size / base_batch_size."""
     base_batch_size: Annotated[
         Examples,
         Factor(
@@ -149,12 +149,12 @@ class RunFactors(Model):
             },
         ),
     ] = 32
-    """Batch size that the rate is for."""
+    """Batch size of the unscaled learning rate."""
     device: Annotated[
         Literal["cpu", "gpu"],
         Factor("dev", affects=Affects.STEP, titles={"cpu": "CPU", "gpu": "GPU"}, phrase="{}"),
     ] = "cpu"
-    """Where to train."""
+    """Device of the training."""
     threads: Annotated[Threads, _THREADS] = 1
     """Threads of a training."""
     warmup_epochs: Annotated[
@@ -168,15 +168,15 @@ class RunFactors(Model):
             phrases={0: "no warmup"},
         ),
     ] = 0
-    """Epochs over which the rate rises to the scaled one: from the unscaled one, or from 0 without
-    scaling.
+    """Epochs in which the learning rate rises to the scaled one, from the unscaled one or, without
+    scaling, from 0.
     """
     target_train_loss: Annotated[NotNegative, Factor("ttl", affects=Affects.END)] = 0.0
-    """Training loss of an epoch, and of the weights at its end, at which a training stops; 0 never
-    stops it.
+    """Training loss that stops a training when an epoch and the weights at its end have reached it;
+    0 never stops it.
     """
     update_norms: Annotated[Flag, Factor("un")] = False
-    """Whether the norm of every update is kept."""
+    """Whether the norm of every update is stored."""
     replicas: Annotated[
         Integer, Field(ge=1, le=1024), Factor("rep", affects=Affects.STEP, noun="replica")
     ] = 1
@@ -189,7 +189,7 @@ class RunFactors(Model):
             phrases={"crop": "augmentation by crops", "random": "random augmentation"},
         ),
     ] = "none"
-    """What is done to the training images; crop doubles the training set."""
+    """Augmentation of the training images; crop doubles the training set."""
     method: Annotated[
         Literal["plain", "proximal", "sam"],
         Factor(
@@ -199,9 +199,11 @@ class RunFactors(Model):
             phrase="{} updates",
         ),
     ] = "plain"
-    """How an update uses its batch."""
+    """Update of the weights: plain, proximal (inner steps near the previous weights) or sam
+    (sharpness-aware minimisation).
+    """
     gamma: Annotated[NotNegative, Factor("gamma", used_with={"method": ("proximal",)})] = 1.0
-    """Weight of the distance from the weights before an update, for proximal."""
+    """Weight of the distance to the weights before an update, for proximal."""
     inner_steps: Annotated[
         Integer,
         Field(ge=1, le=MOST_STEPS),
@@ -209,37 +211,37 @@ class RunFactors(Model):
             "inner", "steps", Affects.STEP, used_with={"method": ("proximal",)}, noun="inner step"
         ),
     ] = 5
-    """Steps on every batch, for proximal."""
+    """Steps per batch, for proximal."""
     rho: Annotated[Positive, Factor("rho", used_with={"method": ("sam",)})] = 0.05
-    """Distance within which the worst case counts, for sam."""
+    """Radius of the neighbourhood with the worst case, for sam."""
     evaluate_every: Annotated[ExamplesOrNone, Factor("ee", "examples", Affects.EVALUATIONS)] = 0
-    """Examples from one evaluation of the trajectory to the next, on top of the one at the end; 0
-    for the epochs' ends alone.
+    """Examples between two evaluations of the trajectory, in addition to one at the end; 0
+    evaluates at ends of epochs only.
     """
     beta_1: Annotated[UpToOne, OfKeras, _constant("b1", "beta 1")] = DEFAULT
     """Decay per update of the optimizer's mean of gradients; default: Keras's."""
     beta_2: Annotated[UpToOne, OfKeras, _constant("b2", "beta 2")] = DEFAULT
     """Decay per update of the optimizer's mean of squared gradients; default: Keras's."""
     epsilon: Annotated[Positive, OfKeras, _constant("eps", "epsilon")] = DEFAULT
-    """What the optimizer adds to the root of the squared gradients; default: Keras's."""
+    """Summand of the optimizer's root of squared gradients; default: Keras's."""
     weight_decay: Annotated[NotNegative, OfKeras, _constant("wd", "weight decay", Affects.STEP)] = (
         DEFAULT
     )
-    """Every update takes rate * weight_decay * w off each weight, biases too; default: Keras's,
-    0.004 of adamw and 0 of the others.
+    """Every update subtracts rate * weight_decay * w from each weight w, also from biases; default:
+    Keras's, 0.004 for adamw and 0 for all others.
     """
     beta_scaling: Annotated[
         Literal["none", "half_life", "square_root"],
         Factor("bsc", titles={"half_life": "half-life", "square_root": "square-root"}),
     ] = "none"
-    """How the betas follow k = batch_size / base_batch_size: half_life makes beta_2 into beta_2^k;
-    square_root both into 1 - k (1 - beta), and epsilon into epsilon / sqrt(k).
+    """Scaling of the betas with k = batch_size / base_batch_size: half_life replaces beta_2 by
+    beta_2^k; square_root replaces both by 1 - k (1 - beta), and epsilon by epsilon / sqrt(k).
     """
     schedule: Annotated[
         Literal[(CONSTANT, *FALLING)], Factor("sch", affects=Affects.UPDATE | Affects.HORIZON)
     ] = CONSTANT
-    """What the rate does after the warm-up: it stays, or falls to 0 at the horizon along half a
-    cosine or a line, update by update.
+    """Learning rate after the warm-up: constant, or falling to 0 at the horizon with every update,
+    along half a cosine or a line.
     """
     micro_batch_size: Annotated[
         ExamplesOrNone,
@@ -252,20 +254,20 @@ class RunFactors(Model):
             phrases={0: "whole batches"},
         ),
     ] = 0
-    """Examples of a piece of a batch, whose gradients are accumulated; 0 for whole batches."""
+    """Examples of a piece of a batch; gradients of pieces are accumulated. 0 for whole batches."""
     precision: Annotated[
         Literal["float32", "mixed_bfloat16", "mixed_float16"],
         Factor("prec", affects=Affects.STEP | Affects.GRAPH | Affects.UPDATE),
     ] = "float32"
-    """What a training computes in: Keras's policies. The mixed ones keep weights, loss and
-    updates in float32, and mixed_float16 scales the loss.
+    """Precision of a training, a policy of Keras. The mixed policies keep weights, loss and updates
+    in float32, and mixed_float16 scales the loss.
     """
     loss_function: Annotated[Literal[tuple(tasks.LOSSES)], Factor("loss", phrase="{} loss")] = (
         "default"
     )
-    """What is minimised; default: the cross-entropy of classes, the mean squared error of numbers.
-    Numbers may have another, on their standardised values: huber is quadratic up to one standard
-    deviation.
+    """Minimised loss; default: the cross-entropy for classes, the mean squared error for numbers.
+    Other losses are for numbers, on their standardised values: huber is quadratic up to one
+    standard deviation.
     """
     batch_schedule: Annotated[
         Literal[CONSTANT, STEPS, SEESAW],
@@ -276,20 +278,20 @@ class RunFactors(Model):
             phrases={CONSTANT: "constant batch size", SEESAW: "seesaw"},
         ),
     ] = CONSTANT
-    """What the batch size does: it stays, or rises in place of divisions of the rate, at steps or
-    wherever `schedule` has let the rate fall by another batch_rise_factor.
+    """Batch size during the training: constant, or rising instead of divisions of the rate. It
+    rises at steps, or each time `schedule` divides the rate by another batch_rise_factor (seesaw).
     """
     batch_rise_factor: Annotated[
         Number,
         Field(gt=1, le=1024),
         Factor("brf", used_with={"batch_schedule": (STEPS, SEESAW)}),
     ] = 2.0
-    """What a rise multiplies the batch size by, in place of a division of the rate by as much."""
+    """Factor of the batch size at a rise, which replaces a division of the rate by this factor."""
     largest_batch_size: Annotated[
         ExamplesOrNone,
         Factor("lbs", "examples", used_with={"batch_schedule": (STEPS, SEESAW)}, phrase="up to {}"),
     ] = 0
-    """Batch size up to which it rises; beyond it the rate is divided."""
+    """Largest batch size of a schedule; afterwards the rate is divided."""
     batch_rises: Annotated[
         Integer,
         Field(ge=1, le=64),
@@ -300,8 +302,8 @@ class RunFactors(Model):
         Share,
         Factor("brs", used_with={"batch_schedule": (STEPS,)}, phrase="from {} of the examples"),
     ] = 0.5
-    """Share of the horizon's examples at which the first rise of the batch schedule steps stands;
-    the others at equal distances from there to the end.
+    """Share of the horizon's examples before the first rise of the batch schedule steps; the other
+    rises follow at equal distances up to the end.
     """
     compilation: Annotated[
         Literal["none", "xla"],
@@ -312,8 +314,8 @@ class RunFactors(Model):
             phrase="compiled by {}",
         ),
     ] = "none"
-    """What compiles an update: nothing, so that TensorFlow runs its operations one by one, or XLA,
-    which makes one program of them: its last bits are others, and so is what dropout draws.
+    """Compilation of an update: none, so that TensorFlow runs its operations one by one, or XLA,
+    which compiles them into one program. XLA changes the last bits, and the draws of dropout.
     """
     label_smoothing: Annotated[
         Number,
@@ -326,8 +328,8 @@ class RunFactors(Model):
         ),
     ] = 0.0
     """Share s of each target that is spread evenly over the k classes, (1 - s) y + s / k, as in
-    Keras; a single output, and each of several labels, has two classes. The training loss of an
-    epoch has it, as updates minimise it; evaluations and measures compute losses without smoothing.
+    Keras; a single output, and each of several labels, has two classes. Updates and the training
+    loss of an epoch use it. Evaluations and measures compute losses without smoothing.
     """
 
 
@@ -338,18 +340,18 @@ class TimingOnlyFactors(Model):
     """
 
     loop: Annotated[Literal[tuple(_LOOPS)], Factor("loop", phrases=_LOOPS)] = "graph"
-    """What drives the training steps."""
+    """Loop that runs the training steps."""
     input_pipeline: Annotated[Literal[tuple(_PIPELINES)], Factor("in", phrases=_PIPELINES)] = (
         "plain"
     )
-    """Where a step's batch comes from; plain: the graph's own arrays for the loop in the graph,
-    tf.data without any remedy for the others; jpeg: files of the resized images, written just
-    before and so in the page cache.
+    """Source of a step's batch. plain: arrays in the graph for the loop in the graph, unoptimised
+    tf.data for other loops. jpeg: files of the resized images, written just before the timing and
+    so in the page cache.
     """
     delay_seconds: Annotated[
         Number, Field(ge=0, le=3600), Factor("delay", "s", phrases={0: "no delay"})
     ] = 0.0
-    """Wait before every step; its throughput is timed in turns with and without it."""
+    """Delay before every step; throughput is timed in turns with and without it."""
 
 
 class _ThreadsOfTimings(Model):
@@ -359,13 +361,13 @@ class _ThreadsOfTimings(Model):
     """Threads of a training."""
 
 
-def affecting(what: Affects) -> tuple[str, ...]:
+def affecting(properties: Affects) -> tuple[str, ...]:
     """Return the factors of runs that affect one of some properties, in the order of names."""
-    return tuple(name for name, factor in FACTORS.items() if factor.metadata.affects & what)
+    return tuple(name for name, factor in FACTORS.items() if factor.metadata.affects & properties)
 
 
 def used_with(other: str) -> tuple[str, ...]:
-    """Return the factors of runs that another one can deprive of their effect."""
+    """Return the factors of runs whose effect depends on another factor."""
     return tuple(name for name, factor in FACTORS.items() if other in factor.metadata.used_with)
 
 
@@ -377,8 +379,8 @@ def is_used(name: str, values: Mapping[str, Collection[Any]]) -> bool:
         values: Factor -> its values in some runs; a missing factor may have any value.
     """
     conditions = FACTORS[name].metadata.used_with if name in FACTORS else {}
-    stated = [other for other in conditions if other in values]
-    return not stated or any({*conditions[other]} & {*values[other]} for other in stated)
+    switches = [other for other in conditions if other in values]
+    return not switches or any({*conditions[other]} & {*values[other]} for other in switches)
 
 
 FACTORS: dict[str, Parameter] = setting.parameters(RunFactors)

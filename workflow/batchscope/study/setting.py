@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, TypeAdapter
-from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError, core_schema
 
 from batchscope import wording
@@ -38,7 +37,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Word:
-    """Metadata of a number: a word of the study file and the number that it stands for."""
+    """Metadata of a number: a word that may replace a number in the study file."""
 
     text: str
     value: Any
@@ -94,7 +93,7 @@ class Parameter:
         return Annotated[(base, *metadata)] if metadata else base
 
     @functools.cached_property
-    def many(self) -> bool:
+    def is_list(self) -> bool:
         """Whether its value is a tuple; names join the items by `_`."""
         return typing.get_origin(_unpacked(self.annotation)[0]) is tuple
 
@@ -105,7 +104,6 @@ class Parameter:
 
     @functools.cached_property
     def type(self) -> type:
-        """Type of one value: int, float, bool or str."""
         base = _unpacked(self._item)[0]
         return type(self.choices[0]) if self.choices else base
 
@@ -114,9 +112,9 @@ class Parameter:
         return self.type.__name__
 
     @functools.cached_property
-    def words(self) -> dict[str, Any]:
-        found = [one for one in _unpacked(self._item)[1] if isinstance(one, Word)]
-        return {word.text: word.value for word in found}
+    def named_values(self) -> dict[str, Any]:
+        metadata = _unpacked(self._item)[1]
+        return {item.text: item.value for item in metadata if isinstance(item, Word)}
 
     @functools.cached_property
     def _adapter(self) -> TypeAdapter[Any]:
@@ -127,10 +125,10 @@ class Parameter:
         return TypeAdapter(self._item)
 
     def read(self, raw: Any) -> Any:
-        """Return the value that a value of the study file stands for.
+        """Validate and convert a value of the study file.
 
         Raises:
-            pydantic.ValidationError: If the field cannot have it.
+            pydantic.ValidationError: If the value is invalid.
         """
         return self._adapter.validate_python(raw)
 
@@ -138,8 +136,8 @@ class Parameter:
         return self._item_adapter.validate_python(raw)
 
     def text(self, value: Any) -> str:
-        """Return the text of a value in a path; raise ValueError if it does not survive that."""
-        return "_".join(map(self._item_text, value)) if self.many else self._item_text(value)
+        """Return the text of a value in a path; raise ValueError if the text would lose digits."""
+        return "_".join(map(self._item_text, value)) if self.is_list else self._item_text(value)
 
     def _item_text(self, value: Any) -> str:
         if self.type is bool:
@@ -147,9 +145,9 @@ class Parameter:
         return number_text(self.type(value)) if self.type in (int, float) else str(value)
 
     def parse(self, text: str) -> Any:
-        """Return the value behind a text in a path; raise ValueError if no value has that text."""
-        items = tuple(map(self._parse_item, text.split("_") if self.many else [text]))
-        value = items if self.many else items[0]
+        """Return the value of a text in a path; raise ValueError if no value has this text."""
+        items = tuple(map(self._parse_item, text.split("_") if self.is_list else [text]))
+        value = items if self.is_list else items[0]
         if self.text(value) != text:
             raise ValueError(f"Expected the canonical form of {self.name}. Received: {text!r}")
         return value
@@ -159,17 +157,14 @@ class Parameter:
             raise ValueError(f"Expected one of {self.choices}. Received: {text!r}")
         return text == "true" if self.type is bool else self.type(text)
 
-    def shown(self, value: Any) -> Any:
-        """Return the word that stands for a value, or the value itself."""
-        return next((word for word, meant in self.words.items() if meant == value), value)
-
     def spelled(self, value: Any) -> str:
-        word = self.shown(value)
-        return word if word != value else self.text(value)
+        """Return the word for a value if it has one, else its text in a path."""
+        names = (name for name, number in self.named_values.items() if number == value)
+        return next(names, None) or self.text(value)
 
     @functools.cached_property
     def allowed(self) -> str:
-        """Values that it may have, for the reference: `integer, >= 1`."""
+        """Allowed values, for the reference: `integer, >= 1`."""
         schema = self._item_adapter.json_schema()
         for option in schema.get("anyOf", ()):
             schema = schema | option
@@ -181,8 +176,8 @@ class Parameter:
             "exclusiveMaximum": "<",
         }
         parts += [f"{sign} {schema[key]:g}" for key, sign in limits.items() if key in schema]
-        text = wording.listed([*self.words, ", ".join(parts)], "or")
-        return f"list of {text}" if self.many else text
+        text = wording.listed([*self.named_values, ", ".join(parts)], "or")
+        return f"list of {text}" if self.is_list else text
 
 
 def _unpacked(annotation: Any) -> tuple[Any, tuple[Any, ...]]:
@@ -193,29 +188,25 @@ def _unpacked(annotation: Any) -> tuple[Any, tuple[Any, ...]]:
             metadata = (*annotation.__metadata__, *metadata)
             annotation = annotation.__origin__
         elif isinstance(annotation, types.UnionType):
-            annotation = next(one for one in typing.get_args(annotation) if one is not type(None))
+            annotation = next(arg for arg in typing.get_args(annotation) if arg is not type(None))
         else:
             return annotation, metadata
 
 
 def parameters(model: type[BaseModel]) -> dict[str, Parameter]:
     """Return the fields of a model that have a `Setting`, by name and in order."""
-    found = {}
+    fields = {}
     for name, info in model.model_fields.items():
         for metadata in info.metadata:
             if isinstance(metadata, Setting):
-                found[name] = _parameter(name, info, metadata)
-    return found
-
-
-def _parameter(name: str, info: FieldInfo, metadata: Setting) -> Parameter:
-    return Parameter(
-        name,
-        Annotated[(info.annotation, *info.metadata)],
-        None if info.is_required() else info.default,
-        " ".join((info.description or "").split()),
-        metadata,
-    )
+                fields[name] = Parameter(
+                    name,
+                    Annotated[(info.annotation, *info.metadata)],
+                    None if info.is_required() else info.default,
+                    " ".join((info.description or "").split()),
+                    metadata,
+                )
+    return fields
 
 
 def number_text(value: int | float) -> str:
@@ -235,6 +226,5 @@ def number_text(value: int | float) -> str:
 
 
 def digest(definition: Any) -> str:
-    """Return eight hexadecimal digits that stand for a definition in a path."""
     canonical = json.dumps(definition, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()[:8]

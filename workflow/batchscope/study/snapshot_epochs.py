@@ -1,8 +1,7 @@
-"""After which epochs a training's weights are kept: where a measure of the study reads them.
+"""Epochs after which a training keeps a snapshot of its weights for a measure.
 
-An epoch that can be read is one of the first five, a power of two, or the last. Early weights
-change fastest, and a count that grows with the logarithm of the epochs bounds the disk that a long
-training takes. Training writes them; planning promises what can be measured and says who reads it.
+Snapshots are possible after the first five epochs, powers of two, and the last one. Early weights
+change fastest, and the number of snapshots grows with the logarithm of the epochs only.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from collections.abc import Iterable
 from batchscope.study.registry import MEASURES
 
 _FIRST = 5
-# In place of an epoch: the one nearest half of a training, whose end is not known before.
+# Replaces the epoch nearest half of a training, since the end is unknown beforehand.
 MIDDLE = "middle"
 
 
@@ -26,32 +25,33 @@ def kept_epochs(epochs: int) -> tuple[int, ...]:
 
 
 def middle(epochs_run: int) -> int | None:
-    """Returns the epoch nearest half of a training, the earlier of two; None between no ends."""
+    """Return the epoch nearest half of a training, the earlier of two; None if none is possible."""
     between = (epoch for epoch in stored_epochs(epochs_run) if epoch < epochs_run)
     return min(between, key=lambda epoch: (abs(2 * epoch - epochs_run), epoch), default=None)
 
 
-def wanted(read: Iterable[int | str], epoch: int, over: bool) -> set[int]:
-    """Returns the epochs whose weights a training keeps.
+def epochs_to_keep(read: Iterable[int | str], epoch: int, over: bool) -> set[int]:
+    """Return the epochs after which a training keeps its weights.
 
     Args:
-        read: Epochs that are read, `MIDDLE` among them or not.
-        over: Whether no more follow. Before that every later middle counts: it never moves back.
+        read: Epochs that measures read, or `MIDDLE`.
+        over: Whether the training has ended. Before, all possible later middles are kept; the
+            middle never moves back.
     """
     read = set(read)
-    found = {each for each in read - {MIDDLE} if each <= epoch}
+    epochs = {number for number in read - {MIDDLE} if number <= epoch}
     if MIDDLE in read:
         half = middle(epoch) or 0
         candidates = (half,) if over else stored_epochs(epoch)
-        found |= {each for each in candidates if each >= max(half, 1)}
-    return found
+        epochs |= {number for number in candidates if number >= max(half, 1)}
+    return epochs
 
 
 def read_by(measure: str, epoch: int, horizon: int) -> int | str | None:
-    """Returns the epoch before the last whose weights a measure of a run reads; None for none.
+    """Return the epoch of the snapshot that a measure reads; None if it reads none.
 
     Args:
-        epoch: The measure's setting `epoch`; 0 where it has none.
+        epoch: The measure's setting `epoch`; 0 without one.
     """
     entry = MEASURES.get(measure)
     if entry and MIDDLE in entry.weights:
@@ -60,5 +60,5 @@ def read_by(measure: str, epoch: int, horizon: int) -> int | str | None:
 
 
 def weights_name(epoch: int, epochs_run: int) -> str:
-    """Returns where weights lie in a run's folder, without `.npz`: `epochs/3`, or `final`."""
+    """Return the path of weights in a run's folder without `.npz`: `epochs/3` or `final`."""
     return "final" if epoch == epochs_run else f"epochs/{epoch}"

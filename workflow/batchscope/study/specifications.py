@@ -27,7 +27,7 @@ Values = dict[str, Any]
 # Factors, settings and the number of training examples (None if unknown) -> settings that do not
 # fit, each with the problem.
 Problems = Callable[[Values, Values, int | None], Iterator[tuple[str, str]]]
-# Column of the horizontal axis of a training -> its words.
+# Column of the horizontal axis of a training -> its name in titles.
 OVER = {
     "epoch": "epoch",
     "updates": "updates",
@@ -44,12 +44,12 @@ class Column:
         doc: Meaning, in a sentence.
         unit: Unit of the values.
         kind: `int`, `float`, `str` or `bool`; empty if the values decide.
-        label: Words for people; `{setting}` in it stands for the value of a setting.
-        direction: `rises` or `falls` with the batch size, as stated by `source`.
-        source: Publication that states the direction: every study tests it.
-        at_epochs: Whether a record of one of an experiment's `at_epochs` fills it too.
-        words: Values of a setting -> their words in the label.
-        adds_up: Whether it is a count that adds up over the jobs of a configuration.
+        label: Name for people; the value of a setting replaces `{setting}`.
+        direction: `rises` or `falls` with the batch size, according to `source`.
+        source: Publication with this direction. Every study tests it.
+        at_epochs: Whether records at an experiment's `at_epochs` fill it too.
+        words: Value of a setting -> its text in the label.
+        adds_up: Whether it is a count to sum over the jobs of a configuration.
         least: Lower bound of the values.
         most: Upper bound of the values.
     """
@@ -130,8 +130,8 @@ class Scale(enum.StrEnum):
 class Panel:
     """Panel of a figure.
 
-    A column with `{setting}` has a panel for each value of the setting, which title and label may
-    name too. `study.figures.learned` replaces `{metric}`, `{first}` and so on.
+    A column with `{setting}` has a panel for each value of the setting. Title and label may contain
+    it too. `study.figures.learned` replaces `{metric}`, `{first}` and so on.
 
     Attributes:
         column: Column of the figure's table.
@@ -142,7 +142,7 @@ class Panel:
         ends: Columns of the ends of bars, which replace the interval over seeds.
         unless: Column with the same meaning: a panel that equals it throughout is left out.
         counted_on: Column of the number of examples behind a share: its binomial error is drawn.
-        bounds: Whether a run that nothing stopped gives a lower bound.
+        bounds: Whether the value of a run that did not stop by itself is a lower bound.
     """
 
     column: str
@@ -157,8 +157,8 @@ class Panel:
 
     @property
     def columns(self) -> list[str]:
-        more = (self.error, *self.ends, self.unless, self.counted_on)
-        return [self.column, *filter(None, more)]
+        further = (self.error, *self.ends, self.unless, self.counted_on)
+        return [self.column, *filter(None, further)]
 
 
 @dataclass(frozen=True)
@@ -173,20 +173,20 @@ class Figure:
         kind: Module of `batchscope.figures.kinds` that draws it.
         table: Table that it shows.
         panels: Panels, in order.
-        columns: Columns of the table that it needs in addition to those of the panels.
+        columns: Required columns of the table besides columns of the panels.
         lines: Column with a line in each panel for each value, in addition to the series.
         facets: Column with a panel for each value.
         over: Columns of the horizontal axes, a panel for each.
         also_over: Further columns of the horizontal axis: the report switches between them.
-        of: Name of the figure that this one shows over another axis.
+        of: Name of the figure with the same content over another axis.
         best_rate: Whether it shows each batch size at its best learning rate alone.
         doublings: Whether it shows columns in doublings, the last one as the sum of the others.
         target: Whether it also draws the loss to reach, if there is a target.
         asked: Whether it is drawn only if a study names it.
-        measures: Required measures and timings, `a|b` for either; those of its module if empty.
+        measures: Required measures and timings, `a|b` for either. Default: its own module.
         varied: Factors that must have several values.
         needs: Further requirements.
-        own: Columns that external runs must have instead of measures; None if no columns suffice.
+        own: Columns that external runs need instead of measures; None if they cannot have it.
     """
 
     name: str
@@ -233,7 +233,7 @@ def no_problems(
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """Specification that measures and timings have in common.
+    """Common specification of measures and timings.
 
     Attributes:
         version: Version of the numbers. Raise it when they change, and only then.
@@ -243,11 +243,11 @@ class Entry:
             their order.
         columns: Columns of runs.csv. A name with `{setting}` has a column for each value.
         problems: Yields the settings that do not fit a run's factors or its training set.
-        figures: Figures that need this entry alone.
+        figures: Figures that need only this entry.
         tables: Tables by name.
         at_epochs: Whether there is a value for each of an experiment's `at_epochs`. A measure then
             has a setting `epoch`, and one more record for each epoch.
-        also_writes: Suffixes of the files that are written next to the record.
+        also_writes: Suffixes of the files next to the record.
         memory_mb: Memory to request from a cluster.
         minutes: Time to request from a cluster.
         order: Position in lists and tables.
@@ -284,12 +284,11 @@ class Entry:
         return tuple(names)
 
     def check(self, factors: Values, settings: Values, training_examples: int) -> None:
-        """Raise `UserError` if the settings do not fit a run's factors and training set."""
         for setting, problem in self.problems(factors, settings, training_examples):
             raise UserError(f"{self.name}.{setting}: {problem}")
 
     def completed(self, name: str, doc: str) -> Self:
-        """Return the specification with its name and doc; its figures and tables need it alone."""
+        """Return the specification with its name and doc. Figures and tables get its name."""
         names = tuple(figure.name for figure in self.figures)
         figures = tuple(
             replace(figure, measures=figure.measures or (name,)) for figure in self.figures
@@ -306,13 +305,13 @@ class Measure(Entry):
     """Specification of a measure of a finished run, or of a pair of runs.
 
     Attributes:
-        weights: Weights that it reads: `initial`, `final`, `best`, or `middle`, the snapshot
-            nearest half of the training.
+        weights: Weights that it reads: `initial`, `final`, `best`, or `middle` (the snapshot
+            nearest half of the training).
         reads: Other files of the run that it reads.
         data: Whether it reads the data set and builds the model, and so needs TensorFlow.
         factors: Factors and the value that a run must have for it.
-        outcomes: Whether it gives losses and metrics of every split: logs of commands and of
-            external runs have these without the measure.
+        outcomes: Whether it computes losses and metrics of every split. Logs of commands and of
+            external runs have them without the measure.
     """
 
     weights: tuple[str, ...] = ("final", "best")
@@ -338,9 +337,9 @@ class TimingSettings(Model):
     """Settings of every timing."""
 
     repeats: Annotated[Integer, Field(ge=1, le=MOST_REPEATS), Setting("rep")] = 1
-    """Timing jobs of each configuration, each a process of its own, in turns with those of the
-    others: a time gets intervals and verdicts over them. A training's configuration has as many
-    as seeds, and states none. In a path, which of them it is.
+    """Number of timing jobs of a configuration, in separate processes that alternate between
+    configurations. Times have intervals and verdicts over these jobs. The configuration of a
+    training has as many jobs as seeds, without this setting. In a path, the number of the job.
     """
 
 
@@ -349,17 +348,17 @@ REPEATS = parameters(TimingSettings)["repeats"]
 
 @dataclass(frozen=True, kw_only=True)
 class Timing(Entry):
-    """Specification of a timing. Its job runs alone on the machine.
+    """Specification of a timing. Its job uses the machine exclusively.
 
     Attributes:
         trains: Whether it times the configuration of a training, in a training experiment. Any
             other timing times a sweep over batch sizes, in a timing experiment.
-        batch_sizes: Batch sizes of a job of a sweep: `together` (all, in turns), `each` (one), or
-            `searched` (none, it searches for one).
+        batch_sizes: Batch sizes of a job of a sweep: `together` (all in turns), `each` (one), or
+            `searched` (the job searches for one).
         seconds: Whether its examples per second give the seconds of trajectories. If it `trains`,
             these are trajectories of its own experiment, else of experiments with the key `beside`.
-        forked: Whether the fork server may run it. Imports and the memory that an earlier job left
-            must not change its numbers.
+        forked: Whether the fork server may run it. Its numbers must not depend on imports or on
+            memory that an earlier job left.
     """
 
     settings: type[TimingSettings] = TimingSettings

@@ -15,11 +15,11 @@ from typing import NamedTuple
 
 from batchscope.study.outcomes import LEAST_SEEDS
 
-AT_MOST = 28  # seeds, where a study does not say
+AT_MOST = 28  # default of the largest number of seeds
 MOST_FIRST = 10_000
-DECIDED = "decided"  # until when seeds are added
-GROWTH = 1.46  # of the seeds from one look to the next: 6, 9, 13, 19, 28, 41 ...
-_LEAST_GROWTH = 1.2  # to the last look; one that is closer to it is left out
+DECIDED = "decided"  # seeds are added until every statement is decided
+GROWTH = 1.46  # of the seeds between two interim analyses: 6, 9, 13, 19, 28, 41 ...
+_LEAST_GROWTH = 1.2  # before the last analysis; a closer one is left out
 
 
 def new_seeds(last: int, at_most: int) -> str:
@@ -29,28 +29,34 @@ def new_seeds(last: int, at_most: int) -> str:
 
 
 class Stage(NamedTuple):
-    """What an experiment has come to by its looks.
+    """Result of the interim analyses of an experiment so far.
 
-    A configuration, which is a run but for its seed, goes by the name of its run of the first seed.
+    A configuration, a run without its seed, has the name of its run with the first seed.
+
+    Attributes:
+        planned: Planned maximum number of seeds at the last analysis; 0 before the first one.
+        seeds: Configuration -> number of its seeds.
+        other_seeds: Number of seeds of all other configurations; 0 for the first planned number.
+        first: First seed, as planned at the last analysis.
     """
 
-    planned: int = 0  # the most seeds, as they were planned at the last look; 0 before any
-    seeds: Mapping[str, int] = {}  # configuration -> seeds that it has been given
-    others: int = 0  # seeds of every other one; 0 for those of the first look
-    first: int = 0  # seed, as it was planned at the last look
+    planned: int = 0
+    seeds: Mapping[str, int] = {}
+    other_seeds: int = 0
+    first: int = 0
 
     @property
-    def looked_at(self) -> range:
-        """The seeds of the configuration with the most of them; none before any look."""
+    def analysed_seeds(self) -> range:
+        """Seeds of the configuration with the most seeds; empty before the first analysis."""
         most = max([*looks(self.planned)[:1], *self.seeds.values()]) if self.planned else 0
         return range(self.first, self.first + most)
 
     def seeds_of(self, configuration: str, planned: Sequence[int]) -> int:
-        return self.seeds.get(configuration, self.others or planned[0])
+        return self.seeds.get(configuration, self.other_seeds or planned[0])
 
 
 def looks(at_most: int) -> tuple[int, ...]:
-    """Returns the numbers of seeds after which one looks, the last of them `at_most`."""
+    """Return the numbers of seeds before each interim analysis; the last one is `at_most`."""
     sizes = itertools.accumulate(itertools.repeat(GROWTH), _next, initial=LEAST_SEEDS)
     before = itertools.takewhile(lambda seeds: _LEAST_GROWTH * seeds <= at_most, sizes)
     return (*before, at_most)
@@ -65,15 +71,15 @@ def weights(planned: Sequence[int]) -> tuple[float, ...]:
 
 
 def following(seeds: float, planned: Sequence[int]) -> int | None:
-    """Returns the number of seeds at the first look after so many; None after the last."""
+    """Return the number of seeds at the next interim analysis; None after the last one."""
     return next((look for look in planned if look > seeds), None)
 
 
 def seen(replicates: int, planned: Sequence[int]) -> list[tuple[int, float]]:
-    """Returns the replicates at each look so far with the share that it may spend.
+    """Return the replicates and the share of the level at each interim analysis so far.
 
-    The last look is at all there are: in the middle of a stage it has the share of that stage.
-    Without a plan there is one look, which spends all.
+    The last analysis has all replicates; within a stage, it spends the share of that stage. Without
+    a plan, a single analysis spends the whole level.
     """
     if not planned:
         return [(replicates, 1.0)]

@@ -17,7 +17,6 @@ from batchscope.study.factor_models import DefaultFactors
 from batchscope.study.model import Count, FilePath, Model, Name, Number, Positive, Text
 
 FULL, REDUCED = "full", "reduced"
-SCALES = (FULL, REDUCED)
 MAX_RUNS = 1000
 
 
@@ -31,7 +30,7 @@ class Machine(Model):
 
 
 class FigureFormat(Model):
-    """A second format of every figure, for a paper. The report keeps SVG and PNG."""
+    """A second format of all figures for papers. The report keeps SVG and PNG."""
 
     format: Literal["pdf"] = "pdf"
     """File format of the additional file."""
@@ -78,28 +77,28 @@ class Reduced(Model):
 
 
 class StudyFile(Model):
-    """A grid of training runs and the measures of them."""
+    """A grid of training runs and their measures."""
 
     study: Name
     """Name of the study; its tables and figures are in results/studies/{study}."""
     title: Text = ""
     """Heading of the report. Default: the study's name."""
     machine: Name = "local"
-    """Name of the machine that the times belong to."""
+    """Name of the machine whose times are measured."""
     machines: dict[Name, Machine] = {}
     """Other machines, by name, with a copy of the folder `results` that the same experiments wrote
     there. Tables and figures show them with this machine.
     """
     max_runs: Count = MAX_RUNS
-    """Largest number of runs of the grid; a guard against a slip in a list."""
+    """Largest number of runs of the grid, against a mistake in a list."""
     datasets: dict[Name, Dataset] = {}
     """Data sets of this study, by name. `digits`, `mnist`, `breast_cancer`, `wine` and `numpy_docs`
     need no definition.
     """
     models: dict[Name, FilePath] = {}
     """User-defined models, by name: path of a Python file with `build(input_shape, classes) ->
-    keras.Model` or a Keras model `model`, or of a `.keras` or `.h5` file, whose weights are drawn
-    anew. Built-in models need no entry.
+    keras.Model` or a Keras model `model`, or of a `.keras` or `.h5` file, with new
+    initial weights. Built-in models need no entry.
     """
     defaults: DefaultFactors = {}
     """Factors of every run, unless an experiment states them."""
@@ -120,8 +119,8 @@ class StudyFile(Model):
     report compares it with the recommendation.
     """
     reduced: Reduced | None = None
-    """A smaller form of the study, for `--config scale=reduced`: each key replaces the whole of the
-    same key above; a key of an experiment without a value is removed.
+    """A smaller form of the study, for `--config scale=reduced`. Each key replaces the whole value
+    of the same key above. A key of an experiment without a value is removed.
     """
 
 
@@ -137,12 +136,13 @@ def read(raw: dict[str, Any], scale: str) -> tuple[StudyFile, frozenset[Place]]:
     replaced: frozenset[Place] = frozenset()
     sections = (raw.get(section) for section in ("defaults", "datasets", "experiments"))
     usable = all(section is None or isinstance(section, dict) for section in sections)
-    if usable and isinstance(raw.get("reduced"), dict) and not _at(problems, "reduced"):
+    valid = not any(problem.place[:1] == ("reduced",) for problem in problems)
+    if usable and isinstance(raw.get("reduced"), dict) and valid:
         problems += _unknown_parts(raw)
         small_raw, replaced = reduced_form(raw)
-        small, found = _validated(small_raw)
-        of_reduced = [problem for problem in found if problem not in problems]
-        problems += [one._replace(place=("reduced", *one.place)) for one in of_reduced]
+        small, small_problems = _validated(small_raw)
+        of_reduced = [problem for problem in small_problems if problem not in problems]
+        problems += [item._replace(place=("reduced", *item.place)) for item in of_reduced]
         document = small if scale == REDUCED else document
     if problems:
         raise ConfigError([problem.line for problem in merged(problems)])
@@ -156,18 +156,11 @@ def _validated(raw: dict[str, Any]) -> tuple[StudyFile | None, list[Problem]]:
         return None, list(messages.problems(error, StudyFile))
 
 
-def _at(problems: list[Problem], key: str) -> bool:
-    return any(problem.place[:1] == (key,) for problem in problems)
-
-
-def _within(place: Place, roots: frozenset[Place]) -> bool:
-    return any(place[:length] in roots for length in range(len(place) + 1))
-
-
 def in_reduced(problem: Problem, replaced: frozenset[Place]) -> Problem:
-    """Return a problem of the reduced form at its place in the file."""
-    if _within(problem.place, replaced):
-        return problem._replace(place=("reduced", *problem.place))
+    """Move a problem of the reduced form to its place in the file."""
+    place = problem.place
+    if any(place[:length] in replaced for length in range(len(place) + 1)):
+        return problem._replace(place=("reduced", *place))
     return problem
 
 

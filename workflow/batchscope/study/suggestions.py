@@ -19,22 +19,22 @@ from batchscope.study.plan import PlannedExperiment, Study
 SIZE, EVERY = "batch_size", "evaluate_every"
 _FACTORS = (SIZE, EVERY, "learning_rate", "epochs")
 Keys = dict[str, Any]  # of an experiment, as YAML has them
-Values = Mapping[int | None, Any]  # batch size, None for all of them -> new value or values
+Values = Mapping[int | None, Any]  # batch size (None for all) -> new value or values
 
 
-def changes(study: Study, experiment: str, asked: Iterable[tuple[str, Values]]) -> Keys:
+def changes(study: Study, experiment: str, suggestions: Iterable[tuple[str, Values]]) -> Keys:
     """Return the keys of an experiment that suggestions change, each with its whole value.
 
-    Suggestions that no key expresses are left out, such as those about external runs or a factor
-    that the command does not take. So are those that the study does not accept.
+    Suggestions without a key are left out, such as those about external runs or about a factor that
+    the command does not use, and suggestions that the study does not accept.
 
     Args:
-        asked: Factors, or keys of experiments with dots (`measure.time_epoch.blocks`), each with
-            its new values.
+        suggestions: Factors, or keys of experiments with dots (`measure.time_epoch.blocks`), with
+            their new values.
     """
     written = study.written.get("experiments", {}).get(experiment, {})
     changed: Keys = {}
-    for key, values in asked:
+    for key, values in suggestions:
         new = _change(study.experiments[experiment], written | changed, key, values)
         if new and _accepts(study, experiment, written | changed | new):
             changed |= new
@@ -59,16 +59,16 @@ def _accepts(study: Study, experiment: str, keys: Keys) -> bool:
 
 def _change(plan: PlannedExperiment, written: Keys, key: str, values: Values) -> Keys:
     """Return the keys that one suggestion changes; none if no key expresses it."""
-    value, (first, *rest) = next(iter(values.values())), key.split(".")
+    value, (first, *names) = next(iter(values.values())), key.split(".")
     if plan.own.path or (key in _FACTORS and value in ("", [])):
         return {}
     if key in (plan.own_factors if plan.commands else _FACTORS):
         return _with_factor(written, key, values)
     if key == "seeds" or (key == "alone" and plan.commands):
         return {key: value}
-    measured = first == "measure" and rest[0] in plan.measures
-    if first == "measure" and measured == (len(rest) > 1):  # a new measure, or a setting of one
-        return {"measure": _with_measure(written.get("measure"), *rest, value=value)}
+    measured = first == "measure" and names[0] in plan.measures
+    if first == "measure" and measured == (len(names) > 1):  # a new measure, or a setting of one
+        return {"measure": _with_measure(written.get("measure"), *names, value=value)}
     return {}
 
 
@@ -95,7 +95,7 @@ def _sizes(cases: list[Keys], sizes: list[int]) -> Iterator[Keys]:
     """Yield the cases of some batch sizes; a new size is trained as the nearest one."""
     yield from (case for case in cases if case.get(SIZE) in sizes)
     for size in sizes:
-        nearest = min((case[SIZE] for case in cases), key=lambda known: abs(known - size))
+        nearest = min((case[SIZE] for case in cases), key=lambda other: abs(other - size))
         if nearest != size:
             yield from ({**case, SIZE: size} for case in cases if case[SIZE] == nearest)
 
@@ -105,13 +105,13 @@ def _cases(cases: list[Keys], factor: str, values: Values) -> Iterator[Keys]:
     seen: list[Keys] = []
     for case in cases:
         size = None if None in values else case.get(SIZE, next(iter(values)))
-        rest = {name: value for name, value in case.items() if name != factor}
+        shared = {name: value for name, value in case.items() if name != factor}
         if size not in values:
             yield case
         elif not isinstance(values[size], list):
             yield {**case, factor: values[size]}
-        elif rest not in seen:
-            seen.append(rest)
+        elif shared not in seen:
+            seen.append(shared)
             yield from ({**case, factor: value} for value in values[size])
 
 
@@ -124,6 +124,5 @@ def _with_measure(measure: Any, name: str, setting: str = "", value: Any = None)
     if not setting:
         return [*listed, name]
     maps = (item if isinstance(item, dict) else {item: None} for item in listed)
-    return _with_measure(
-        {key: of for each in maps for key, of in each.items()}, name, setting, value
-    )
+    settings = {key: values for item in maps for key, values in item.items()}
+    return _with_measure(settings, name, setting, value)

@@ -1,7 +1,7 @@
-"""The tables of an experiment: those of a measure or timing stand in its entry, all others here.
+"""The tables of an experiment. The entries of measures and timings define their own ones.
 
-A claim names cells of a table by factors and by the table's keys. A key that it does not name makes
-a part of the claim for each of its values, all of which must hold.
+A claim selects cells of a table by factors and by keys of the table. It has a part for each value
+of a key that it does not select, and all parts must hold.
 """
 
 from __future__ import annotations
@@ -17,15 +17,14 @@ from batchscope.study.run_factors import EVERY_FACTOR, SWEEP_FACTORS
 from batchscope.study.specifications import Column, Table
 
 OF_TIMINGS = dict(chain.from_iterable(entry.tables.items() for entry in TIMINGS.values()))
-# What a row of theirs is of: the machine, the sweep and its factors.
+# First columns of tables of timings: the machine, the sweep and its factors.
 FIRST = (
     *("machine", "sweep", "dataset", "dataset_digest", "model", "model_digest"),
     *(name for name in SWEEP_FACTORS if name not in ("dataset", "model", "batch_size")),
 )
-# Budgets of a trajectory, whose rows lie at each run's own evaluations: the last row not beyond one
-# is read.
+# Budgets of a trajectory: its last evaluation within the budget is read.
 BUDGETS = ("examples", "updates", "epoch", "seconds")
-# What follows from the runs, as verdicts and fits.
+# Verdicts and fits.
 DECISIONS: dict[str, Table] = {
     "comparisons": Table(decision_columns.COMPARISONS),
     "trends": Table(decision_columns.TRENDS),
@@ -35,7 +34,7 @@ DECISIONS: dict[str, Table] = {
     "ramps": Table(decision_columns.RAMPS),
     "advice": Table(decision_columns.ADVICE),
 }
-# In the order in which they are written.
+# In the order of writing.
 TABLES: dict[str, Table] = {
     "runs": Table(keys=()),
     "history": Table(columns.HISTORY, keys=("epoch",), figures=("loss_curves",)),
@@ -48,42 +47,42 @@ TABLES: dict[str, Table] = {
     "published": Table(),
 }
 FILES = tuple(f"{name}.csv" for name in TABLES)
-# Those that a claim may be of.
+# Tables that claims may name.
 CLAIMED = {name: table for name, table in TABLES.items() if table.keys is not None}
 
 
 def column(table: str, name: str) -> Column | None:
-    own = TABLES[table].columns.get(name) if table in TABLES else None
-    known = [each for each in (columns.describe(name), own) if each]
-    return next((each for each in known if each.label), known[0] if known else None)
+    of_table = TABLES[table].columns.get(name) if table in TABLES else None
+    candidates = [item for item in (columns.describe(name), of_table) if item]
+    return next((item for item in candidates if item.label), next(iter(candidates), None))
 
 
 def claimed(
     table: str, measures: Mapping[str, dict[str, Any]], learned: Collection[str]
 ) -> list[str]:
-    """Returns the columns of a table that a claim on an experiment may be of.
+    """Return the columns of a table that a claim on an experiment may name.
 
     Args:
-        measures: What the experiment measures or times -> every setting.
+        measures: Measure or timing of the experiment -> every setting.
         learned: Tasks of its data sets.
     """
-    found, keys = CLAIMED[table].columns, CLAIMED[table].keys
+    by_name, keys = CLAIMED[table].columns, CLAIMED[table].keys
     if table == "runs":
-        own = columns.of_measures(dict(measures), learned) if measures else columns.OF_RECORD
-        found = {name: column for name in own if (column := columns.describe(name))}
-    # A budget may be asked at another one.
-    known = EVERY_FACTOR if keys == BUDGETS else {*EVERY_FACTOR, *keys}
-    names = [name for name, one in found.items() if one.kind != "str" and name not in known]
+        filled = columns.of_measures(dict(measures), learned) if measures else columns.OF_RECORD
+        by_name = {name: item for name in filled if (item := columns.describe(name))}
+    # A claim may be about one budget at another budget.
+    selectors = EVERY_FACTOR if keys == BUDGETS else {*EVERY_FACTOR, *keys}
+    names = [name for name, item in by_name.items() if item.kind != "str" and name not in selectors]
     return tasks.kept(names, learned)
 
 
 def possible(name: str) -> tuple[float, float]:
-    having = (table.columns[name] for table in TABLES.values() if name in table.columns)
-    found = columns.describe(name) or next(having, None)
-    return (found.least, found.most) if found else (-math.inf, math.inf)
+    in_tables = (table.columns[name] for table in TABLES.values() if name in table.columns)
+    item = columns.describe(name) or next(in_tables, None)
+    return (item.least, item.most) if item else (-math.inf, math.inf)
 
 
 def clipped(name: str, values: Iterable[float]) -> list[float]:
-    """Returns values, each moved to the nearest that the column can have; NaN stays what it is."""
+    """Clip values to the range of a column; NaN stays NaN."""
     least, most = possible(name)
-    return [each if math.isnan(each) else min(max(each, least), most) for each in values]
+    return [value if math.isnan(value) else min(max(value, least), most) for value in values]

@@ -1,4 +1,4 @@
-"""What is learned of examples: the task of a data set, and what is counted beside its loss."""
+"""Tasks of data sets, and the metrics of each task."""
 
 from __future__ import annotations
 
@@ -14,26 +14,33 @@ NATS = "nats"  # unit of a cross-entropy
 
 @dataclass(frozen=True)
 class Metric:
-    """What is counted of predictions beside their loss; `test_accuracy` is one on a split."""
+    """A metric of predictions. The column of a split has its name, as in `test_accuracy`.
 
-    name: str  # of a column, after the split's
+    Attributes:
+        words: Name in a sentence.
+        doc: Description with `{split}`.
+        share: Whether it is between 0 and 1 and shown as a percentage.
+        margin: Loss of it that counts as negligible; None if that depends on its unit.
+        error: Sentence of a caption about its binomial error, if figures draw one.
+    """
+
+    name: str
     words: str
-    doc: str  # what it is, with `{split}`
+    doc: str
     higher_is_better: bool
-    share: bool = False  # whether it lies in [0, 1] and is shown as a percentage
-    margin: float | None = None  # loss of it that counts as negligible; None where its unit decides
+    share: bool = False
+    margin: float | None = None
     least: float = 0.0
     most: float = math.inf
-    error: str = ""  # said where its own error is drawn: that of a share of so many examples
+    error: str = ""
 
     @property
     def unit(self) -> str:
-        """Its unit in a table; that of a target is not known here."""
         return "share" if self.share else ""
 
     @property
     def expected(self) -> str:
-        """What a value of it is, for messages."""
+        """Description of a valid value, for messages."""
         if self.share:
             return "a share from 0 to 1"
         if self.most == 1:
@@ -42,18 +49,18 @@ class Metric:
 
 
 METRICS = {
-    each.name: each
-    for each in (
+    metric.name: metric
+    for metric in (
         Metric(
             "accuracy",
             "accuracy",
-            "Share of the {split} split that is classified rightly",
+            "Share of correctly classified examples of the {split} split",
             higher_is_better=True,
             share=True,
             margin=0.01,
             most=1.0,
-            error=" Pale bars: the 95 % binomial error of an accuracy counted on so many examples, "
-            "which no number of seeds undoes.",
+            error=" Pale bars: the 95 % binomial error of an accuracy on this number of examples. "
+            "More seeds do not reduce it.",
         ),
         Metric(
             "f1",
@@ -67,7 +74,7 @@ METRICS = {
         Metric(
             "r2",
             "R²",
-            "Share of the variance of the {split} split's targets that is explained",
+            "Explained share of the variance of the {split} split's targets",
             higher_is_better=True,
             margin=0.01,
             least=-math.inf,
@@ -76,125 +83,125 @@ METRICS = {
         Metric(
             "mse",
             "mean squared error",
-            "Mean squared error on the {split} split, in the targets' own units squared",
+            "Mean squared error on the {split} split, in squared units of the targets",
             higher_is_better=False,
         ),
         Metric(
             "mae",
             "mean absolute error",
-            "Mean absolute error on the {split} split, in the targets' own units",
+            "Mean absolute error on the {split} split, in units of the targets",
             higher_is_better=False,
         ),
     )
 }
-# Task -> its metrics; the first is what batch sizes are compared by.
+# Task -> its metrics. The first one compares batch sizes.
 TASKS: dict[str, tuple[str, ...]] = {
     CLASSIFICATION: ("accuracy",),
     REGRESSION: ("r2", "mse", "mae"),
     MULTI_LABEL: ("f1",),
 }
 FIRST = tuple(METRICS[names[0]] for names in TASKS.values())
-# Column of how much worse it is on test data than on the training data.
-GAPS = {f"generalisation_gap_{each.name}": each for each in FIRST}
-# Value of the factor `loss_function` -> the tasks that it is for. The default is the task's own:
-# the cross-entropy of classes, the mean squared error of numbers.
+# Column of the difference between training and test data -> its metric.
+GAPS = {f"generalisation_gap_{metric.name}": metric for metric in FIRST}
+# Value of the factor `loss_function` -> tasks that accept it. The default is the cross-entropy for
+# classes and the mean squared error for numbers.
 LOSSES = {"default": tuple(TASKS), **dict.fromkeys(("mse", "mae", "huber"), (REGRESSION,))}
-_OF_SPLITS = {f"{split}_{name}": one for split in SPLITS for name, one in METRICS.items()}
+_OF_SPLITS = {f"{split}_{name}": metric for split in SPLITS for name, metric in METRICS.items()}
 _LOSSES = tuple(f"{split}_loss" for split in SPLITS)
 # Outcomes of a run: losses, then metrics.
 OUTCOMES = (*_LOSSES, *_OF_SPLITS)
 _METRICS = {**METRICS, **_OF_SPLITS, **GAPS}
-LOWER, HIGHER = "lower", "higher"  # which values of a study's own metric are better
-# The metrics that a study names. What compares, draws and words a column knows its name alone,
-# which does not say which values are better: reading a study fills this, and a process reads one.
-OWN: dict[str, Metric] = {}
+LOWER, HIGHER = "lower", "higher"  # better values of a user-defined metric
+# User-defined metrics by name. The name of a column does not say which values are better, so that
+# reading a study fills this map. A process reads one study.
+USER_METRICS: dict[str, Metric] = {}
 
 
-def name_own(better: Mapping[str, str]) -> None:
-    """Makes these the metrics of the study: name -> `LOWER` or `HIGHER`."""
-    OWN.clear()
-    for name, which in better.items():
+def set_user_metrics(better: Mapping[str, str]) -> None:
+    """Set the user-defined metrics of the study: name -> `LOWER` or `HIGHER`."""
+    USER_METRICS.clear()
+    for name, values in better.items():
         text = name.replace("_", " ")
         doc = f"The metric {text} on the {{split}} split"
-        OWN[name] = Metric(name, text, doc, which == HIGHER, least=-math.inf)
+        USER_METRICS[name] = Metric(name, text, doc, values == HIGHER, least=-math.inf)
 
 
-def named_own() -> dict[str, str]:
-    """Returns the metrics of the study as `name_own` takes them, for another process."""
-    return {name: HIGHER if one.higher_is_better else LOWER for name, one in OWN.items()}
+def user_metrics() -> dict[str, str]:
+    """Return the argument of `set_user_metrics` for another process."""
+    return {name: HIGHER if item.higher_is_better else LOWER for name, item in USER_METRICS.items()}
 
 
-def own(column: str) -> Metric | None:
-    """Returns the study's own metric that a column is of; None of any other column."""
+def user_metric(column: str) -> Metric | None:
     split, _, name = column.partition("_")
-    return OWN.get(name) if split in SPLITS else None
+    return USER_METRICS.get(name) if split in SPLITS else None
 
 
 def metric(column: str) -> Metric | None:
-    """Returns the metric that a column is of, such as `test_accuracy`; None of any other column."""
-    return _METRICS.get(column) or own(column)
+    return _METRICS.get(column) or user_metric(column)
 
 
 def is_share(column: str) -> bool:
-    """Returns whether a column is of a metric that is shown as a percentage."""
-    found = metric(column)
-    return found is not None and found.share
+    item = metric(column)
+    return item is not None and item.share
 
 
 def higher_is_better(column: str) -> bool:
-    found = _OF_SPLITS.get(column) or own(column)
-    return found is not None and found.higher_is_better
+    outcome = _OF_SPLITS.get(column) or user_metric(column)
+    return outcome is not None and outcome.higher_is_better
 
 
 def lower_is_better(column: str) -> bool:
-    found = _OF_SPLITS.get(column) or own(column)
-    return column in _LOSSES or (found is not None and not found.higher_is_better)
+    outcome = _OF_SPLITS.get(column) or user_metric(column)
+    return column in _LOSSES or (outcome is not None and not outcome.higher_is_better)
 
 
 def logarithmic(column: str) -> bool:
-    return lower_is_better(column) and own(column) is None
+    return lower_is_better(column) and user_metric(column) is None
 
 
 def falling(values: Any, column: str) -> Any:
-    """Returns values such that lower is better, and those back: of a share what is missing to 1.
+    """Transform values of a column so that lower is better. A second call restores them.
 
-    Nobody knows the most that a study's own metric may be: of one that rises, the negative.
+    If higher is better, v becomes 1 - v. A user-defined metric has no known upper bound, so that v
+    becomes -v.
     """
-    if own(column) is not None:
+    if user_metric(column) is not None:
         return -values if higher_is_better(column) else values
     return 1 - values if higher_is_better(column) else values
 
 
-def words(column: str) -> str:
-    """Returns a column as it stands within a sentence: `test R²`."""
-    named = column.replace("_", " ")
-    found = metric(column)
-    return named.removesuffix(found.name.replace("_", " ")) + found.words if found else named
+def column_words(column: str) -> str:
+    """Return the name of a column in a sentence: `test R²`."""
+    text, item = column.replace("_", " "), metric(column)
+    return text.removesuffix(item.name.replace("_", " ")) + item.words if item else text
 
 
 def columns(task: str, split: str) -> tuple[str, ...]:
     return (f"{split}_loss", *(f"{split}_{name}" for name in TASKS[task]))
 
 
-def of(names: Iterable[str]) -> tuple[str, ...]:
-    """Returns the tasks whose metrics some columns are of; classification where there is none."""
-    there = {found.name for found in map(metric, names) if found}
-    return tuple(task for task, own in TASKS.items() if there & {*own}) or (CLASSIFICATION,)
+def of_columns(names: Iterable[str]) -> tuple[str, ...]:
+    """Return the tasks that have a metric among some columns; classification if none has."""
+    present = {item.name for item in map(metric, names) if item}
+    tasks = (task for task, metrics in TASKS.items() if not present.isdisjoint(metrics))
+    return tuple(tasks) or (CLASSIFICATION,)
 
 
 def kept(names: Iterable[str], tasks: Collection[str]) -> list[str]:
-    kept_names = {*OWN, *(name for task in tasks for name in TASKS[task])}
-    return [name for name in names if not (found := metric(name)) or found.name in kept_names]
+    """Return the columns without metrics of other tasks."""
+    metrics = set(USER_METRICS).union(*(TASKS[task] for task in tasks))
+    items = [(name, metric(name)) for name in names]
+    return [name for name, item in items if item is None or item.name in metrics]
 
 
-def unit(named: str, tasks: Collection[str]) -> str:
-    """Returns the unit of a column of losses where these tasks are learned.
+def unit(column_unit: str, tasks: Collection[str]) -> str:
+    """Return the unit of a column for some tasks.
 
-    The loss of a regression is of standardised targets and has none.
+    The loss of a regression has no unit, since its targets are standardised.
     """
-    return "" if named.startswith(NATS) and REGRESSION in tasks else named
+    return "" if column_unit.startswith(NATS) and REGRESSION in tasks else column_unit
 
 
 def loss_margin(tasks: Collection[str]) -> float:
-    """Returns the increase of a loss that counts as negligible: in nats, or in target variances."""
+    """Return the negligible increase of a loss, in nats or in variances of the targets."""
     return 0.01 if REGRESSION in tasks else 0.05

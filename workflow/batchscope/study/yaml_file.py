@@ -71,7 +71,6 @@ _Loader.add_constructor("tag:yaml.org,2002:float", _number)
 
 
 def parse(text: str) -> Any:
-    """Return the content of a YAML document; raise yaml.YAMLError if it is invalid."""
     return _Loader(text).get_single_data()
 
 

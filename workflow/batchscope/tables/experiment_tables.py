@@ -110,11 +110,11 @@ def held_equal(
 def _stated(study: Study, experiment: str) -> dict[str, Outcome]:
     """Returns what documents state about the columns of an experiment's runs."""
     found = {
-        claim.test.column: outcomes.stated(
+        claim.test.column: outcomes.with_direction(
             claim.test.column, claim.test.direction, f"{claim.document}, {claim.place}"
         )
         for claim in study.claims
-        if claim.test.asked == experiment
+        if claim.test.trend_experiment == experiment
     }
     return {column: stated for column, stated in found.items() if stated}
 

@@ -43,7 +43,7 @@ def runs(external: ExternalRuns, study: str, experiment: str) -> pandas.DataFram
     for gap, metric in tasks.GAPS.items():
         found[gap] = found[f"train_{metric.name}"] - found[f"test_{metric.name}"]
     named = columns.of_measures(dict.fromkeys(OF_OUTCOMES, {}), external.tasks)
-    named += filter(external.rows.__contains__, own_columns.of_metrics(tasks.OWN))
+    named += filter(external.rows.__contains__, own_columns.of_metrics(tasks.USER_METRICS))
     return _table(found, named, {name: columns.describe(name) or Column("") for name in named})
 
 

@@ -59,7 +59,7 @@ def named(factors: Row) -> Row:
 def learned(results: Path | str, study: Study, experiment: PlannedExperiment) -> tuple[str, ...]:
     """Returns the tasks of an experiment's data sets: those of `tasks.TASKS`, in order."""
     if experiment.own.path:
-        return tasks.of(experiment.own.columns)
+        return tasks.of_columns(experiment.own.columns)
     found = set()
     for name in {factors["dataset"] for factors in experiment.factors()}:
         task = records.task(results, name)

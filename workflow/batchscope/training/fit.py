@@ -242,7 +242,7 @@ class Training:
 
     def keep_wanted(self, over: bool) -> set[int]:
         """Deletes the snapshots that nothing reads; returns the epochs that are read."""
-        wanted = snapshot_epochs.wanted(self.read, self.progress.epoch, over)
+        wanted = snapshot_epochs.epochs_to_keep(self.read, self.progress.epoch, over)
         for path in self.snapshots.glob("*.npz"):
             if path.stem.isdigit() and int(path.stem) not in wanted:
                 path.unlink()

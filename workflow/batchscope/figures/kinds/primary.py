@@ -98,11 +98,11 @@ def _draw_panel(axes: Axes, seeds: pandas.DataFrame) -> str:
     means = seeds.drop_duplicates("batch_size")
     sizes = means["batch_size"].astype(int).tolist()
     outcome, column, value = seeds[["outcome", *_TARGET]].iloc[0]
-    title = ylabel = tasks.words(outcome)
+    title = ylabel = tasks.column_words(outcome)
     if outcome in TAKEN:
         axes.set_yscale("log")
         known = pandas.notna(column) and column
-        to = f"{tasks.words(column)} {wording.number(value)}" if known else "the target"
+        to = f"{tasks.column_words(column)} {wording.number(value)}" if known else "the target"
         title, ylabel = "To the target", f"{outcome} to {to}"
     at, (mean, *ends) = np.log2(sizes), means[_MEAN].to_numpy(float).T
     few = means["seeds"].to_numpy() < LEAST_WITH_INTERVAL

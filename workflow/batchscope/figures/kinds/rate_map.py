@@ -88,7 +88,7 @@ def _heading(cells: pandas.DataFrame) -> str:
     outcome, column, value = cells[["outcome", *_TARGET]].iloc[0]
     if outcome not in TAKEN:
         return "Lowest validation loss"
-    target = f"{tasks.words(column)} {wording.number(value)}" if column else "the target"
+    target = f"{tasks.column_words(column)} {wording.number(value)}" if column else "the target"
     return wording.capital(f"{outcome} to {target}")
 
 

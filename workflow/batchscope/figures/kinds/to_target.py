@@ -120,7 +120,7 @@ def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
         column, value = each.rows[["target_column", "target_value"]].iloc[0]
         what = "target"
         if pandas.notna(column) and column:
-            what = f"{tasks.words(column)} {wording.number(float(value))}"
+            what = f"{tasks.column_words(column)} {wording.number(float(value))}"
         for axes, panel in zip(row, spec.panels, strict=True):
             found |= _draw_panel(axes, each, panel.column)
             axes.set_ylabel(panel.label)
