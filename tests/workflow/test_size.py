@@ -5,8 +5,8 @@ import pytest
 from project import ROOT
 
 MOST_LINES = {
-    "workflow": 41985,
-    "tests": 30468,
+    "workflow": 42130,
+    "tests": 30497,
 }
 
 
