@@ -5,7 +5,7 @@ import pytest
 from project import ROOT
 
 MOST_LINES = {
-    "workflow": 42130,
+    "workflow": 42132,
     "tests": 30497,
 }
 

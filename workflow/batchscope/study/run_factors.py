@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import functools
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
@@ -361,6 +362,7 @@ class _ThreadsOfTimings(Model):
     """Threads of a training."""
 
 
+@functools.cache
 def affecting(properties: Affects) -> tuple[str, ...]:
     """Return the factors of runs that affect one of some properties, in the order of names."""
     return tuple(name for name, factor in FACTORS.items() if factor.metadata.affects & properties)
