@@ -238,6 +238,39 @@ def test_an_edit_behind_a_link_makes_new_runs(tmp_path):
     assert commands.sha256(data) != first
 
 
+@pytest.mark.parametrize("inputs", [".", "{linked}", "{linked}/mine/.."])
+def test_results_and_logs_are_no_input(inputs, tmp_path, monkeypatch):
+    project, linked = tmp_path / "project", tmp_path / "linked"
+    (project / "mine").mkdir(parents=True)
+    (project / "script.py").touch()
+    linked.symlink_to(project)
+    monkeypatch.chdir(project)
+    path = Path(inputs.format(linked=linked))
+    first = commands.sha256(path)
+    for file in ("results/runs/a/record.json", "logs/train/a.log", ".snakemake/log/a.log"):
+        Path(file).parent.mkdir(parents=True)
+        Path(file).touch()
+    assert commands.sha256(path) == first
+    Path("mine/results").mkdir()
+    Path("mine/results/a.csv").touch()
+    assert commands.sha256(path) != first
+
+
+def test_a_folder_that_contains_the_project_or_too_many_files_is_refused(tmp_path, monkeypatch):
+    project = tmp_path / "project"
+    project.mkdir()
+    monkeypatch.chdir(project)
+    monkeypatch.setattr(commands, "_MOST_FILES", 3)
+    monkeypatch.setattr(commands, "_of_file", lambda path: pytest.fail(f"read {path}"))
+    for folder in ("..", "/"):
+        (problem,) = problems(project, inputs=[folder])
+        assert problem.startswith("experiments.a.inputs[0]: ") and "project's folder" in problem
+    for number in range(4):
+        Path(f"{number}.txt").touch()
+    (problem,) = problems(project, inputs=["."])
+    assert problem.startswith("experiments.a.inputs[0]: ") and "more than 3 files" in problem
+
+
 def test_a_missing_program_stops_a_study_unless_jobs_run_elsewhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     raw = commanded.study(tmp_path, command=["./no-program", "{batch_size}", "{seed}"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,7 +21,7 @@ RUN_DIR = "run_dir"
 RESOURCES = ("threads", "gpus")
 # A doubled brace, a placeholder, or an unclosed brace.
 _BRACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|\{")
-_MOST_FILES = 10_000  # in a folder that runs depend on
+_MOST_FILES = 1000  # in a folder that runs depend on
 _LARGE = 2**23  # bytes; digests of larger files are cached
 _CACHE = Path(".snakemake", "batchscope_inputs.json")
 
@@ -126,29 +127,31 @@ def sha256(path: Path) -> str:
     Hidden files, compiled Python and results of Batchscope are left out.
 
     Raises:
-        UserError: If it cannot be read, or has too many files.
+        UserError: If it cannot be read, contains the project's folder or has too many files.
     """
     try:
         if not path.is_dir():
             return _of_file(path)
-        files = sorted(_files(path))
+        if path.resolve() in Path.cwd().parents:
+            raise UserError(f"received '{path}', which contains the project's folder")
+        files = list(itertools.islice(_files(path), _MOST_FILES + 1))
         if len(files) > _MOST_FILES:
-            raise UserError(f"received a folder of more than {_MOST_FILES} files")
-        inside = {file.relative_to(path).as_posix(): _of_file(file) for file in files}
+            raise UserError(f"received '{path}', which has more than {_MOST_FILES} files")
+        inside = {file.relative_to(path).as_posix(): _of_file(file) for file in sorted(files)}
         return hashlib.sha256(repr(inside).encode()).hexdigest()
     except OSError as error:
         raise UserError(f"received '{path}', which cannot be read ({error.strerror})") from None
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    outputs = {os.path.abspath(name) for name in ("results", "logs")}
+    outputs = [Path(name).resolve() for name in ("results", "logs")]
     for name, folders, files in os.walk(folder, followlinks=True):
         current = Path(name)
         if current.is_symlink() and current.resolve() in {up.resolve() for up in current.parents}:
             folders.clear()  # a link to a parent folder
             continue
         visible = [child for child in folders if child[0] != "." and child != "__pycache__"]
-        folders[:] = [child for child in visible if os.path.abspath(current / child) not in outputs]
+        folders[:] = [child for child in visible if (current / child).resolve() not in outputs]
         yield from (current / file for file in files if file[0] != ".")
 
 
