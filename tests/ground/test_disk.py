@@ -86,6 +86,36 @@ def test_records_and_arrays_are_read_as_they_were_written(tmp_path):
         disk.check_sha256(tmp_path / "a.csv", "00")
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"epochs": 12', '"epochs": 13'),
+        ('"epochs": 12', '"epochs": "twelve"'),
+        (' "epochs": 12,\n', ""),
+        ("0.25", "0.35"),
+        ("}\n", ""),
+    ],
+)
+def test_a_record_that_was_changed_is_refused(old, new, tmp_path):
+    path = tmp_path / "a.json"
+    record = {"epochs": 12, "values": {"loss": 0.25, "name": "ü"}}
+    disk.write_json(path, record)
+    assert disk.read_json(path) == record
+    text = path.read_text()
+    assert text.count(old) == 1
+    path.write_text(text.replace(old, new))
+    with pytest.raises(UserError) as raised:
+        disk.read_json(path)
+    line = str(raised.value)
+    assert line.startswith(f"{path}: received a damaged file (") and "\n" not in line
+
+
+def test_a_record_that_is_read_and_written_again_has_the_same_bytes(tmp_path):
+    disk.write_json(tmp_path / "a.json", {"b": 1e-07, "a": [1, None, True]})
+    disk.write_json(tmp_path / "b.json", disk.read_json(tmp_path / "a.json"))
+    assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
+
+
 def test_a_link_is_a_copy_where_links_are_not_to_be_had(tmp_path, monkeypatch):
     source = tmp_path / "a"
     source.write_text("text")

@@ -26,6 +26,7 @@ import numpy as np
 from batchscope import errors
 
 _STALE = 3600.0  # seconds after which nobody writes into a scratch folder any more
+_SHA256 = "content_sha256"  # key of a JSON record: SHA-256 of all other keys and values
 
 
 @contextlib.contextmanager
@@ -97,8 +98,15 @@ def write_text(path: Path | str, text: str) -> None:
 
 
 def write_json(path: Path | str, record: dict[str, Any]) -> None:
-    """Writes a record atomically, as strict JSON: NaN and infinities become null."""
-    write_text(path, json.dumps(_as_json(record), indent=1, allow_nan=False) + "\n")
+    """Write a record and its SHA-256 atomically as strict JSON; NaN and infinities become null."""
+    content = _as_json(record)
+    content[_SHA256] = _sha256(content)
+    write_text(path, json.dumps(content, indent=1, allow_nan=False) + "\n")
+
+
+def _sha256(content: dict[str, Any]) -> str:
+    others = {key: value for key, value in content.items() if key != _SHA256}
+    return hashlib.sha256(json.dumps(others, sort_keys=True).encode()).hexdigest()
 
 
 def _as_json(value: Any) -> Any:
@@ -114,11 +122,14 @@ def _as_json(value: Any) -> Any:
 
 
 def read_json(path: Path | str, *keys: str) -> dict[str, Any]:
-    """Reads a record; raises `UserError` if it is missing, is no JSON object or lacks a key."""
+    """Read a record; raise `UserError` if it is missing, has changed or lacks a key."""
     with errors.reading(path, "a JSON record"):
         record = json.loads(Path(path).read_text(encoding="utf-8"))
         if not isinstance(record, dict):
             raise ValueError(f"a {type(record).__name__}")
+        if record.get(_SHA256) not in (None, _sha256(record)):
+            raise ValueError("another content than was written")
+        record.pop(_SHA256, None)
         _check_names(record, keys)
     return record
 
