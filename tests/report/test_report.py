@@ -113,18 +113,16 @@ def test_examples_and_layers_are_shown(whole):
 
 def test_layers_of_a_model_are_those_of_its_initial_weights(finished, tmp_path):
     study, _, _ = finished
-    (dataset,), (name, experiment) = study.datasets, next(iter(study.experiments.items()))
+    (dataset,), run = study.datasets, next(iter(study.runs))
     records_of = {dataset: {"input_shape": [8, 8, 1], "classes": 10}}
-    runs = {run: {**of, "model": "own-0123abcd"} for run, of in study.runs.items()}
-    study = replace(study, experiments={name: replace(experiment, runs=runs)})
     assert content._models(study, tmp_path, records_of) == {}  # nothing was trained
-    look = "own-0123abcd", (8, 8, 1), 10
-    path = tmp_path / "initial" / f"{paths.initial_name(*look)}+seed=3.npz"
-    weights = {"only/kernel": np.zeros((64, 10)), "only/bias": np.zeros(10)}
-    records.write_weights(path, weights, {})
-    layer = Layer("only", {"kernel": (64, 10), "bias": (10,)})
-    assert content._models(study, tmp_path, records_of) == {look: [layer]}
-    assert layer.weights == 650
+    folder = paths.run_folder(tmp_path, run)
+    arrays = {"only/kernel": np.zeros((64, 10)), "only/bias": np.zeros(10)}
+    records.write_weights(folder / "initial.npz", arrays, {"norm/mean": np.zeros(3)})
+    layers = [Layer("only", {"kernel": (64, 10), "bias": (10,)}), Layer("norm", {"mean": (3,)})]
+    model = study.runs[run]["model"], (8, 8, 1), 10
+    assert content._models(study, tmp_path, records_of) == {model: layers}
+    assert layers[0].weights == 650
 
 
 def test_figures_are_embedded_and_numbered_in_order(example, shown):

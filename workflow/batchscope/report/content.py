@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import glob
 import json
 import os
 import re
@@ -160,16 +159,16 @@ def _drawing(path: Path) -> Record:
 def _models(
     study: Study, results: Path, datasets: dict[str, Record]
 ) -> dict[ModelKey, list[weights.Layer]]:
-    found = {}
-    every = (factors for each in study.experiments.values() for factors in each.factors())
-    for model, dataset in dict.fromkeys((one["model"], one["dataset"]) for one in every):
-        record = datasets.get(dataset, {})
-        if {"input_shape", "classes"} <= record.keys():
-            look = model, tuple(record["input_shape"]), record["classes"]
-            files = f"{glob.escape(paths.initial_name(*look))}+seed=*.npz"
-            for path in sorted((results / "initial").glob(files))[:1]:
-                found[look] = weights.layers(path)
-    return found
+    """Return the layers of each trained model, read from the weights of its first run."""
+    models: dict[ModelKey, list[weights.Layer]] = {}
+    for run, factors in study.runs.items():
+        record = datasets.get(factors["dataset"], {})
+        path = paths.run_folder(results, run) / "initial.npz"
+        if {"input_shape", "classes"} <= record.keys() and path.exists():
+            key = factors["model"], tuple(record["input_shape"]), record["classes"]
+            if key not in models:
+                models[key] = weights.layers(*records.read_weights(path))
+    return models
 
 
 def _runs(study: Study, place: job_files.Place) -> dict[str, Record]:

@@ -1,15 +1,13 @@
-"""Weights as arrays: the layers of a file of them, and how far they moved."""
+"""Weights as arrays: their layers, and how far they moved."""
 
 import math
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
-from batchscope import errors
-from batchscope.store import npz_header, records
-from batchscope.store.npz_header import Shape
+from batchscope.store import records
 
+Shape = tuple[int, ...]
 Arrays = dict[str, np.ndarray]
 
 
@@ -25,16 +23,13 @@ class Layer:
         return sum(math.prod(shape) for shape in self.arrays.values())
 
 
-def layers(path: Path) -> list[Layer]:
-    """Returns the layers of a file of weights, in the model's order; no array is read."""
-    with errors.reading(path, "an npz of weights"):
-        headers = npz_header.headers(path)
-    found: dict[str, dict[str, Shape]] = {}
-    for member, (shape, _) in headers.items():
-        variable = member.partition(":")[2]
+def layers(trainable: Arrays, state: Arrays) -> list[Layer]:
+    """Return the layers of a model's weights, in the model's order."""
+    shapes: dict[str, dict[str, Shape]] = {}
+    for variable, array in [*trainable.items(), *state.items()]:
         name = records.layer_of(variable)
-        found.setdefault(name, {})[variable.removeprefix(f"{name}/")] = shape
-    return [Layer(name, arrays) for name, arrays in found.items()]
+        shapes.setdefault(name, {})[variable.removeprefix(f"{name}/")] = array.shape
+    return [Layer(name, arrays) for name, arrays in shapes.items()]
 
 
 def squared_norms(arrays: Arrays) -> dict[str, float]:
