@@ -5,6 +5,7 @@ import csv
 import pandas
 import pytest
 
+from batchscope.errors import UserError
 from batchscope.tables import csv_tables
 
 HOSTILE = ["=1+1", "+cmd|x", "-x", "@sum", "\t=1", "'=1", "''-x", "--fast"]
@@ -22,3 +23,19 @@ def test_no_text_is_a_formula_and_each_is_read_as_it_was(text, tmp_path):
         _, cells, _ = csv.reader(file)
     assert cells == [*(2 * [f"'{text}" if text in HOSTILE else text]), "-1.5"]
     assert csv_tables.read(path)["run"].tolist() == [text, "other"]
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "word"),
+    [("runs", "test_loss", "low"), ("runs", "batch_size", "64 x"), ("advice", "estimate", "-")],
+)
+def test_a_word_in_a_column_of_numbers_is_told_by_its_place(table, column, word, tmp_path):
+    path = tmp_path / f"{table}.csv"
+    frame = pandas.DataFrame({"run": ["a", "b", "c"], column: [1, None, 0.5]})
+    csv_tables.write(frame, path)
+    assert csv_tables.read(path)[column].sum() == 1.5
+    csv_tables.write(frame.astype({column: object}).replace({column: {0.5: word}}), path)
+    with pytest.raises(UserError) as raised:
+        csv_tables.read(path)
+    line = f"{path}:4: received '{word}' in column {column}; a number is expected. Delete {path} "
+    assert str(raised.value).startswith(line) and "\n" not in str(raised.value)

@@ -11,7 +11,7 @@ from typing import Any, TextIO
 import pandas
 
 from batchscope import disk, errors
-from batchscope.study import run_factors
+from batchscope.study import run_factors, tables
 
 RUNS, CLAIMS = "runs.csv", "claims.csv"  # of an experiment, of a study
 # Digests look like numbers now and then (12345678, 1e234567): they are read as text.
@@ -53,7 +53,20 @@ def read(path: Path | str | TextIO) -> pandas.DataFrame:
         frame = read(io.StringIO(text))
         if _KNOWN.isdisjoint(frame.columns):
             raise ValueError("none of its columns is known")
-        return frame
+    _check_numbers(frame, Path(path))
+    return frame
+
+
+def _check_numbers(frame: pandas.DataFrame, path: Path) -> None:
+    for name, cells in frame.items():
+        if frame.empty or cells.dtype.kind in "biuf":
+            continue
+        column = tables.column(path.stem, str(name))
+        if column and column.kind in ("int", "float"):
+            words = cells.notna() & pandas.to_numeric(cells, errors="coerce").isna()
+            for row in words.index[words][:1]:
+                place, received = f"{path}:{row + 2}", f"{cells[row]!r} in column {name}"
+                raise errors.fault(place, received, "a number", delete=path)
 
 
 def write(frame: pandas.DataFrame, path: Path) -> None:
