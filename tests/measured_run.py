@@ -58,7 +58,7 @@ def write_dataset(results: Path, classes: int = 3) -> None:
 
 def write_record(results: Path, run: str = RUN, **found: Any) -> None:
     """Writes what measures read of the record of a run, `finished` after one epoch if no other."""
-    record = {"run": run, "status": "finished", "epochs_run": 1, "weights": {"initial": "one"}}
+    record = {"run": run, "status": "finished", "epochs_run": 1, "sha256": {}}
     disk.write_json(paths.run_record(paths.run_folder(results, run)), record | found)
 
 

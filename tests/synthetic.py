@@ -149,6 +149,14 @@ def write(
         disk.write_json(paths.dataset_folder(results, token) / "record.json", record)
 
 
+def write_sha256(folder: Path) -> None:
+    """Write the SHA-256 of the files in a run's folder into its record."""
+    record = disk.read_json(paths.run_record(folder))
+    files = [path.name for path in folder.iterdir() if path.suffix in (".csv", ".npz")]
+    record["sha256"] = records.file_sha256(folder, files)
+    disk.write_json(paths.run_record(folder), record)
+
+
 def tabulate(
     results: Path, planned: Study, folder: Path, only: Iterable[str] = (), name: str = "gap"
 ) -> None:
@@ -207,7 +215,7 @@ def _write_run(
         "effective_learning_rate": rate,
         "contended_seconds": epochs * 0.4,
         "resumed": 0,
-        "weights": {},
+        "sha256": records.file_sha256(folder, ["history.csv"]),
         **_WHERE,
         "finished_at": "2026-11-21T00:00:00Z",
     }

@@ -81,7 +81,7 @@ def test_what_is_there_is_not_made(written, tmp_path):
     bundle.make(tmp_path, name)
     assert calls(tmp_path) == ["make b"]
     end = json.loads(paths.bundle_file(tmp_path, name, paths.BUNDLE_MADE).read_text())
-    assert end == {"jobs": 1}
+    assert end["jobs"] == 1
 
 
 def test_a_failure_keeps_only_what_needs_it_from_being_made(written, tmp_path):

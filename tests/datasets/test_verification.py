@@ -95,8 +95,8 @@ def test_verify_reads_every_byte_and_names_all_that_changed(tmp_path):
     folder, data = paths.run_folder(results, run), paths.dataset_folder(results, token)
     for name in ("initial", "final", "best"):
         records.write_weights(folder / f"{name}.npz", {name: np.ones(9)}, {})
-    sha256 = {path.stem: disk.file_sha256(path) for path in folder.glob("*.npz")}
-    disk.write_json(folder / "record.json", {"status": "finished", "weights": sha256})
+    sha256 = {path.name: disk.file_sha256(path) for path in folder.glob("*.npz")}
+    disk.write_json(folder / "record.json", {"status": "finished", "sha256": sha256})
     text = verification.verify(study, results)
     assert "1 data set(s)" in text and "1 run(s)" in text
     changed = [data / "train_images.npy", data / "test_labels.npy", folder / "best.npz"]

@@ -56,6 +56,12 @@ def test_what_is_a_result(tried, mode, status, rows):
     assert found["contended_seconds"] > 0 and found["train_seconds"] is None
     assert 5 < found["memory_peak_mb"] < 200 and found["examples_per_second"] is None
     assert (folder / paths.COMMAND_OUTPUT).read_text().startswith(f"mode {mode}\n")
+    files = {
+        path.name: path for path in folder.iterdir() if path.suffix in (".csv", ".json", ".txt")
+    }
+    del files[paths.RECORD]
+    assert found["sha256"] == {name: disk.file_sha256(path) for name, path in files.items()}
+    assert files.keys() == {"trajectory.csv", "command.json", "output.txt"}
 
 
 @pytest.mark.parametrize(

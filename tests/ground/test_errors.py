@@ -45,7 +45,11 @@ def table(name):
 
 
 def weights(results, study, run):
-    return records.read_weights(paths.run_folder(results, run) / "epochs" / "2.npz")
+    return records.RunFiles(paths.run_folder(results, run)).weights("epochs/2")
+
+
+def final(results, study, run):
+    return FinishedRun(results, run).weights("final")
 
 
 def tabled(results, study, run):
@@ -78,6 +82,7 @@ FILES = {
     "surfaces": ("{run}/landscape/*.npz", table("landscapes"), None),
     "line": ("{run}/line_to/*/*.json", table("lines"), None),
     "updates": ("{run}/updates.npz", displaced, RECORD),
+    "weights": ("{run}/final.npz", final, RECORD),
     "snapshot": ("{run}/epochs/2.npz", weights, None),
     "data": (f"data/{DATASET}/record.json", load, None),
     "images": (f"data/{DATASET}/train_images.npy", load, f"data/{DATASET}"),
@@ -107,6 +112,8 @@ def whole(tmp_path_factory):
         kernel = np.full((8, 8), value, np.float32)
         records.write_weights(folder / f"{name}.npz", {"dense/kernel": kernel}, {})
     disk.write_arrays(folder / "updates.npz", {"update_norms": np.ones(50, np.float32)})
+    for run_folder in results.glob("runs/*"):
+        synthetic.write_sha256(run_folder)
     csv_tables.write(run_table.collect(results, study, "gap"), results / "studies" / "runs.csv")
     figure = {"name": "a", "title": "A", "caption": "A."}
     disk.write_text(results / "figures" / "figures.json", f"[{figure}]".replace("'", '"'))
@@ -146,19 +153,52 @@ def test_a_damaged_file_is_named_with_what_mends_it(whole, kind, damage):
     assert message.endswith(f" is expected. Delete {delete} and run snakemake again.")
 
 
-def test_a_history_has_the_epochs_of_its_record_and_numbers(whole):
+def lines(whole):
+    return whole.splitlines(keepends=True)
+
+
+LITTLE_DAMAGES = {
+    "last line": lambda whole: b"".join(lines(whole)[:-1]),
+    "end of the last line": lambda whole: whole[:-4],
+    "middle line": lambda whole: b"".join(lines(whole)[:2] + lines(whole)[3:]),
+    "cell": lambda whole: whole.replace(b",", b",9", 12).replace(b",9", b",", 11),
+    "digit": lambda whole: whole[:-2] + (b"1" if whole[-2:-1] == b"2" else b"2") + whole[-1:],
+    "word": lambda whole: b"".join([*lines(whole)[:-1], b"x" + lines(whole)[-1]]),
+}
+FLIPPED = {
+    f"byte {number}": lambda whole, share=number / 10: (
+        whole[: int(share * len(whole))]
+        + bytes([whole[int(share * len(whole))] ^ 1])
+        + whole[int(share * len(whole)) + 1 :]
+    )
+    for number in range(10)
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "damage"),
+    [
+        *(
+            (kind, damage)
+            for kind in ("history in runs.csv", "history in curves", "trajectory")
+            for damage in LITTLE_DAMAGES
+        ),
+        *((kind, damage) for kind in ("updates", "weights", "measure") for damage in FLIPPED),
+    ],
+)
+def test_a_little_damage_is_not_missed(whole, kind, damage):
     results, study, run = whole
-    path = paths.run_folder(results, run) / "history.csv"
-    kept = path.read_text()
-    for content_, reason in (
-        ("".join(kept.splitlines(True)[:-3]), "(37 rows); a row for each of the 40 epochs"),
-        (kept[:-1], "(its last line is cut)"),
-        (kept.replace("\n1,", "\nx,"), "(could not convert string to float: 'x')"),
-    ):
-        with changed(path), pytest.raises(UserError) as caught:
-            path.write_text(content_)
-            table("history")(results, study, run)
-        assert f"{path}: received a damaged file {reason}" in str(caught.value)
+    pattern, read, delete = FILES[kind]
+    folder = paths.run_folder(results, run).relative_to(results)
+    (path,) = results.glob(pattern.format(run=folder))
+    with changed(path) as kept, pytest.raises(UserError) as caught:
+        path.write_bytes((LITTLE_DAMAGES | FLIPPED)[damage](kept))
+        assert path.read_bytes() != kept
+        read(results, study, run)
+    message = str(caught.value)
+    assert message.startswith(f"{path}: received a damaged file (") and "\n" not in message
+    delete = results / delete.format(run=folder) if delete else "it"
+    assert message.endswith(f" is expected. Delete {delete} and run snakemake again.")
 
 
 def test_a_missing_file_is_made_or_named_with_what_to_delete(tmp_path):

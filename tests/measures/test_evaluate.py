@@ -41,7 +41,7 @@ def test_weights_after_an_epoch_that_came_or_that_never_came(tmp_path):
     write_run(tmp_path)
     write_record(tmp_path, epochs_run=9)
     folder = paths.run_folder(tmp_path, RUN)
-    initial = records.read_weights(folder / "initial.npz")
+    initial = records.RunFiles(folder).weights("initial")
     for name in ("epochs/2", "best"):
         records.write_weights(folder / f"{name}.npz", *initial)
     final, early = measured(tmp_path), measured(tmp_path, epoch=2)

@@ -31,7 +31,7 @@ def test_weights_and_records_that_are_missing_or_of_another_network(tmp_path):
     with pytest.raises(UserError, match="final.npz: weights of small_cnn: received None"):
         run.model("final")
     paths.run_record(run.folder).write_text('{"status": "finished"}')
-    with pytest.raises(UserError, match="record.json: received .*without epochs_run, weights"):
+    with pytest.raises(UserError, match="record.json: received .*without sha256"):
         measure_job.write(
             "evaluate", [FinishedRun(tmp_path, RUN)], "default", tmp_path / "out.json"
         )

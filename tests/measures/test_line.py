@@ -49,7 +49,7 @@ def write_run(results, run, seed, model_file):
     """Writes a run whose weights are its initial ones, moved by the seed's noise."""
     folder = paths.run_folder(results, run)
     folder.mkdir(parents=True)
-    write_record(results, run)
+    write_record(results, run, sha256={"initial.npz": "one"})
     token = names.parse_run(run)["model"]
     trainable, state = models.weights(models.build(token, ModelInput((8, 8, 1), 3), 3, model_file))
     random = np.random.default_rng(seed)
@@ -122,7 +122,7 @@ def test_linear_network(tmp_path):
     assert (record["run"], record["other"], record["values"]) == (small, large, {})
     kernels, biases = [], []
     for run in (small, large):
-        weights, _ = records.read_weights(paths.run_folder(tmp_path, run) / "final.npz")
+        weights, _ = records.RunFiles(paths.run_folder(tmp_path, run)).weights("final")
         kernels.append(weights["output/kernel"].astype(np.float64))
         biases.append(weights["output/bias"].astype(np.float64))
     dataset = datasets.load(tmp_path, DATASET)
@@ -186,6 +186,6 @@ def test_moving_statistics_are_those_of_the_chunks_by_their_size(normalised):
 def test_runs_of_other_initial_weights_are_refused(tmp_path):
     other = run_name(batch_size=64)
     for run, initial in ((RUN, "one"), (other, "two")):
-        write_record(tmp_path, run, weights={"initial": initial})
+        write_record(tmp_path, run, sha256={"initial.npz": initial})
     with pytest.raises(UserError, match="bs=64.*, whose initial weights differ"):
         written(tmp_path, RUN, other, "default", tmp_path / "out.json")

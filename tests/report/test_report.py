@@ -119,6 +119,7 @@ def test_layers_of_a_model_are_those_of_its_initial_weights(finished, tmp_path):
     folder = paths.run_folder(tmp_path, run)
     arrays = {"only/kernel": np.zeros((64, 10)), "only/bias": np.zeros(10)}
     records.write_weights(folder / "initial.npz", arrays, {"norm/mean": np.zeros(3)})
+    disk.write_json(paths.run_record(folder), {"status": "finished", "sha256": {}})
     layers = [Layer("only", {"kernel": (64, 10), "bias": (10,)}), Layer("norm", {"mean": (3,)})]
     model = study.runs[run]["model"], (8, 8, 1), 10
     assert content._models(study, tmp_path, records_of) == {model: layers}

@@ -44,7 +44,7 @@ def test_the_best_run_is_the_finished_one_with_the_lowest_validation_loss(tmp_pa
         for file in paths.RUN_FILES:
             (folder / file).parent.mkdir(parents=True, exist_ok=True)
             (folder / file).touch()
-        losses = {"status": status, "best_validation_loss": loss}
+        losses = {"status": status, "best_validation_loss": loss, "sha256": {}}
         disk.write_json(folder / paths.RECORD, {**record, **losses})
     with progress.running(tmp_path, "evaluate", large):
         now = watch.snapshot(study, tmp_path, 2)

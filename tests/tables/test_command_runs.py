@@ -10,7 +10,7 @@ import commanded
 from batchscope import disk
 from batchscope.errors import UserError
 from batchscope.report import runs_table
-from batchscope.store import paths, states, status
+from batchscope.store import paths, records, states, status
 from batchscope.study import planner
 from batchscope.study.versions import VERSIONS
 from batchscope.tables import experiment_tables
@@ -35,7 +35,25 @@ def write(results, name, run, scatter=0.0, state="finished", seconds=None) -> No
         row = {"updates": updates, "examples": updates * size, "validation_loss": loss}
         rows.append(row | ({"seconds": updates * seconds / 400} if seconds else {}))
     disk.write_rows(folder / paths.TRAJECTORY, tuple(rows[0]), rows)
+    record["sha256"] = records.file_sha256(folder, [paths.TRAJECTORY])
     disk.write_json(paths.run_record(folder), record)
+
+
+@pytest.mark.parametrize("line", [1, 7, -1])
+def test_a_lost_line_of_a_trajectory_is_told(line, tmp_path):
+    study = planned(tmp_path)
+    for name, run in study.experiments["a"].commands.items():
+        write(tmp_path, name, run)
+    path = paths.run_folder(tmp_path, name) / paths.TRAJECTORY
+    lines = path.read_text().splitlines(keepends=True)
+    del lines[line]
+    path.write_text("".join(lines))
+    with pytest.raises(UserError) as raised:
+        experiment_tables.make(tmp_path, study, "a")
+    message = str(raised.value)
+    assert message.startswith(f"{path}: received a damaged file (") and "\n" not in message
+    record = paths.run_record(path.parent)
+    assert message.endswith(f" Delete {record} and run snakemake again.")
 
 
 def test_what_is_made_is_read_and_what_is_missing_has_a_row(tmp_path):

@@ -76,6 +76,7 @@ def tabulated(folder, seeds, failed=(), budgets=()):
             rows = pandas.read_csv(path)
             rows["validation_loss"] *= 1.5
             rows.to_csv(path, index=False)
+            synthetic.write_sha256(path.parent)
     experiment_tables.write(folder, study, "gap", folder / "tables")
     return compared_at(folder / "tables")
 

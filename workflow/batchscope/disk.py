@@ -16,7 +16,6 @@ import shutil
 import tempfile
 import time
 import uuid
-import zipfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,9 @@ import numpy as np
 from batchscope import errors
 
 _STALE = 3600.0  # seconds after which nobody writes into a scratch folder any more
-_SHA256 = "content_sha256"  # key of a JSON record: SHA-256 of all other keys and values
+# First key of a JSON record, and its value while the SHA-256 of the file's text is computed.
+_SHA256, _NO_SHA256 = "content_sha256", "0" * 64
+_CHANGED = "another content than was written"
 
 
 @contextlib.contextmanager
@@ -99,14 +100,11 @@ def write_text(path: Path | str, text: str) -> None:
 
 def write_json(path: Path | str, record: dict[str, Any]) -> None:
     """Write a record and its SHA-256 atomically as strict JSON; NaN and infinities become null."""
-    content = _as_json(record)
-    content[_SHA256] = _sha256(content)
-    write_text(path, json.dumps(content, indent=1, allow_nan=False) + "\n")
-
-
-def _sha256(content: dict[str, Any]) -> str:
-    others = {key: value for key, value in content.items() if key != _SHA256}
-    return hashlib.sha256(json.dumps(others, sort_keys=True).encode()).hexdigest()
+    unsigned = {_SHA256: _NO_SHA256}
+    content = unsigned | _as_json(record) | unsigned  # first, so that it is the one replaced
+    text = json.dumps(content, indent=1, allow_nan=False) + "\n"
+    sha256 = hashlib.sha256(text.encode()).hexdigest()
+    write_text(path, text.replace(_NO_SHA256, sha256, 1))
 
 
 def _as_json(value: Any) -> Any:
@@ -124,12 +122,14 @@ def _as_json(value: Any) -> Any:
 def read_json(path: Path | str, *keys: str) -> dict[str, Any]:
     """Read a record; raise `UserError` if it is missing, has changed or lacks a key."""
     with errors.reading(path, "a JSON record"):
-        record = json.loads(Path(path).read_text(encoding="utf-8"))
+        text = Path(path).read_text(encoding="utf-8")
+        record = json.loads(text)
         if not isinstance(record, dict):
             raise ValueError(f"a {type(record).__name__}")
-        if record.get(_SHA256) not in (None, _sha256(record)):
-            raise ValueError("another content than was written")
-        record.pop(_SHA256, None)
+        if sha256 := record.pop(_SHA256, None):
+            written = text.replace(str(sha256), _NO_SHA256, 1).encode()
+            if sha256 != hashlib.sha256(written).hexdigest():
+                raise ValueError(_CHANGED)
         _check_names(record, keys)
     return record
 
@@ -149,10 +149,19 @@ def write_rows(path: Path | str, columns: tuple[str, ...], rows: list[dict[str, 
     write_text(path, text.getvalue())
 
 
-def read_csv(path: Path | str, *columns: str, delete: Path | str | None = None) -> str:
-    """Reads a table as text; raises `UserError` if it is missing, lacks a column, or was cut."""
+def read_csv(
+    path: Path | str, *columns: str, sha256: str | None = None, delete: Path | str | None = None
+) -> str:
+    """Read a table as text; raise `UserError` if it is missing, changed or lacks a column.
+
+    Args:
+        sha256: SHA-256 of the file when it was written.
+    """
     with errors.reading(path, "a CSV table", delete):
-        text = Path(path).read_text(encoding="utf-8")
+        content = Path(path).read_bytes()
+        if sha256 not in (None, hashlib.sha256(content).hexdigest()):
+            raise ValueError(_CHANGED)
+        text = content.decode()
         _check_names(next(csv.reader(io.StringIO(text))), columns)
         if not text.endswith("\n"):
             raise ValueError("its last line is cut")
@@ -160,10 +169,10 @@ def read_csv(path: Path | str, *columns: str, delete: Path | str | None = None) 
 
 
 def read_rows(
-    path: Path | str, *columns: str, delete: Path | str | None = None
+    path: Path | str, *columns: str, sha256: str | None = None, delete: Path | str | None = None
 ) -> list[dict[str, str]]:
-    """Reads the rows of a table, by column; raises as `read_csv` does."""
-    text = read_csv(path, *columns, delete=delete)
+    """Read the rows of a table by column, with the checks of `read_csv`."""
+    text = read_csv(path, *columns, sha256=sha256, delete=delete)
     with errors.reading(path, "a CSV table", delete):
         header, *rows = csv.reader(io.StringIO(text), strict=True)
         return [dict(zip(header, row, strict=True)) for row in rows]
@@ -189,14 +198,18 @@ def write_arrays(path: Path | str, members: dict[str, np.ndarray]) -> None:
 
 
 def read_arrays(
-    path: Path | str, *members: str, delete: Path | str | None = None
+    path: Path | str, *members: str, sha256: str | None = None, delete: Path | str | None = None
 ) -> dict[str, np.ndarray]:
-    """Reads an npz, unpickling nothing; raises `UserError` if it is missing or damaged."""
-    with errors.reading(path, "an npz of plain arrays", delete):
-        with open(path, "rb") as file:
-            if not zipfile.is_zipfile(file):  # NumPy would take it for a pickle
-                raise ValueError("no whole zip archive")
-        with np.load(path, allow_pickle=False) as archive:
+    """Read an npz without pickles; raise `UserError` if it is missing, changed or lacks a member.
+
+    Args:
+        sha256: SHA-256 of the file when it was written.
+    """
+    with errors.reading(path, "an npz of plain arrays", delete), open(path, "rb") as file:
+        if sha256 not in (None, hashlib.file_digest(file, "sha256").hexdigest()):
+            raise ValueError(_CHANGED)
+        file.seek(0)
+        with np.load(file, allow_pickle=False) as archive:
             arrays = {key: archive[key] for key in archive.files}
         _check_names(arrays, members)
     return arrays

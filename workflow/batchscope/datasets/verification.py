@@ -1,4 +1,4 @@
-"""Check of arrays and weights against the SHA-256 in their records.
+"""Check of the files of data sets and runs against the SHA-256 in their records.
 
 `load` hashes a file if its size or times differ from `verified.json`, which each check writes next
 to the record. The next job that reads a changed file therefore notices the change, and an unchanged
@@ -53,28 +53,27 @@ def _states(folder: Path, sha256: dict[str, str]) -> dict[str, list[Any]]:
 
 
 def verify(study: plan.Study, results: Path | str) -> str:
-    """Check arrays and weights of a study by SHA-256; return a summary in a sentence.
+    """Check the files of a study's data sets and runs by SHA-256; return a sentence on them.
 
     Raises:
         UserError: If files are missing or differ from the record. The message lists every file.
     """
     data = [paths.dataset_record(results, token) for token in study.datasets]
-    runs = [paths.run_record(paths.run_folder(results, run)) for run in study.runs]
-    named = [(record, "sha256", "", record.parent) for record in data if record.exists()]
-    counts = f"the arrays of {len(named)} data set(s)"
-    named += [(record, "weights", ".npz", record) for record in runs if record.exists()]
-    counts += f", the weights of {sum(record.exists() for record in runs)} run(s)"
+    names = (*study.runs, *study.commands)
+    runs = [paths.run_record(paths.run_folder(results, run)) for run in names]
+    datasets, finished = ([path for path in found if path.exists()] for found in (data, runs))
     problems: list[str] = []
-    for record, key, ending, delete in named:
-        files: dict[str, str] = {}
+    for record in (*datasets, *finished):
+        delete, files = record if record in finished else record.parent, {}
         with _noted(problems):
-            files = disk.read_json(record, key)[key]
+            files = disk.read_json(record, "sha256")["sha256"]
         for name, sha256 in files.items():
             with _noted(problems):
-                disk.check_sha256(record.with_name(f"{name}{ending}"), sha256, delete)
+                disk.check_sha256(record.with_name(name), sha256, delete)
     if problems:
         raise UserError("\n".join(problems))
-    return f"Verified by SHA-256: {counts}."
+    counts = f"{len(datasets)} data set(s), {len(finished)} run(s)"
+    return f"Verified by SHA-256: the files of {counts}."
 
 
 @contextlib.contextmanager

@@ -296,6 +296,7 @@ def _write(
     alone = seconds if command.alone else None
     text = _timed(rows, alone).to_csv(index=False, lineterminator="\n")
     disk.write_text(folder / paths.TRAJECTORY, text)
+    files = (paths.TRAJECTORY, paths.COMMAND_NOTE, paths.COMMAND_OUTPUT)
     record = {
         "run": folder.name,
         "version": VERSIONS["run_command"],
@@ -303,6 +304,7 @@ def _write(
         "command": run.resolved("{run_dir}")[0],
         "status": status,
         "message": message,
+        "sha256": records.file_sha256(folder, files),
         "exit_status": ended and ended.status,
         "contended_seconds": seconds,
         "train_seconds": alone,

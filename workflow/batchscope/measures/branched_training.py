@@ -33,7 +33,7 @@ class BranchedTraining(Training):
         self._shares = {self._update(share * used): share for share in settings["points"]}
         self.visits = tuple(self._shares)
         self._file = self.folder / "points.json"
-        self._of = f"{VERSIONS['branches']} {self._key} {run.record['weights'].get('final')}"
+        self._of = f"{VERSIONS['branches']} {self._key} {run.record['sha256'].get('final.npz')}"
         kept = disk.read_json(self._file) if self._file.exists() else {}
         # Another training in the same folder may have left points.
         self.points: dict[str, Any] = kept["points"] if kept.get("of") == self._of else {}

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from batchscope import disk
 from batchscope.errors import UserError
 from batchscope.measures import Measured
 from batchscope.study.specifications import (
@@ -166,11 +165,9 @@ def histogram(norms: np.ndarray) -> dict[str, list]:
 
 def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
     """Measure the path of a run's weights; raise `UserError` without norms of updates."""
-    from batchscope.store import paths, weights
+    from batchscope.store import weights
 
-    delete = paths.run_record(run.folder)
-    arrays = disk.read_arrays(run.folder / "updates.npz", "update_norms", delete=delete)
-    norms = arrays["update_norms"].astype(np.float64)
+    norms = run.files.arrays("updates.npz", "update_norms")["update_norms"].astype(np.float64)
     if not len(norms):
         raise UserError(
             f"{run.name}: received no norms of its updates; update_norms: true is expected."

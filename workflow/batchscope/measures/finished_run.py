@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from batchscope import disk
 from batchscope.errors import UserError
-from batchscope.store import paths, records
+from batchscope.store import records
 from batchscope.store.weights import Arrays
 from batchscope.training.runs import TrainingRun
 
@@ -37,15 +36,18 @@ class FinishedRun(TrainingRun):
     scratch: Path | None = None
 
     @cached_property
+    def files(self) -> records.RunFiles:
+        return records.RunFiles(self.folder)
+
+    @property
     def record(self) -> dict[str, Any]:
-        """Record of the training: `status`, `epochs_run`, `weights` (SHA-256) and more."""
-        return disk.read_json(paths.run_record(self.folder), "status", "epochs_run", "weights")
+        return self.files.record
 
     def weights_file(self, which: str) -> Path:
         return self.folder / f"{which}.npz"
 
     def weights(self, which: str) -> tuple[Arrays, Arrays]:
-        return records.read_weights(self.weights_file(which))
+        return self.files.weights(which)
 
     def model(self, which: str) -> keras.Model:
         """Return its network with weights: in float32 and on one device, unlike `network`."""

@@ -138,7 +138,8 @@ def measure_run(run: FinishedRun, other: FinishedRun, settings: dict[str, Any]) 
     from batchscope.measures.finished_run import describe_subset, subset
     from batchscope.training import losses, models, trajectory
 
-    if run.record["weights"]["initial"] != other.record["weights"]["initial"]:
+    first, second = (end.record["sha256"]["initial.npz"] for end in (run, other))
+    if first != second:
         raise UserError(
             f"line: received {run.name} and {other.name}, whose initial weights differ; two runs "
             "that start from the same weights (those of one seed) are expected."

@@ -163,11 +163,12 @@ def _models(
     models: dict[ModelKey, list[weights.Layer]] = {}
     for run, factors in study.runs.items():
         record = datasets.get(factors["dataset"], {})
-        path = paths.run_folder(results, run) / "initial.npz"
-        if {"input_shape", "classes"} <= record.keys() and path.exists():
+        folder = paths.run_folder(results, run)
+        exists = paths.run_record(folder).exists() and (folder / "initial.npz").exists()
+        if exists and {"input_shape", "classes"} <= record.keys():
             key = factors["model"], tuple(record["input_shape"]), record["classes"]
             if key not in models:
-                models[key] = weights.layers(*records.read_weights(path))
+                models[key] = weights.layers(*records.RunFiles(folder).weights("initial"))
     return models
 
 

@@ -1,6 +1,7 @@
 """What records hold: status words, columns, readers, weights. Where they lie is in `paths`."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -101,16 +102,48 @@ def weight_members(
     return found | {f"state:{name}": value for name, value in state.items()}
 
 
-def read_weights(path: Path | str) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Reads what `write_weights` wrote of a run; raises as `disk.read_arrays` does."""
-    folder = Path(path).parent
-    # Weights after an epoch are made by themselves, all others with their run.
-    delete = None if folder.name == "epochs" else paths.run_record(folder)
-    trainable, state = {}, {}
-    for key, value in disk.read_arrays(path, delete=delete).items():
-        kind, _, name = key.partition(":")
-        (trainable if kind == "trainable" else state)[name] = value
-    return trainable, state
+def file_sha256(folder: Path, files: Iterable[str]) -> dict[str, str]:
+    """Return file -> SHA-256 of the files that exist in a run's folder, for its record."""
+    return {file: disk.file_sha256(folder / file) for file in files if (folder / file).exists()}
+
+
+class RunFiles:
+    """Files of a run with a record; a `UserError` names a file that is missing or has changed.
+
+    Each file is compared with the SHA-256 in the record when it is read. Snapshots are made by
+    jobs of their own, so the record does not list them; zip's checksums protect them.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    @cached_property
+    def record(self) -> dict[str, Any]:
+        """Record of the run: `status`, `sha256` (file -> SHA-256) and more."""
+        return disk.read_json(paths.run_record(self._folder), "status", "sha256")
+
+    def text(self, file: str, *columns: str) -> str:
+        return disk.read_csv(self._folder / file, *columns, **self._written(file))
+
+    def rows(self, file: str, *columns: str) -> list[dict[str, str]]:
+        return disk.read_rows(self._folder / file, *columns, **self._written(file))
+
+    def arrays(self, file: str, *members: str) -> dict[str, np.ndarray]:
+        return disk.read_arrays(self._folder / file, *members, **self._written(file))
+
+    def weights(self, which: str) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+        """Return trainable weights and state of `initial`, `final`, `best` or a snapshot."""
+        trainable, state = {}, {}
+        for key, value in self.arrays(f"{which}.npz").items():
+            kind, _, name = key.partition(":")
+            (trainable if kind == "trainable" else state)[name] = value
+        return trainable, state
+
+    def _written(self, file: str) -> dict[str, Any]:
+        if file.startswith(f"{paths.SNAPSHOTS}/"):
+            return {}
+        record = paths.run_record(self._folder)
+        return {"sha256": self.record["sha256"].get(file), "delete": record}
 
 
 def layer_of(variable: str) -> str:

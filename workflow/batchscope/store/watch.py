@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from batchscope import disk, wording
+from batchscope import wording
 from batchscope.errors import UserError
 from batchscope.store import paths, progress, records, status
 from batchscope.store.job_files import MEASURE, TIMING, TRAINING, Job
@@ -46,12 +46,12 @@ def snapshot(study: plan.Study, results: Path | str, cores: int) -> Snapshot:
 def _lowest_loss(folder: Path) -> float | None:
     """Return the lowest validation loss of a finished run, or None."""
     with contextlib.suppress(UserError):  # the run has no record yet
-        record = disk.read_json(paths.run_record(folder), "status")
-        if record["status"] != records.FINISHED:
+        files = records.RunFiles(folder)
+        if files.record["status"] != records.FINISHED:
             return None
-        if "command" not in record:
-            return record["best_validation_loss"]
-        rows = disk.read_rows(folder / paths.TRAJECTORY)
+        if "command" not in files.record:
+            return files.record["best_validation_loss"]
+        rows = files.rows(paths.TRAJECTORY)
         losses = [float(row["validation_loss"]) for row in rows if row.get("validation_loss")]
         return min(losses, default=None)
     return None

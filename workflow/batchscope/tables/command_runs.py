@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas
 
-from batchscope import disk, errors
 from batchscope.errors import UserError
 from batchscope.external.log_runs import ExternalRuns
 from batchscope.store import job_files, paths, records, states
@@ -82,7 +82,5 @@ def _factors(runs: Mapping[str, CommandRun]) -> Iterator[tuple[str, list[Any]]]:
 
 
 def _evaluations(folder: Path) -> pandas.DataFrame:
-    path, record = folder / paths.TRAJECTORY, paths.run_record(folder)
-    disk.read_csv(path, *own_columns.AXES[:1], delete=record)
-    with errors.reading(path, "a CSV table", record):
-        return pandas.read_csv(path)
+    text = records.RunFiles(folder).text(paths.TRAJECTORY, *own_columns.AXES[:1])
+    return pandas.read_csv(io.StringIO(text))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas
 
-from batchscope import disk, errors
+from batchscope import disk
 from batchscope.analysis import run_series
 from batchscope.store import job_files, paths, records
 from batchscope.store.job_files import Place
@@ -77,17 +77,11 @@ def shown_status(record: Row) -> str:
 
 def history(results: Path | str, run: str) -> list[dict[str, float]]:
     """Returns the rows of a trained run's history; a field that is empty is NaN."""
-    folder = paths.run_folder(results, run)
-    path, record = folder / "history.csv", paths.run_record(folder)
-    rows = disk.read_rows(path, "epoch", "train_loss", delete=record)
-    epochs = disk.read_json(record, "epochs_run")["epochs_run"]
-    with errors.reading(path, f"a row for each of the {epochs} epochs in its record", record):
-        if len(rows) != epochs:
-            raise ValueError(f"{len(rows)} rows")
-        return _numbers(rows)
+    return _numbers(results, run, "history.csv", "epoch", "train_loss")
 
 
-def _numbers(rows: list[dict[str, str]]) -> list[dict[str, float]]:
+def _numbers(results: Path | str, run: str, file: str, *columns: str) -> list[dict[str, float]]:
+    rows = records.RunFiles(paths.run_folder(results, run)).rows(file, *columns)
     return [{name: float(text or "nan") for name, text in row.items()} for row in rows]
 
 
@@ -148,7 +142,8 @@ def _trajectories(places: list[Place], study: Study, chosen: PlannedExperiment) 
 def trajectory(results: Path | str, run: str, factors: Row) -> list[Row]:
     """Returns the rows of a run's trajectory; of one without `evaluate_every`, of its history."""
     if factors["evaluate_every"]:
-        return _evaluations(paths.run_folder(results, run))
+        needed = ("examples", "updates", "epoch", "train_loss", "validation_loss", "test_loss")
+        return _numbers(results, run, paths.TRAJECTORY, *needed)
     of_epoch, found = _epoch_examples(results, factors), []
     for row in history(results, run):
         same = {name: row[name] for name in _VALIDATED if name in row}
@@ -160,19 +155,6 @@ def trajectory(results: Path | str, run: str, factors: Row) -> list[Row]:
 def _epoch_examples(results: Path | str, factors: Row) -> float:
     images = records.training_images(results, factors["dataset"])
     return NAN if images is None else images * run_factors.training_copies(factors)
-
-
-def _evaluations(folder: Path) -> list[Row]:
-    path, record = folder / "trajectory.csv", paths.run_record(folder)
-    needed = ("examples", "updates", "epoch", "train_loss", "validation_loss", "test_loss")
-    rows = disk.read_rows(path, *needed, delete=record)
-    saved = disk.read_json(record, "status", "steps_run")
-    with errors.reading(path, f"rows up to the {saved['steps_run']} updates in its record", record):
-        found = _numbers(rows)
-        # A training that did not finish has no row at its end.
-        if saved["status"] == records.FINISHED and found[-1]["updates"] != saved["steps_run"]:
-            raise ValueError(f"{len(rows)} rows")
-        return found
 
 
 def _measured(

@@ -56,14 +56,13 @@ def _train_again(run: TrainingRun, epoch: int, path: Path) -> None:
 
 def check_same(run: TrainingRun, epoch: int, history: list[dict]) -> None:
     """Refuses weights that are not the run's: another machine or TensorFlow rounds otherwise."""
-    path = run.folder / "history.csv"
-    rows = disk.read_rows(path, delete=paths.run_record(run.folder))
+    rows = records.RunFiles(run.folder).rows("history.csv")
     numbers = [column for column in records.history_columns(run.data.task) if column != "seconds"]
     found = [[str(row[column]) for column in numbers] for row in history[:epoch]]
     expected = [[row.get(column) for column in numbers] for row in rows[:epoch]]
     if found != expected:
         raise UserError(
-            f"{path}: received another history of {epoch} epochs when training again; the same "
-            "one is expected. The run was trained on another machine or by other versions: delete "
-            "its folder to train it anew here."
+            f"{run.folder / 'history.csv'}: received another history of {epoch} epochs when "
+            "training again; the same one is expected. The run was trained on another machine or "
+            "by other versions: delete its folder to train it anew here."
         )

@@ -82,7 +82,7 @@ def _refusal(error: BaseException | None) -> str | None:
 def write(training: Training, end: End) -> None:
     """Writes weights, history and record of a run that is over; the record last."""
     folder, progress, task = training.folder, training.progress, training.run.data.task
-    weights = _write_weights(training, end.status)
+    _write_weights(training, end.status)
     training.keep_wanted(over=True)
     kept = training.snapshots / f"{snapshot_epochs.middle(progress.epoch)}.npz"
     if snapshot_epochs.MIDDLE in training.read and kept.exists():  # its epoch is known now
@@ -93,6 +93,7 @@ def write(training: Training, end: End) -> None:
         path = folder / "trajectory.csv"
         disk.write_rows(path, records.trajectory_columns(task), progress.trajectory)
     factors, history = training.factors, progress.history
+    files = [file for file in paths.run_files(factors) if file != paths.RECORD]
     record = {
         "run": training.run.name,
         "version": VERSIONS["train"],
@@ -114,7 +115,7 @@ def write(training: Training, end: End) -> None:
         "threads": factors["threads"],
         "device": factors["device"],
         **replicas.describe(factors),
-        "weights": weights,
+        "sha256": records.file_sha256(folder, files),
         "versions": description.versions(),
         "machine": description.describe(),
         "finished_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -124,8 +125,8 @@ def write(training: Training, end: End) -> None:
     (folder / memory_kills.NOTE).unlink(missing_ok=True)
 
 
-def _write_weights(training: Training, status: str) -> dict[str, str]:
-    """Writes all weights but snapshots; returns the SHA-256 of each file by its name."""
+def _write_weights(training: Training, status: str) -> None:
+    """Write all weights but snapshots."""
     lost = status == records.OUT_OF_MEMORY  # nothing that it left is a result
     trainable, state = ({}, {}) if lost else models.weights(training.model)
     best = {} if lost else training.progress.best
@@ -140,7 +141,6 @@ def _write_weights(training: Training, status: str) -> dict[str, str]:
     records.write_weights(files["initial"], *training.initial)
     _share(training, files["initial"])
     disk.write_arrays(training.folder / "updates.npz", {"update_norms": norms})
-    return {name: disk.file_sha256(path) for name, path in files.items()}
 
 
 def _share(training: Training, initial: Path) -> None:
