@@ -7,7 +7,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from batchscope.store import npz_header
+from batchscope.datasets import npz_header
 from batchscope.study.dataset_definitions import read
 
 LABELS = np.zeros(6, int)

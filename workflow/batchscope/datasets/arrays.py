@@ -10,12 +10,11 @@ from pathlib import Path
 
 import numpy as np
 
-from batchscope.datasets import kinds, targets
+from batchscope.datasets import kinds, npz_header, targets
 from batchscope.datasets.folder_parts import PART_OF
 from batchscope.datasets.raw import Raw, Request, reading
 from batchscope.errors import unexpected
 from batchscope.host import control_groups
-from batchscope.store import npz_header
 from batchscope.store.paths import SPLITS
 from batchscope.study.example_kinds import IMAGES, ROWS, SEQUENCES, TOKENS
 

@@ -108,7 +108,7 @@ def distances(initial: Arrays, trained: Arrays) -> dict[str, Any]:
 
     The relative distance is None if ||w_0|| = 0, for example for biases that start at 0.
     """
-    from batchscope.store import records, weights
+    from batchscope.store import weights
 
     moved, start = weights.squared_moves(initial, trained), weights.squared_norms(initial)
 
@@ -119,7 +119,7 @@ def distances(initial: Arrays, trained: Arrays) -> dict[str, Any]:
 
     layers: dict[str, list[str]] = {}
     for key in initial:
-        layers.setdefault(records.layer_of(key), []).append(key)
+        layers.setdefault(weights.layer_of(key), []).append(key)
     return {
         **of_weights(initial),
         "layers": {layer: of_weights(keys) for layer, keys in layers.items()},

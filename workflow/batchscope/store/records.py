@@ -1,4 +1,4 @@
-"""What records hold: status words, columns, readers, weights. Where they lie is in `paths`."""
+"""Records and files of data sets, runs and measures. `paths` has their names."""
 
 from collections.abc import Iterable, Iterator
 from functools import cached_property
@@ -12,16 +12,13 @@ from batchscope.store import paths
 from batchscope.study import example_kinds, names, tasks
 from batchscope.study.versions import VERSIONS
 
-# A run's status. The first three are results; the others are what is shown: `off_target` of a
-# finished run that missed its target_train_loss, `missing` where no record is.
-FINISHED = "finished"
-DIVERGED = "diverged"
-OUT_OF_MEMORY = "out_of_memory"
-FITS = "fits"  # of a try of a batch size
-OFF_TARGET = "off_target"
-MISSING = "missing"
+# Status of a run in its record.
+FINISHED, DIVERGED, OUT_OF_MEMORY = "finished", "diverged", "out_of_memory"
+# Status in tables of a finished run that missed its target_train_loss, and of one without record.
+OFF_TARGET, MISSING = "off_target", "missing"
+FITS = "fits"  # status of a trial of a batch size
 FAILED = (DIVERGED, OUT_OF_MEMORY)
-UNSUCCESSFUL = (*FAILED, OFF_TARGET)  # ran, and got nowhere; all but these and FINISHED did not run
+UNSUCCESSFUL = (*FAILED, OFF_TARGET)
 
 
 def history_columns(task: str) -> tuple[str, ...]:
@@ -46,7 +43,7 @@ def task(results: Path | str, dataset: str) -> str | None:
 
 
 def data_warnings(dataset: str, record: dict[str, Any]) -> Iterator[str]:
-    """Yields a sentence for each kind of thing to know about a data set, by its record."""
+    """Yield the warnings of a data set's record: skipped files, dropped rows, absent classes."""
     where = f"datasets.{names.split_token(dataset)[0]}"
     if count := record.get("skipped_count"):
         files = [f"{entry['file']} ({entry['reason']})" for entry in record.get("skipped") or []]
@@ -60,22 +57,21 @@ def data_warnings(dataset: str, record: dict[str, Any]) -> Iterator[str]:
             sum(values.values()), "row of the other parts has", "rows of the other parts have"
         )
         yield f"{where}: column {column}: {text} a value that the training part lacks: {words}."
-    counts, lacking = record.get("class_counts") or {}, []
-    by_class = zip(*counts.values(), strict=True)
-    for name, found in zip(record.get("class_names") or (), by_class, strict=False):
-        if not all(found):
-            by_split = (f"{split} {count}" for split, count in zip(counts, found, strict=True))
-            lacking.append(f"{name} ({', '.join(by_split)})")
-    if lacking:
-        text = wording.count(len(lacking), "class has", "classes have")
-        named = wording.some(lacking)
-        yield f"{where}: {text} no example in the validation or test set: {named}."
+    class_counts, incomplete = record.get("class_counts") or {}, []
+    by_class = zip(*class_counts.values(), strict=True)
+    for name, counts in zip(record.get("class_names") or (), by_class, strict=False):
+        if not all(counts):
+            by_split = zip(class_counts, counts, strict=True)
+            text = ", ".join(f"{split} {count}" for split, count in by_split)
+            incomplete.append(f"{name} ({text})")
+    if incomplete:
+        text = wording.count(len(incomplete), "class has", "classes have")
+        examples = wording.some(incomplete)
+        yield f"{where}: {text} no example in the validation or test set: {examples}."
 
 
 def training_images(results: Path | str, dataset: str) -> int | None:
-    counts = (data_record(results, dataset) or {}).get("counts")
-    train = counts.get("train") if isinstance(counts, dict) else None
-    return train if isinstance(train, int) else None
+    return (data_record(results, dataset) or {}).get("counts", {}).get("train")
 
 
 def sequence_length(results: Path | str, dataset: str) -> int | None:
@@ -86,10 +82,10 @@ def sequence_length(results: Path | str, dataset: str) -> int | None:
 def write_weights(
     path: Path | str, trainable: dict[str, np.ndarray], state: dict[str, np.ndarray]
 ) -> None:
-    """Writes a model's weights atomically as an npz, variable's path (`conv_1/kernel`) -> array.
+    """Write weights, by their variables' paths (`conv_1/kernel`), as an npz.
 
     Args:
-        state: What is no parameter, such as moving statistics.
+        state: Weights that are not trained, such as moving statistics.
     """
     disk.write_arrays(path, weight_members(trainable, state))
 
@@ -97,9 +93,9 @@ def write_weights(
 def weight_members(
     trainable: dict[str, np.ndarray], state: dict[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
-    """Returns weights under the names that they have in a file: `trainable:...`, `state:...`."""
-    found = {f"trainable:{name}": value for name, value in trainable.items()}
-    return found | {f"state:{name}": value for name, value in state.items()}
+    """Return the weights by their names in a file: `trainable:...`, `state:...`."""
+    groups = {"trainable": trainable, "state": state}
+    return {f"{group}:{name}": array for group in groups for name, array in groups[group].items()}
 
 
 def file_sha256(folder: Path, files: Iterable[str]) -> dict[str, str]:
@@ -133,22 +129,17 @@ class RunFiles:
 
     def weights(self, which: str) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
         """Return trainable weights and state of `initial`, `final`, `best` or a snapshot."""
-        trainable, state = {}, {}
-        for key, value in self.arrays(f"{which}.npz").items():
-            kind, _, name = key.partition(":")
-            (trainable if kind == "trainable" else state)[name] = value
-        return trainable, state
+        groups: dict[str, dict[str, np.ndarray]] = {"trainable": {}, "state": {}}
+        for key, array in self.arrays(f"{which}.npz").items():
+            group, _, name = key.partition(":")
+            groups[group][name] = array
+        return groups["trainable"], groups["state"]
 
     def _written(self, file: str) -> dict[str, Any]:
         if file.startswith(f"{paths.SNAPSHOTS}/"):
             return {}
         record = paths.run_record(self._folder)
         return {"sha256": self.record["sha256"].get(file), "delete": record}
-
-
-def layer_of(variable: str) -> str:
-    """Returns the layer of a variable's path: `conv_1` of `conv_1/kernel`."""
-    return variable.rpartition("/")[0] or variable
 
 
 def other_version(step: str, record: dict[str, Any]) -> str | None:
@@ -164,9 +155,10 @@ def measure_record(
     values: dict[str, float | None],
     **details: Any,
 ) -> dict[str, Any]:
-    """Returns the record of a measure; the tables read its values alone.
+    """Return the record of a measure. The tables read only its values.
 
-    The status is the run's own where there is nothing to measure.
+    Args:
+        status: That of the run if it did not finish.
     """
     return {
         "measure": measure,

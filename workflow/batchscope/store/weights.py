@@ -5,8 +5,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from batchscope.store import records
-
 Shape = tuple[int, ...]
 Arrays = dict[str, np.ndarray]
 
@@ -23,11 +21,16 @@ class Layer:
         return sum(math.prod(shape) for shape in self.arrays.values())
 
 
+def layer_of(variable: str) -> str:
+    """Return the layer of a variable's path, such as `conv_1` of `conv_1/kernel`."""
+    return variable.rpartition("/")[0] or variable
+
+
 def layers(trainable: Arrays, state: Arrays) -> list[Layer]:
     """Return the layers of a model's weights, in the model's order."""
     shapes: dict[str, dict[str, Shape]] = {}
     for variable, array in [*trainable.items(), *state.items()]:
-        name = records.layer_of(variable)
+        name = layer_of(variable)
         shapes.setdefault(name, {})[variable.removeprefix(f"{name}/")] = array.shape
     return [Layer(name, arrays) for name, arrays in shapes.items()]
 

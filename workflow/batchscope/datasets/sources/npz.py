@@ -8,11 +8,10 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from batchscope.datasets import arrays
+from batchscope.datasets import arrays, npz_header
 from batchscope.datasets.raw import Raw, Request, local_file
 from batchscope.datasets.source import DataSource, FileSha256, Task, exact, expanded, is_none
 from batchscope.datasets.splits import NpzSplit
-from batchscope.store import npz_header
 from batchscope.study.model import FilePath, Positive
 
 

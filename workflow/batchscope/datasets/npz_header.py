@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import struct
 import zipfile
 from pathlib import Path
@@ -21,14 +20,14 @@ def headers(path: Path) -> dict[str, tuple[Shape, np.dtype]]:
 
     A damaged file raises nearly any exception.
     """
-    found = {}
+    arrays = {}
     with zipfile.ZipFile(path) as archive:
         for member in archive.namelist():
             if member.endswith(".npy"):
                 with archive.open(member) as file:
                     shape, _, dtype = _header(file)
-                found[member.removesuffix(".npy").casefold()] = shape, dtype
-    return found
+                arrays[member.removesuffix(".npy").casefold()] = shape, dtype
+    return arrays
 
 
 def mapped(path: Path, name: str, larger_than: float) -> np.memmap | None:
@@ -42,22 +41,20 @@ def mapped(path: Path, name: str, larger_than: float) -> np.memmap | None:
         info = archive.getinfo(f"{name}.npy")
         if info.compress_type != zipfile.ZIP_STORED or info.file_size <= larger_than:
             return None
-        with archive.open(info) as file:
-            while file.read(_BLOCK):
+        with archive.open(info) as member:
+            shape, fortran, dtype = _header(member)
+            header_bytes = member.tell()
+            while member.read(_BLOCK):  # zipfile compares the checksum at the end
                 pass
-    with open(path, "rb") as file:
-        file.seek(info.header_offset)
-        signature, name_length, extra_length = struct.unpack("<4s22x2H", file.read(30))
-        if signature != b"PK\x03\x04":
-            raise ValueError("no member where one is listed")
-        first = file.seek(name_length + extra_length, os.SEEK_CUR)
-        shape, fortran, dtype = _header(file)
-        at = file.tell()
     if dtype.hasobject:
         return None
-    if at + math.prod(shape) * dtype.itemsize > first + info.file_size:
+    if header_bytes + math.prod(shape) * dtype.itemsize > info.file_size:
         raise ValueError("fewer numbers than its header says")
-    return np.memmap(path, dtype, "r", at, shape, "F" if fortran else "C")
+    with open(path, "rb") as file:
+        file.seek(info.header_offset)
+        name_bytes, extra_bytes = struct.unpack("<26x2H", file.read(30))
+    offset = info.header_offset + 30 + name_bytes + extra_bytes + header_bytes
+    return np.memmap(path, dtype, "r", offset, shape, "F" if fortran else "C")
 
 
 def _header(file: IO[bytes]) -> tuple[Shape, bool, np.dtype]:
