@@ -67,10 +67,10 @@ def test_a_record_without_its_evaluations_is_made_again(tmp_path):
     name, run = next(iter(study.experiments["a"].commands.items()))
     write(tmp_path, name, run)
     state = next(iter(states.JobTable(study, tmp_path).every.values()))
-    assert state.made and not state.damaged and not state.lacking
+    assert state.made and not state.lacking
     (paths.run_folder(tmp_path, name) / paths.TRAJECTORY).unlink()
     state = next(iter(states.JobTable(study, tmp_path).every.values()))
-    assert state.damaged and state.missing
+    assert state.missing
 
 
 def test_seeds_that_change_nothing_are_refused(tmp_path):

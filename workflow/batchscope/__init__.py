@@ -25,6 +25,5 @@ PACKAGES = {
     "report": ("jinja2", "pandas"),
     "rule_parts": (),
     "snakefile": (),
-    "once_more": (),
     "cli": (),
 }

@@ -3,18 +3,16 @@
 A path that a rule is given is spelled here, or comes from `literal`.
 """
 
-import contextlib
 import functools
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from batchscope.store import bundles, job_files, paths, states
-from batchscope.store.bundles import Bundle
+from batchscope.store import job_files, paths, states
 from batchscope.study import names, plan, run_factors, snapshot_epochs, tables, versions
 from batchscope.study.specifications import MOST_REPEATS, REPEATS, Measure, Timing
 
@@ -46,6 +44,11 @@ def dataset_record(name: str) -> str:
     return paths.dataset_record(RESULTS, name.split("+")[0]).as_posix()
 
 
+def arrays(dataset: str) -> list[str]:
+    folder = paths.dataset_folder(RESULTS, dataset)
+    return [(folder / name).as_posix() for name in paths.ARRAYS]
+
+
 def named(wildcards: Any) -> str:
     names = (getattr(wildcards, each, None) for each in ("run", "timing", "sweep"))
     return next(filter(None, names))
@@ -70,11 +73,6 @@ def commanded() -> dict[str, str]:
 
 def snapshot(run: str = "{run}", epoch: int | str = "{epoch}") -> str:
     return paths.snapshot_path(RESULTS, run, epoch).as_posix()
-
-
-def bundle_made(study: str = "{study}", bundle: str = "{bundle}") -> str:
-    folder = paths.bundles_folder(RESULTS, study)
-    return paths.bundle_file(folder, bundle, paths.BUNDLE_MADE).as_posix()
 
 
 def experiment_tables(study: str = "{study}", experiment: str = "{experiment}") -> list[str]:
@@ -201,58 +199,6 @@ def _factors(name: str) -> dict[str, Any]:
     return names.parse_run(name) if "+seed=" in name else names.parse_sweep(name).factors
 
 
-class Planned:
-    """The bundles of all that is left of a study; a cluster's job reads its own from the disk."""
-
-    def __init__(self, study: str, found: Iterable[Bundle] = ()) -> None:
-        self._study = study
-        self._folder = paths.bundles_folder(RESULTS, study)
-        self._found = {bundle.name: bundle for bundle in found}
-
-    def __len__(self) -> int:
-        return len(self._found)
-
-    @property
-    def files(self) -> frozenset[str]:
-        steps = (step for bundle in self._found.values() for step in bundle.steps)
-        return frozenset(file for step in steps for file in step.files)
-
-    @property
-    def made(self) -> list[str]:
-        return [*map(self._made, self._found)]
-
-    @property
-    def trained(self) -> list[str]:
-        return [self._made(name) for name, bundle in self._found.items() if not bundle.alone]
-
-    @property
-    def jobs(self) -> int:
-        return sum(len(bundle.records) for bundle in self._found.values())
-
-    def _made(self, name: str) -> str:
-        return bundle_made(self._study, name)
-
-    def _of(self, wildcards: Any) -> Bundle:
-        return self._found.get(wildcards.bundle) or bundles.read(self._folder, wildcards.bundle)[0]
-
-    def data(self, wildcards: Any) -> list[str]:
-        return [*map(dataset_record, self._of(wildcards).data)]
-
-    def after(self, wildcards: Any) -> list[str]:
-        return [*map(self._made, self._of(wildcards).after)]
-
-    def each(self, value_of: Callable[[Bundle], Any]) -> Callable[[Any], Any]:
-        return lambda wildcards: value_of(self._of(wildcards))
-
-    def memory_mb(self, wildcards: Any, attempt: int) -> int:
-        return enough(self._of(wildcards).memory_mb, attempt)
-
-    def write(self) -> None:
-        bundles.clear(self._folder)
-        for bundle in self._found.values():
-            bundle.write(self._folder)
-
-
 class Followed:
     """What the tables of a study's experiments follow."""
 
@@ -262,23 +208,11 @@ class Followed:
     def records(self, experiment: str) -> list[str]:
         return list(dict.fromkeys(self._records(experiment)))
 
-    def not_bundled(self, experiment: str) -> list[str]:
-        """Returns those that no bundle makes.
-
-        An input costs Snakemake a checksum for each output of its job: of what bundles make, the
-        dates are a parameter of the tables.
-        """
-        single = self._single
-        return [path for path in self.records(experiment) if _record_of(path) not in single]
-
-    def also(self, experiment: str, dates: bool) -> str:
+    def also(self, experiment: str) -> str:
         """Returns what an experiment's tables follow besides its records, as JSON.
 
         Epochs, other machines, margins, budgets, what the advice and the planned seeds say, and a
         document's numbers: a change of these trains nothing.
-
-        Args:
-            dates: Whether the dates of what bundles make are part of it.
         """
         found = self._study.experiments[experiment]
         keys = found.keys
@@ -299,10 +233,6 @@ class Followed:
             }
         if found.own.path:  # a file of another content may be older
             followed["runs"] = found.own.sha256
-        if dates:
-            single = self._single
-            made = (path for path in self.records(experiment) if _record_of(path) in single)
-            followed["records"] = _dates(made)
         waiting = [state for state in self._table.experiments[experiment] if state.lacking]
         if waiting:  # what comes to be there, or was copied here, changes rows
             there = (each.job.path for each in waiting if each.job.path.exists())
@@ -329,25 +259,3 @@ class Followed:
             yield job.path.as_posix()
             for suffix in beside.get(job.measure, ()):
                 yield job.path.with_suffix(suffix).as_posix()
-
-    @property
-    def _single(self) -> set[str]:
-        every = self._table.every.values()
-        return {state.job.path.as_posix() for state in every if not is_commanded(state)}
-
-
-def is_commanded(state: states.State) -> bool:
-    return state.job.measure == "run_command"
-
-
-def _record_of(path: str) -> str:
-    return f"{os.path.splitext(path)[0]}.json"
-
-
-def _dates(files: Iterable[str]) -> str:
-    """Returns a digest of which files are there, and since when."""
-    found = hashlib.sha256()
-    for file in sorted(files):
-        with contextlib.suppress(FileNotFoundError):
-            found.update(f"{file} {Path(file).stat().st_mtime_ns}\n".encode())
-    return found.hexdigest()

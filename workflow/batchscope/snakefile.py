@@ -6,20 +6,21 @@ import functools
 import json
 import logging
 import os
+import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from batchscope import disk, figures, project_files, rule_parts, wording
+from batchscope import disk, figures, project_files, rule_parts
 from batchscope.errors import UserError, check_folder
 from batchscope.host import absence, interruption
 from batchscope.rule_parts import RESULTS
 from batchscope.store import (
-    bundles,
     job_files,
     looks,
     memory_kills,
@@ -80,8 +81,6 @@ class Jobs:
     scale: str  # `full` or `reduced`
     partial: bool  # whether to report on whatever exists, and to compute nothing
     look: int = 0  # which one was the last, as it was planned
-    runs_per_job: int | str = 1  # or AUTO
-    cluster: bool = False  # whether jobs go to one
 
     @classmethod
     def of(
@@ -107,8 +106,7 @@ class Jobs:
             here = not (cluster or remote or options.partial)
             study = _planned(path, options.scale, here)
             look = looks.last(RESULTS, study.folder_name)
-            runs_per_job = 1 if remote else options.runs_per_job
-            made = cls(study, path, options.scale, options.partial, look, runs_per_job, cluster)
+            made = cls(study, path, options.scale, options.partial, look)
             owners.check(made.folder, study.name, path)
             # A job of a cluster, which reads this too, looks at no file of the others.
             every = [run.needs for run in study.commands.values()]
@@ -120,16 +118,6 @@ class Jobs:
             print(line, file=sys.stderr)
         return made
 
-    def planned_anew(self) -> Jobs:
-        """Returns the study as it is by now: looks may have given it more seeds."""
-        if not self._staged:
-            return replace(self)
-        try:
-            study = _planned(self.config_path, self.scale)
-        except UserError as error:
-            sys.exit(str(error))
-        return replace(self, study=study, look=looks.last(RESULTS, study.folder_name))
-
     @property
     def _staged(self) -> bool:
         return any(one.looks for one in self.study.experiments.values())
@@ -137,24 +125,6 @@ class Jobs:
     @functools.cached_property
     def table(self) -> states.JobTable:
         return states.JobTable(self.study, RESULTS)
-
-    @property
-    def bundled(self) -> bool:
-        if self.runs_per_job == configuration.AUTO:
-            return self.cluster or len(self.study.runs) >= bundles.LARGE
-        return self.runs_per_job != 1
-
-    @functools.cached_property
-    def bundles(self) -> rule_parts.Planned:
-        """What is left to make, in bundles; ends the process on a damaged record."""
-        if not self.bundled or self.partial:
-            return rule_parts.Planned(self.study.folder_name)
-        try:
-            left = status.overview(self.study, RESULTS, self.table)
-        except UserError as error:
-            sys.exit(str(error))
-        found = bundles.planned(self.study, RESULTS, left, self.runs_per_job)
-        return rule_parts.Planned(self.study.folder_name, found)
 
     def check(self) -> None:
         """Reads own data and builds own models before any job; ends the process on a fault.
@@ -174,10 +144,13 @@ class Jobs:
     @property
     def report(self) -> str:
         """The study's report: the default configuration's lies where anyone finds it."""
-        default = Path(project_files.DEFAULT_CONFIG).resolve()
-        if Path(self.config_path).resolve() == default and not self.study.reduced:
+        if self._is_default and not self.study.reduced:
             return f"{RESULTS}/report.html"
         return f"{self.folder}/report.html"
+
+    @property
+    def _is_default(self) -> bool:
+        return Path(self.config_path).resolve() == Path(project_files.DEFAULT_CONFIG).resolve()
 
     @property
     def headline(self) -> str:
@@ -198,13 +171,11 @@ class Jobs:
     def data_records(self) -> list[str]:
         return [*map(rule_parts.dataset_record, self.study.datasets)]
 
-    def run_records(self) -> list[str]:
-        """Records of the study's runs, but of those that need what is not here.
+    def data_targets(self) -> list[str]:
+        return [path for record in self.data_records() for path in _dataset_files(record)]
 
-        Where jobs are bundled, what the bundles of trainings leave, which measures are part of.
-        """
-        if self.bundles:
-            return self.bundles.trained
+    def run_records(self) -> list[str]:
+        """Return the records of all runs that this machine can train."""
         runs = self.study.runs.items()
         needs = [*runs, *((name, run.needs) for name, run in self.study.commands.items())]
         return [rule_parts.run_file(run) for run, needed in needs if not absence.of(needed)]
@@ -217,13 +188,10 @@ class Jobs:
         found = self._followed.records(experiment)
         if self.partial:
             return [rule_parts.literal(self.config_path), *filter(os.path.exists, found)]
-        if not self.bundled:
-            return found
-        # Bundles are of a target of its own; the whole study makes them before.
-        return [*self._followed.not_bundled(experiment), *self.bundles.made]
+        return found
 
     def also(self, experiment: str) -> str:
-        return self._followed.also(experiment, dates=self.bundled and not self.partial)
+        return self._followed.also(experiment)
 
     @functools.cached_property
     def _followed(self) -> rule_parts.Followed:
@@ -269,64 +237,66 @@ class Jobs:
         return [rule_parts.figures_folder(own, name) for name in self.study.experiments]
 
     def targets(self) -> list[str]:
-        """The report, and what is missing behind it: data, records, tables and figures.
+        """Return the report, and every missing file behind it.
 
-        Of itself, Snakemake makes nothing again that is missing behind a report which is there. A
-        partial report asks for no data and no records. Where data sets were deleted, they come
-        first, alone (see `once_more`).
+        Snakemake does not make a missing file behind an existing report unless it is a target. A
+        partial report asks for no data and no records.
         """
-        behind = [self.headline, *self.tables(), *self.stated(), *self.figures()]
-        behind += self.default_targets()
+        files = [self.headline, *self.tables(), *self.stated(), *self.figures()]
+        files += self.default_targets()
         if not self.partial:
-            if deleted := self._deleted_data():
-                names = ", ".join(Path(path).parent.name for path in deleted)
-                print(f"{names}: deleted; made first, and the rest after that.", file=sys.stderr)
-                return deleted
-            if self.bundles:
-                return self._first()
-            behind += self._lacking_data()
-            behind += chain.from_iterable(map(self._followed.records, self.study.experiments))
-        # All of them would be as many inputs of one job, which a dry-run of a large grid pays for.
-        return [self.report, *self.looked_at(), *missing(behind)]
+            self._check_data()
+            for state in self.table.every.values():
+                if state.missing:
+                    files += [path.as_posix() for path in self.table.files(state.job)]
+            # All files would be as many inputs of one job, which slows a large study's dry-run.
+            files += [path for record in self._needed_data() for path in _dataset_files(record)]
+        self._remove_incomplete_figures()
+        return [self.report, *self.looked_at(), *missing(files)]
 
-    def _first(self) -> list[str]:
-        """What is made before all else where jobs are bundled: tables follow single records."""
-        commanded = filter(rule_parts.is_commanded, self.table.every.values())
-        single = [state.job.path.as_posix() for state in commanded if state.missing]
-        jobs = wording.count(self.bundles.jobs, "job")
-        text = f"{jobs} in {wording.count(len(self.bundles), 'bundle')} first"
-        print(f"{text}; then tables, figures and the report.", file=sys.stderr)
-        return [*self.bundles.made, *single, *self._lacking_data()]
+    def _check_data(self) -> None:
+        """Exit if a data set lost files after results were made of it.
 
-    def damaged(self) -> set[str]:
-        """Outputs that are there and lack a file of theirs: their jobs are to run again.
-
-        The others of a run's or a data set's files, and single figures, are known by its record.
+        In the same call Snakemake would train these results again, or skip other missing files.
         """
-        found = {folder for folder in self.figures() if not figures.whole(Path(folder))}
-        if self.partial:
-            return found
-        data = filter(os.path.exists, self._lacking_data())
-        runs = (
-            state.job.path.as_posix()
-            for state in self.table.every.values()
-            if state.damaged and (not self.bundled or rule_parts.is_commanded(state))
-        )
-        return {*found, *runs, *data}
-
-    def _deleted_data(self) -> list[str]:
-        """Records of data sets that something here was made of, and that are not whole.
-
-        Snakemake takes a file that it makes for a new one, and would make all of that again too.
-        """
-        lacking = self._lacking_data()
-        jobs = (state.job for state in self.table.every.values() if lacking)
+        incomplete = self._incomplete_data()
+        jobs = (state.job for state in self.table.every.values() if incomplete)
         used = {rule_parts.dataset_record(job.subject) for job in jobs if job.path.exists()}
-        return [path for path in lacking if path in used]
+        lost = [path for path in incomplete if path in used or os.path.exists(path)]
+        if lost:
+            names = ", ".join(os.path.dirname(path) for path in lost)
+            command = f"snakemake --cores 1 data{self._options}"
+            sys.exit(
+                f"{names}: incomplete data (received fewer files than were prepared). Run "
+                f"`{command}`, then this command again; nothing is trained again."
+            )
 
-    def _lacking_data(self) -> list[str]:
-        found = (dataset for dataset, whole in self.table.data().items() if not whole)
-        return [*map(rule_parts.dataset_record, found)]
+    @property
+    def _options(self) -> str:
+        options = ""
+        if not self._is_default:
+            options += f" --configfile {shlex.quote(self.config_path)}"
+        return options + (" --config scale=reduced" if self.scale == "reduced" else "")
+
+    def _incomplete_data(self) -> list[str]:
+        data = self.table.data().items()
+        return [rule_parts.dataset_record(dataset) for dataset, whole in data if not whole]
+
+    def _needed_data(self) -> list[str]:
+        return [*map(rule_parts.dataset_record, self.table.data())]
+
+    def _remove_incomplete_figures(self) -> None:
+        """Remove each folder that lost a figure: Snakemake knows the folder, not its files."""
+        for folder in self.figures():
+            if os.path.exists(folder) and not figures.whole(Path(folder)):
+                print(f"{folder}: lost a file; all are drawn again.", file=sys.stderr)
+                shutil.rmtree(folder)
+
+    def check_targets(self, targets: Iterable[str]) -> None:
+        """Exit with an error if a file that a successful call was to make does not exist."""
+        if lost := missing(targets):
+            names = ", ".join(lost[:5])
+            sys.exit(f"{names}: not made, though no job failed. Run the same command again.")
 
     def quoted_logs(self) -> list[str]:
         """Logs of what a partial report lacks: it quotes them."""
@@ -390,6 +360,10 @@ def _planned(path: str, scale: str, here: bool = False) -> plan.Study:
     recorded = functools.partial(records.training_images, RESULTS)
     looked = functools.partial(looks.stages, RESULTS)
     return configuration.study(path, scale, recorded, looked, here)
+
+
+def _dataset_files(record: str) -> list[str]:
+    return [record, *rule_parts.arrays(os.path.basename(os.path.dirname(record)))]
 
 
 def missing(wanted: Iterable[str]) -> list[str]:

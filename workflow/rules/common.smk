@@ -5,7 +5,7 @@ import time
 
 sys.path.insert(0, f"{workflow.basedir}/workflow")
 
-from batchscope import once_more, project_files, rule_parts as parts, snakefile as jobs
+from batchscope import project_files, rule_parts as parts, snakefile as jobs
 from batchscope.host import warm_process
 from batchscope.study.names import COMMAND_PATTERN as COMMAND
 from batchscope.study.registry import MEASURES, TIMINGS
@@ -42,6 +42,9 @@ if "gpu" not in GIVEN:
 # runs alone. A cluster is asked for cpus_per_task instead, on a node for itself.
 ALONE = 4096
 
+RUN = rf"(?!{COMMAND})[a-z0-9_.=+-]+"
+EVALUATED_RUN = rf"(?!{COMMAND})[a-z0-9_.=+-]+\+ee=[a-z0-9_.=+-]+"  # also within its epochs
+
 # What a training, a measure of one or a timing needs besides its data.
 MODEL = STUDY.shared(STUDY.model_file)
 GPUS = STUDY.shared(parts.gpus)
@@ -51,12 +54,6 @@ THREADS = STUDY.shared(parts.threads)
 
 # A rule's warning that is of no use to a user.
 logger.addFilter(jobs.deserves_a_line)
-
-
-def everything(wildcards):
-    """Inputs of the whole study; what is there and lacks a file of its own is made again."""
-    workflow.dag.forcefiles.update(STUDY.damaged())
-    return STUDY.targets()
 
 
 onstart:
@@ -75,13 +72,12 @@ onstart:
     if workflow.local_exec and STUDY.study.runs:
         warm_process.launch(project_files.WORKFLOW)
     STUDY.check()
-    if any(job.rule.name == "bundle" for job in workflow.dag.jobs):
-        STUDY.bundles.write()
 
 
 onsuccess:
-    made = [path for job in workflow.dag.targetjobs for path in (*job.output, *job.input)]
-    once_more.go_on(STUDY, made, {job.rule.name for job in workflow.dag.jobs})
+    STUDY.check_targets(
+        [path for job in workflow.dag.targetjobs for path in (*job.output, *job.input)]
+    )
     if news := STUDY.news(STARTED):
         logger.info(news)
 
@@ -93,13 +89,12 @@ onerror:
 
 wildcard_constraints:
     **dict.fromkeys(("timing", "sweep", "settings"), r"[a-z0-9_.=+-]+"),
-    # What a command makes is neither trained nor measured.
-    **dict.fromkeys(("run", "other"), rf"(?!{COMMAND})[a-z0-9_.=+-]+"),
+    # A command's run is neither trained nor measured.
+    **dict.fromkeys(("run", "other"), RUN),
     command=COMMAND,
     dataset=r"[a-z0-9_-]+",
     epoch=r"[0-9]+|middle",
     look=r"[0-9]+",
-    bundle=r"[0-9a-f]+",
     # Of other machines nothing is made here.
     machine=STUDY.study.machine,
     # Tables of other studies are read, where they are named as one's own runs, and never made.

@@ -9,6 +9,7 @@ rule prepare_data:
     """Reads or downloads a data set, splits it and writes its arrays."""
     output:
         record=parts.dataset_record("{dataset}"),
+        arrays=parts.arrays("{dataset}"),
     log:
         parts.log(parts.dataset_record("{dataset}")),
     conda:

@@ -11,6 +11,8 @@ rule train:
         **parts.trained(),
     log:
         parts.log(parts.run_file()),
+    wildcard_constraints:
+        run=rf"(?!{EVALUATED_RUN}){RUN}",
     conda:
         ENVIRONMENT
     threads: THREADS
@@ -25,6 +27,14 @@ rule train:
     shell:
         "exec python workflow/run.py train --run {wildcards.run:q} --model-file {input.model:q}"
         " > {log:q} 2>&1"
+
+
+use rule train as train_with_trajectory with:
+    output:
+        **parts.trained(),
+        trajectory=parts.run_file(file="trajectory.csv"),
+    wildcard_constraints:
+        run=EVALUATED_RUN,
 
 
 rule snapshot:

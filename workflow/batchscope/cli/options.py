@@ -131,8 +131,6 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "--definition": _word("--definition", _map, "its definition as JSON"),
     "--run": _name("--run", parse_run, "a run"),
     "--command": _name("--command", _command, "a command's run"),
-    "--of-study": {"required": True, "help": "the name of a study in paths"},
-    "--bundle": {"required": True, "help": "the name of a bundle of jobs in paths"},
     "--other": _name("--other", parse_run, "a run"),
     "--sweep": _name("--sweep", parse_sweep, "a sweep"),
     "--timing": _name("--timing", configuration, "a timing configuration"),

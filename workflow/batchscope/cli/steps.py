@@ -89,15 +89,6 @@ def timing(arguments: Namespace) -> None:
     timing_job.write(arguments.step, timed, arguments.machine, arguments.settings)
 
 
-def bundle(arguments: Namespace) -> None:
-    """Make the jobs of a bundle, one after the other."""
-    from batchscope.cli import bundle as bundled
-    from batchscope.store import paths
-
-    folder = paths.bundles_folder(arguments.results, arguments.of_study)
-    print(bundled.make(folder, arguments.bundle))
-
-
 def try_batch(arguments: Namespace) -> None:
     """Try whether one batch fits into memory."""
     from batchscope.timing import attempts
@@ -160,7 +151,6 @@ OPTIONS = {
     + ("--chunk-seconds", "--chunk-steps"),
     run_command: ("--results", "--command"),
     snapshot: ("--results", "--run", "--epoch", "--model-file"),
-    bundle: ("--results", "--of-study", "--bundle"),
     try_batch: ("--results", "--sweep", "--batch-size", "--memory-mb", "--model-file"),
     tabulate: (*_STUDY, "--experiment", "--output"),
     figures: (*_STUDY, "--experiment", "--output", "--tables", "--processes"),

@@ -41,10 +41,6 @@ class State:
         first = self.recorded or self.job.noun == job_files.TRAINING
         return bool(self.lacking) and not self.made and first
 
-    @property
-    def damaged(self) -> bool:
-        return self.missing and not self.stale and self.job.path.exists()
-
 
 class JobTable:
     """The jobs of a study, and how they stand."""
@@ -67,6 +63,16 @@ class JobTable:
         }
         # Record -> how its job stands, each once.
         self.every = {each.job.path: each for own in self.experiments.values() for each in own}
+
+    def files(self, job: Job) -> list[Path]:
+        """Return every file that a job writes for the tables and the measures, its record first."""
+        if job.measure == "train":
+            names = paths.run_files(self.study.runs[job.subject])
+            return [job.path.with_name(name) for name in names]
+        if job.measure == "run_command":
+            return [job.path.with_name(name) for name in paths.COMMAND_FILES]
+        suffixes = ENTRIES[job.measure].also_writes
+        return [job.path, *(job.path.with_suffix(suffix) for suffix in suffixes)]
 
     def _training(self, run: str) -> State:
         job, factors = job_files.training_job(self.results, run), self.study.runs[run]

@@ -53,7 +53,6 @@ class Overview:
     # timings of the whole machine.
     jobs: list[tuple[Job, float | None]]
     takes: Mapping[str, tuple[int, int]]  # threads, 0 for all, and GPUs of a run's jobs
-    untrained: frozenset[str]  # runs that are to be trained, from their first epoch
     to_epoch: int  # how many of these train finished runs to an epoch whose weights are read
     # Missing data sets, and models on data sets of missing runs, and their bytes, or None.
     sizes: list[tuple[str, float | None]]
@@ -159,7 +158,6 @@ def overview(
             for run, factors in study.runs.items()
         }
         | {name: (run.command.threads, run.command.gpus) for name, run in study.commands.items()},
-        untrained=frozenset((*missing, *again)),
         to_epoch=len(to_epoch),
         sizes=sizes,
         absent=table.absent(),
