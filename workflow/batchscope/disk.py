@@ -1,6 +1,7 @@
-"""Files: atomic writes, JSON, CSV, npz, links; every reader says what to do with a damaged one.
+"""Atomic writes and checked reads of JSON, CSV and npz files.
 
-A reader's `delete` is what to delete so that its file is made again, where it is not the file.
+Readers raise a `UserError` that names a corrupt file and the path to delete, after which the same
+command makes the file again: `delete`, by default the file itself.
 """
 
 import contextlib
@@ -32,9 +33,9 @@ _CHANGED = "another content than was written"
 
 @contextlib.contextmanager
 def _published(path: Path) -> Iterator[None]:
-    """Makes the folder of what the block puts at a path, and syncs it, so that a name is not lost.
+    """Create the folder of a path and sync it after the block, so that the new name is on disk.
 
-    An error of the system's that names no path, as where the disk is full, names this one.
+    A system error without a path, such as a full disk, gets this path.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -52,10 +53,9 @@ def _published(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def atomic_path(path: Path | str) -> Iterator[Path]:
-    """Yields a temporary path beside `path`; moves it over `path` when the block succeeds.
+    """Yield a temporary path in the folder of `path`; rename it to `path` if the block succeeds.
 
-    The bytes reach the disk before the name does, so that a reader sees the old file or the
-    whole new one, whatever dies. Folders are made as needed.
+    The bytes are on disk before the name, so that a crash leaves the old file or the new one.
     """
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}.tmp")
@@ -72,10 +72,10 @@ def atomic_path(path: Path | str) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def atomic_folder(path: Path | str) -> Iterator[Path]:
-    """Yields an empty folder beside `path`, which replaces it when the block succeeds.
+    """Yield an empty folder, which replaces `path` if the block succeeds.
 
-    Whatever dies, `path` is the old folder, or none, or the whole new one. What a killed process
-    left beside it goes after an hour.
+    A crash leaves the old folder, the new one, or none. Scratch folders of killed processes are
+    deleted after an hour.
     """
     path = Path(path)
     for left in path.parent.glob(f".{glob.escape(path.name)}.*"):
@@ -141,7 +141,7 @@ def _check_names(found: Iterable[str], wanted: Iterable[str]) -> None:
 
 
 def write_rows(path: Path | str, columns: tuple[str, ...], rows: list[dict[str, Any]]) -> None:
-    """Writes rows as CSV atomically; floats in their shortest exact form, None as empty."""
+    """Write rows as CSV: floats in their shortest exact form, None as an empty field."""
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, lineterminator="\n")
     writer.writeheader()
@@ -184,7 +184,7 @@ def file_sha256(path: Path | str) -> str:
 
 
 def check_sha256(path: Path | str, expected: str, delete: Path | str | None = None) -> None:
-    """Raises `UserError` where a file is missing, or not that of a SHA-256, in hexadecimal."""
+    """Raise `UserError` if a file is missing or has another SHA-256 (hexadecimal)."""
     with errors.reading(path, "a file", delete):
         received = file_sha256(path)
     if received != expected:
@@ -192,7 +192,7 @@ def check_sha256(path: Path | str, expected: str, delete: Path | str | None = No
 
 
 def write_arrays(path: Path | str, members: dict[str, np.ndarray]) -> None:
-    """Writes named arrays atomically as an uncompressed npz without pickles."""
+    """Write named arrays as an uncompressed npz without pickles."""
     with atomic_path(path) as temporary, open(temporary, "wb") as file:
         np.savez(file, allow_pickle=False, **members)
 
@@ -218,7 +218,7 @@ def read_arrays(
 def map_array(
     path: Path | str, shape: tuple[int, ...], delete: Path | str | None = None
 ) -> np.ndarray:
-    """Maps an npy read-only; raises `UserError` if it is missing, damaged or of another shape."""
+    """Map an npy read-only; raise `UserError` if it is missing, corrupt or of another shape."""
     with errors.reading(path, f"an array of shape {shape}", delete):
         array = np.lib.format.open_memmap(path, mode="r")
         if array.shape != shape:
@@ -227,7 +227,7 @@ def map_array(
 
 
 def link(source: Path | str, target: Path | str) -> None:
-    """Makes `target` a second name of `source`, or a copy where links are not to be had."""
+    """Make `target` a hard link to `source`, or a copy if the file system has no links."""
     with atomic_path(target) as temporary:
         temporary.unlink()
         try:
