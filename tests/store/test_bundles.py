@@ -23,7 +23,7 @@ MEASURED = {
 def planned(results, jobs_each="auto", models=None, **experiment):
     given = {"measure": MEASURED, "seeds": 3, **experiment}
     study = planner.make(small_study.config(models=models or {}, experiment=given))
-    return study, bundles.planned(study, results, status.overview(study, results), jobs_each)
+    return study, bundles.planned(study, results, status.rows(study, results), jobs_each)
 
 
 def files(found):
@@ -135,7 +135,7 @@ def test_bundles_take_about_as_long_where_times_are_known(tmp_path):
         break
     run = next(run for run, factors in study.runs.items() if factors["batch_size"] == 32)
     estimates.note_epoch(tmp_path, study.runs[run], 10.0)
-    found = bundles.planned(study, tmp_path, status.overview(study, tmp_path))
+    found = bundles.planned(study, tmp_path, status.rows(study, tmp_path))
     seconds = [
         sum(2 * (30 if "+bs=16" in step.files[0] else 10) for step in bundle.steps)
         for bundle in found
@@ -145,7 +145,7 @@ def test_bundles_take_about_as_long_where_times_are_known(tmp_path):
     least = bundles.planned(
         planner.make(small_study.config(experiment={"seeds": 6})),
         tmp_path,
-        status.overview(planner.make(small_study.config(experiment={"seeds": 6})), tmp_path),
+        status.rows(planner.make(small_study.config(experiment={"seeds": 6})), tmp_path),
     )
     assert len(least) == bundles.SIDE_BY_SIDE  # eight minutes: nodes have several cores
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 
 import pytest
 
 import commanded
 from batchscope import disk
+from batchscope.cli import plan
 from batchscope.errors import UserError
 from batchscope.report import runs_table
 from batchscope.store import paths, states, status
@@ -55,9 +57,10 @@ def test_what_is_made_is_read_and_what_is_missing_has_a_row(tmp_path):
     assert tables["trajectories"]["seconds"].isna().all()
     fits = tables["critical_batch_size"]
     assert ((fits["critical_batch_size"] - 40).abs() < 6).all() and {*fits["own_width"]} == {3}
-    found = status.overview(study, tmp_path)
-    assert found.total.statuses == {"finished": 9, "out_of_memory": 1, "missing": 2}
-    assert found.seconds("training") == 4.0 and not found.untimed("training")
+    jobs = status.rows(study, tmp_path)
+    counts = Counter(row.status for row in jobs)
+    assert counts == {"finished": 9, "out_of_memory": 1, "missing": 2}
+    assert sum(row.seconds for row in jobs if row.due) == 4.0
     rows = runs_table.complete(study, "a", [])  # of a report before any table
     assert [row["run"] for row in rows] == [*runs] and rows[0]["own_width"] == "3"
 
@@ -102,8 +105,7 @@ def test_what_needs_a_gpu_waits_for_one(tmp_path, monkeypatch):
 
     monkeypatch.setattr(absence, "gpu_present", lambda: False)
     study = planned(tmp_path, resources={"gpu": 1})
-    found = status.overview(study, tmp_path)
-    assert found.total.statuses == {"no_gpu": 12} and [*found.absent] == [absence.GPU]
-    assert "{gpu: 0}" in status.describe(study, found, "c.yaml", 2)
+    assert {row.status for row in status.rows(study, tmp_path)} == {"no_gpu"}
+    assert "{gpu: 0}" in plan.text(study, tmp_path)
     tables = experiment_tables.make(tmp_path, study, "a")
     assert {*tables["runs"]["status"]} == {"no_gpu"}

@@ -150,7 +150,7 @@ class Jobs:
         if not self.bundled or self.partial:
             return rule_parts.Planned(self.study.folder_name)
         try:
-            left = status.overview(self.study, RESULTS, self.table)
+            left = status.rows(self.study, RESULTS, self.table)
         except UserError as error:
             sys.exit(str(error))
         found = bundles.planned(self.study, RESULTS, left, self.runs_per_job)

@@ -20,7 +20,7 @@ from batchscope import disk
 from batchscope.errors import reading
 from batchscope.store import job_files, paths
 from batchscope.store.job_files import MEASURE, TIMING, TRAINING, Job
-from batchscope.store.status import Overview
+from batchscope.store.status import SNAPSHOT, JobRow
 from batchscope.study import names, plan, run_factors, versions
 from batchscope.study.config import AUTO
 from batchscope.study.specifications import REPEATS, Timing
@@ -120,7 +120,7 @@ class _Unit:
 
 
 def planned(
-    study: plan.Study, results: Path | str, left: Overview, jobs_each: int | str = AUTO
+    study: plan.Study, results: Path | str, left: list[JobRow], jobs_each: int | str = AUTO
 ) -> list[Bundle]:
     """Returns bundles of all that is left to make, but for runs that commands of the user's make.
 
@@ -193,12 +193,13 @@ class _Jobs:
 
     study: plan.Study
     results: Path
-    left: Overview
+    left: list[JobRow]
 
     def units(self) -> Iterator[_Unit]:
         """Yields what is left; of a run its training first, then what is measured of it alone."""
         runs: dict[str, list[tuple[Job, float | None]]] = {}
-        for job, seconds in self.left.jobs:
+        due = [row for row in self.left if row.due and row.job.measure != SNAPSHOT]
+        for job, seconds in [(row.job, row.seconds) for row in due]:
             if job.noun == TIMING:
                 yield self._timing(job, seconds)
             elif len(job.runs) > 1:
@@ -248,7 +249,8 @@ class _Jobs:
                 if epoch is not None:
                     yield self._weights(run, epoch, factors["model"])
             yield self._entry_step(job, job.runs, self.study.runs[job.runs[0]]["model"])
-        elif (run := job.runs[0]) in self.left.untrained:  # others go on to an epoch: see above
+        else:
+            run = job.subject
             factors = self.study.runs[run]
             files = (job.path.with_name(file) for file in paths.run_files(factors))
             yield self._step(files, ("train", "--run", run), factors["model"])
