@@ -28,10 +28,7 @@ def text(path, results):
 
 
 def test_missing_jobs_by_experiment_and_their_time(tmp_path):
-    path, results = (
-        write(tmp_path, experiment={"measure": ["evaluate"], "seeds": 2}),
-        tmp_path / "r",
-    )
+    path, results = write(tmp_path, experiment={"measure": ["evaluate"]}), tmp_path / "r"
     study = config.study(path)
     lines = text(path, results).splitlines()
     assert lines[0] == "Study s" and lines[3].split() == ["a", "4", "missing", "4", "evaluate"]

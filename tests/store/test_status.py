@@ -165,14 +165,14 @@ def test_measures_and_timings_take_as_long_as_finished_ones_of_their_kind(study,
     rows = status.rows(study, tmp_path)
     assert seconds(rows, "measure") == pytest.approx([3.0] * 4)  # of seven runs
     assert seconds(rows, "timing") == [None] * 6
-    assert status.wall_seconds(study, rows, 2) == pytest.approx(4 * 3.0 / 2)
+    assert status.wall_seconds(study, rows, 2) == pytest.approx((4 * 3.0 + 4) / 2 + 6)
     assert status.seconds_left(study, tmp_path, 2) is None
     measured(tmp_path, study, first, "time_epoch", 5.0)
     # Measures share the cores, timings run one after the other.
-    assert status.seconds_left(study, tmp_path, 2) == pytest.approx(4 * 3.0 / 2 + 5 * 5.0)
+    assert status.seconds_left(study, tmp_path, 2) == pytest.approx(4 * 4.0 / 2 + 5 * 6.0)
     with open(tmp_path / "job_seconds.csv", "a") as file:
         file.write(f"evaluate,default,{DATA},small_cnn,\nevalu")  # torn by a full disk
-    assert status.seconds_left(study, tmp_path, 2) == pytest.approx(31.0)
+    assert status.seconds_left(study, tmp_path, 2) == pytest.approx(38.0)
     (tmp_path / "job_seconds.csv").unlink()
     (tmp_path / "job_seconds.csv").mkdir()  # a job must not fail without it
     measured(tmp_path, study, first, "evaluate", 2.0)
@@ -200,6 +200,7 @@ def test_records_without_seconds_predict_nothing_and_damaged_ones_are_named(stud
 def test_the_time_left_depends_on_cores_and_gpus(given, cores, expected, monkeypatch):
     monkeypatch.setenv(absence.VARIABLE, "true")  # nothing is missing here
     study = planner.make(small_study.config(defaults=given, experiment={"seeds": 3}))
+    monkeypatch.setattr(status, "START_SECONDS", 0.0)
     rows = [replace(row, seconds=3600.0) for row in status.rows(study, "nowhere")]
     trainings = [row for row in rows if row.job.noun == job_files.TRAINING]
     assert status.wall_seconds(study, trainings, cores) == expected

@@ -64,7 +64,7 @@ def watch(arguments: Namespace) -> None:
 
 
 def log(arguments: Namespace) -> None:
-    """Show the newest logs, those of failed jobs first, or those whose names have all words."""
+    """Show the newest logs of failed jobs, or the newest logs with all words in their paths."""
     from batchscope.store import job_logs
 
     results, words = arguments.results, arguments.words

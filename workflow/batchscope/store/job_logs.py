@@ -8,11 +8,12 @@ from batchscope.study.plan import Study
 
 
 def find(results: Path, words: Collection[str]) -> list[Path]:
-    """Return the logs whose paths have all of the words, the newest last.
+    """Return the logs with all words in their paths, the newest last.
 
     A word with `=` is a whole factor: `bs=16` is not `bs=160`.
     """
-    logs = [log for log in results.parent.glob("logs/**/*.log") if _matches(log, words)]
+    folder = results.parent / "logs"
+    logs = [log for log in folder.rglob("*.log") if _matches(log.relative_to(folder), words)]
     return sorted(logs, key=lambda log: log.stat().st_mtime)
 
 
@@ -26,12 +27,9 @@ def _matches(log: Path, words: Collection[str]) -> bool:
 
 
 def of_missing(study: Study, results: Path) -> set[Path]:
-    """Return the paths of the logs of all jobs whose results are missing."""
+    """Return the log paths of all jobs without a result."""
     table = states.JobTable(study, results)
-    made = [state.job.path for state in table.every.values() if not state.made]
-    made += [
-        paths.dataset_record(results, dataset)
-        for dataset, is_complete in table.data().items()
-        if not is_complete
-    ]
-    return {paths.log_path(results, path) for path in made}
+    missing = [state.job.path for state in table.every.values() if not state.made]
+    data = [dataset for dataset, is_complete in table.data().items() if not is_complete]
+    missing += [paths.dataset_record(results, dataset) for dataset in data]
+    return {paths.log_path(results, path) for path in missing}

@@ -85,10 +85,6 @@ def seconds_note(results: Path | str) -> Path:
     return Path(results) / "job_seconds.csv"
 
 
-def epoch_seconds_note(results: Path | str) -> Path:
-    return Path(results) / "epoch_seconds.json"
-
-
 def bundles_folder(results: Path | str, study: str) -> Path:
     return Path(results) / "bundles" / study
 

@@ -14,6 +14,7 @@ from batchscope.store.estimates import Estimates
 from batchscope.store.job_files import MEASURE, TIMING, TRAINING, Job
 from batchscope.study import plan, run_factors
 
+START_SECONDS = 1.0  # of a core, until a job computes
 SNAPSHOT = "snapshot"  # step that trains a finished run again, up to an epoch
 
 
@@ -95,13 +96,13 @@ def _seconds(study: plan.Study, job: Job, estimates: Estimates) -> float | None:
 
 
 def wall_seconds(study: plan.Study, job_rows: Iterable[JobRow], cores: int) -> float:
-    """Return the seconds of the jobs that are due, as far as they are known.
+    """Return the seconds of the jobs that are due, as far as they are known, with their start.
 
     Exclusive jobs, and jobs on a GPU, run one after the other. The others share the cores.
     """
     shared = longest = exclusive = 0.0
-    for row in job_rows:
-        seconds = (row.due and row.seconds) or 0.0
+    for row in [row for row in job_rows if row.due]:
+        seconds = (row.seconds or 0.0) + START_SECONDS
         command = study.commands.get(row.job.subject)
         factors = command.needs if command else study.runs.get(row.job.subject)
         if row.job.alone or not factors or run_factors.gpus(factors):
