@@ -47,7 +47,8 @@ def _add_step(command: argparse.ArgumentParser, call: Callable[..., None]) -> No
         elif parameter.default is parameter.empty:
             command.add_argument(option, type=kind, required=True)
         else:
-            command.add_argument(option, type=kind, nargs="?", default=parameter.default)
+            count = "?" if parameter.default is None else None
+            command.add_argument(option, type=kind, default=parameter.default, nargs=count)
     command.set_defaults(
         call=lambda given: call(**{name: vars(given)[name] for name in parameters})
     )

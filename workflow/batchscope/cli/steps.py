@@ -1,8 +1,7 @@
 """The steps that the workflow's rules call: one job each.
 
-`entry` derives the options of a step from its signature: `--chunk-seconds` from `chunk_seconds`.
-An option with a default may come without a value: the workflow writes `--model-file` alone for a
-built-in model.
+`entry` derives the options of a step from its signature: `--chunk-seconds` from `chunk_seconds`. An
+option whose default is None may lack its value: `--model-file` does for a built-in model.
 """
 
 from __future__ import annotations

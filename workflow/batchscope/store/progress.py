@@ -26,20 +26,13 @@ _SILENT = 60.0  # seconds after which the age of a report is shown
 
 @dataclass(frozen=True)
 class Running:
-    """A job that runs now.
-
-    Attributes:
-        name: Name of its run or timing.
-        text: Its last report; empty if it has only started.
-        age: Seconds since then.
-        host: Machine that it runs on; empty for this one.
-    """
+    """A job that runs now."""
 
     step: str
-    name: str
-    text: str
-    age: float
-    host: str
+    name: str  # of its run or timing
+    text: str  # of its last report; empty if it has only started
+    age: float  # seconds since then
+    host: str  # empty for this machine
 
     @property
     def line(self) -> str:

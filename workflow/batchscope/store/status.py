@@ -20,22 +20,14 @@ SNAPSHOT = "snapshot"  # step that trains a finished run again, up to an epoch
 
 @dataclass(frozen=True)
 class JobRow:
-    """A job of a study; one that experiments share has one row.
-
-    Attributes:
-        status: Recorded status of a run, `missing`, or the missing requirement. A measure or a
-            timing that is made is `finished`.
-        version: Version that made its record, if that is not the present one.
-        due: Whether the next command makes it.
-        seconds: Estimated seconds of a job that is due; None if unknown.
-    """
+    """A job of a study; one that experiments share has one row."""
 
     job: Job
     experiments: list[str]
-    status: str
-    version: str | None
-    due: bool
-    seconds: float | None = None
+    status: str  # `missing`, a missing requirement, or the recorded status; `finished` of measures
+    version: str | None  # that made its record, if it is not the present one
+    due: bool  # whether the next command makes it
+    seconds: float | None = None  # estimate for a job that is due; None if unknown
 
 
 def rows(
