@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from batchscope import disk
-from batchscope.cli import entry, steps
+from batchscope.cli import entry
 from batchscope.report import results_page
 from batchscope.store import progress
 from project import forked
@@ -42,22 +42,30 @@ def test_help_lists_the_commands_of_users_alone(capsys):
 @pytest.mark.parametrize(
     ("words", "place"),
     [
-        ("train --run nosuch", "--run: received 'nosuch'; "),
-        (f"line --run {RUN} --other {RUN}+x --settings default --output o", "--other: received "),
-        (f"evaluate --run {RUN} --settings x=1 --output o", "--settings: received 'x=1'; "),
-        (f"snapshot --run {RUN} --epoch last", "--epoch: received 'last'; "),
-        ("time_epoch --timing a+b --output o", "--timing: received 'a+b'; "),
-        ("try_batch --sweep x --batch-size 8", "--sweep: received 'x'; "),
-        ("prepare_data --dataset d --definition [1]", "--definition: received '[1]'; "),
-        ("prepare_data --dataset D+x --definition {}", "--dataset: received 'D+x'; "),
-        ("watch --seconds nan", "--seconds: received 'nan'; "),
-        ("tabulate --config c.yaml --experiment b --output s/b", "--experiment: received 'b'; "),
+        ("watch --seconds nan", "argument --seconds: received nan"),
+        ("plan --scale half", "argument --scale: invalid choice: 'half'"),
+        ("train --chunk-steps x --run a", "argument --chunk-steps: invalid int value: 'x'"),
+        ("train", "the following arguments are required: --run"),
     ],
 )
-def test_a_word_that_an_option_does_not_take(words, place):
-    line = refused(*words.split())
-    assert line.startswith(place) and line.endswith(" expected.")
+def test_a_word_that_an_option_does_not_take(words, place, capsys):
+    assert refused(*words.split()) == "2"
+    assert place in capsys.readouterr().err
     assert os.listdir() == ["c.yaml"]
+
+
+def test_an_experiment_that_the_study_lacks():
+    words = "tabulate --config c.yaml --experiment b --output s/b"
+    assert refused(*words.split()).startswith("--experiment: received 'b'; ")
+    assert os.listdir() == ["c.yaml"]
+
+
+def test_options_of_a_step_follow_its_signature():
+    options = vars(entry.parser().parse_args(["train", "--run", RUN, "--model-file"]))
+    assert (options["run"], options["model_file"]) == (RUN, None)
+    assert (options["chunk_seconds"], options["results"]) == (5.0, Path("results"))
+    words = ["report", "--config", "c.yaml", "--output", "o", "--partial"]
+    assert vars(entry.parser().parse_args(words))["partial"] is True
 
 
 def test_a_reader_that_is_gone_ends_a_command_quietly():
@@ -117,9 +125,14 @@ def test_a_measure_without_data_has_one_thread_and_the_usual_arithmetic(monkeypa
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "7")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
     monkeypatch.setattr(finished_run, "FinishedRun", lambda *_: None)
-    monkeypatch.setattr(measure_job, "write", lambda *_: found.update(os.environ))
+
+    def write(measure, runs, settings, output):
+        found.update(os.environ)
+        disk.write_json(output, {"status": "diverged"})
+
+    monkeypatch.setattr(measure_job, "write", write)
     arguments = ["weight_distance", "--run", RUN, "--output", "o"]
-    steps.measure(entry.parser().parse_args(arguments))
+    entry.main(arguments)
     assert "OPENBLAS_CORETYPE" not in found and found["OPENBLAS_NUM_THREADS"] == "1"
 
 

@@ -7,9 +7,9 @@ import pandas
 import pytest
 
 import run
+from batchscope.cli import plan
 from batchscope.errors import UserError
 from batchscope.external import log_runs
-from batchscope.store import status
 from batchscope.study import config
 from batchscope.study.log_source import Source
 from batchscope.tables import experiment_tables
@@ -260,7 +260,8 @@ def test_a_study_of_logs_says_what_they_are_and_what_is_not_there(tmp_path, monk
     (experiment,) = config.study("mine.yaml").experiments.values()
     assert experiment.own.files == ("bs16.csv", "bs32.csv", "bs8.csv")
     assert len(experiment.own.sha256) == 64
-    text = status.main("mine.yaml", "full", tmp_path / "results")
+    results = tmp_path / "results"
+    text = plan.text(plan.study("mine.yaml", "full", results), results)
     assert "bs{batch_size}.csv" in text and "Keras" in text and "no seed" in text
     wrong = "{files: 'bs{size}x.csv', format: keros, examples_per_epoch: 0, column: {a: b}}"
     Path("wrong.yaml").write_text(f"study: mine\nexperiments:\n  a: {{runs: {wrong}}}\n")

@@ -1,6 +1,7 @@
 """What needs a device that is not here is left out, shown with its remedy, and never stored."""
 
 import os
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from batchscope.cli import entry
 from batchscope.host import absence
 from batchscope.rules import inputs, session, targets
 from batchscope.rules.study import CalledStudy
-from batchscope.store import paths, status
+from batchscope.store import jobs, paths, status
 from batchscope.study import config, names
 from batchscope.tables import command_runs, run_table, timing_tables
 
@@ -79,14 +80,14 @@ def test_jobs_that_need_a_gpu_are_left_out_or_sent(study, sent):
 
 
 def test_the_plan_counts_what_waits(study):
-    found = status.overview(study, "results")
-    assert found.total.statuses["no_gpu"] == found.total.statuses["missing"] == 4
-    ((lacking, waiting),) = found.absent.items()
+    rows = [row for row in status.rows(study, "results") if row.job.noun == "training"]
+    assert Counter(row.status for row in rows) == {"no_gpu": 4, "missing": 4}
+    ((lacking, waiting),) = jobs.JobTable(study, "results").absent().items()
     assert lacking == absence.GPU
     assert status.waiting(waiting) == "4 trainings and 2 timings"
     for run in filter(needs_gpu, study.runs):  # trained elsewhere
         finish(run)
-    ((_, waiting),) = status.overview(study, "results").absent.items()
+    ((_, waiting),) = jobs.JobTable(study, "results").absent().items()
     assert status.waiting(waiting) == "6 timings and 4 measures"
 
 
@@ -121,14 +122,14 @@ def test_runs_wait_for_a_path_that_their_command_requires():
     study = config.study("mine/study.yaml")
     records = targets.runs(CalledStudy(study, "mine/study.yaml", "full", False))
     assert len(records) == 2 and all("+env=here+" in path for path in records)
-    found = status.overview(study, "results")
-    assert found.total.statuses["not_installed"] == found.total.statuses["missing"] == 2
-    ((lacking, waiting),) = found.absent.items()
+    counts = Counter(row.status for row in status.rows(study, "results"))
+    assert counts == {"not_installed": 2, "missing": 2}
+    ((lacking, waiting),) = jobs.JobTable(study, "results").absent().items()
     assert lacking.title == "Not installed: mine/envs/there" and len(waiting) == 2
     runs = command_runs.read("results", study, "a").rows
     assert set(runs.loc[runs["own_env"] == "there", "status"]) == {"not_installed"}
     Path("mine/envs/there").mkdir()
-    assert not status.overview(study, "results").absent
+    assert not jobs.JobTable(study, "results").absent()
     # What a run requires changes none of its numbers, and so not its name.
     del raw["experiments"]["a"]["requires"]
     Path("mine/study.yaml").write_text(yaml.safe_dump(raw))

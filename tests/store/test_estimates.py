@@ -1,11 +1,11 @@
-"""What runs and data sets take in time and disk."""
-
-from pathlib import Path
+"""Estimated seconds of trainings."""
 
 import pytest
 
+from batchscope import disk
 from batchscope.store import estimates, paths
-from batchscope.study import dataset_definitions, names
+from batchscope.study import planner
+from small_study import config
 
 
 @pytest.mark.parametrize(
@@ -15,38 +15,31 @@ from batchscope.study import dataset_definitions, names
         ({32: 4.0}, 16, 8.0),
         ({32: 4.0}, 64, 4.0),
         ({16: 8.0, 64: 2.0}, 32, 4.0),
+        ({16: 9.0, 64: 3.0}, 32, 5.0),  # 0.6 s and 0.1 s per example of a batch
     ],
 )
-def test_seconds_of_an_epoch_at_another_batch_size(known, batch_size, seconds):
-    assert estimates.epoch_seconds(known, batch_size) == pytest.approx(seconds)
+def test_an_epoch_at_another_batch_size(tmp_path, known, batch_size, seconds):
+    study = planner.make(config())
+    factors = next(iter(study.runs.values()))
+    for size, value in known.items():
+        estimates.note_epoch(tmp_path, {**factors, "batch_size": size}, value)
+    times = estimates.Estimates(tmp_path, study)
+    expected = pytest.approx(factors["epochs"] * seconds)
+    assert times.training({**factors, "batch_size": batch_size}) == expected
+    assert times.training({**factors, "optimizer": "adam"}) is None
 
 
-def test_bytes_of_data(tmp_path):
-    def size(**raw):
-        return dataset_definitions.read(raw).prepared_bytes()
-
-    split = {"train": 0.8, "validation": 0.1, "test": 0.1}
-    assert size(source="mnist") == 70000 * 788
-    assert size(source="digits") == 1797 * 68
-    cats = {"source": "cats_vs_dogs", "image_size": 64, "split": split}
-    assert size(**cats, per_class=100) == 64 * 64 * 3 * 200
-    folder = {"source": "image_folder", "path": "x", "image_size": 8, "split": split}
-    assert size(**folder) is None
-    Path(tmp_path / "x.npz").write_bytes(bytes(77))
-    assert size(source="npz", path=str(tmp_path / "x.npz")) == 77
-
-
-def test_what_a_few_steps_tell_serves_until_a_run_has_finished(tmp_path):
-    """Between two sizes, beyond them, and no other setting; a damaged note tells nothing."""
-    factors = names.parse_run("d-1f0a93c2+mlp+bs=8+lr=0.1+opt=sgd+ep=10+seed=0")
-    for size, seconds in ((8, 4.0), (32, 1.0)):
-        estimates.note_epoch(tmp_path, {**factors, "batch_size": size}, seconds)
-    known = estimates.History(tmp_path, {estimates.subject(factors)})
-    found = [known.seconds({**factors, "batch_size": size}) for size in (4, 8, 16, 64)]
-    assert found == pytest.approx([80, 40, 20, 10])
-    assert known.seconds({**factors, "optimizer": "adam"}) is None
-    # A run of one size says nothing of what another was found to take.
-    known._times[estimates.setting(factors)] = {32: [1.0]}
-    assert [known.seconds({**factors, "batch_size": size}) for size in (8, 32)] == [40, 10]
-    paths.epoch_seconds_note(tmp_path).write_text("{")
-    assert estimates.History(tmp_path, set()).seconds(factors) is None
+def test_finished_runs_and_timed_steps_of_other_batch_sizes_count(tmp_path):
+    study = planner.make(config(experiment={"vary": {"batch_size": [16, 64]}, "seeds": 1}))
+    (small, factors), (large, _) = study.runs.items()
+    estimates.note_epoch(tmp_path, {**factors, "batch_size": 16}, 8.0)
+    epochs = factors["epochs"]
+    record = {"contended_seconds": epochs * 1.5, "evaluation_seconds": epochs * 0.5}
+    path = paths.run_record(paths.run_folder(tmp_path, large))
+    disk.write_json(path, {**record, "status": "diverged", "epochs_run": epochs})
+    assert estimates.Estimates(tmp_path, study).training(study.runs[large]) == 8.0 * epochs
+    disk.write_json(path, {**record, "status": "finished", "epochs_run": epochs})
+    times = estimates.Estimates(tmp_path, study)
+    assert times.training(study.runs[large]) == pytest.approx(2.0 * epochs)
+    assert times.training({**factors, "batch_size": 32}) == pytest.approx(4.0 * epochs)
+    assert times.training(study.runs[small]) == pytest.approx(8.0 * epochs)

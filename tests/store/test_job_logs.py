@@ -1,43 +1,52 @@
-"""A run's logs by words of its name."""
+"""Logs of jobs by words of their names."""
 
 import pytest
 
-from batchscope.errors import UserError
-from batchscope.store import job_logs
+import run
+from batchscope.store import job_logs, jobs
+from batchscope.study import planner
+from small_study import config
 
 RUNS = [f"digits+small_cnn+bs={size}+lr=0.1+seed={seed}" for size in (16, 160) for seed in (0, 1)]
 
 
 @pytest.fixture
 def results(tmp_path):
-    for run in RUNS:
-        for path in (f"train/{run}.log", f"evaluate/{run}/default.log"):
+    for name in RUNS:
+        for path in (f"train/{name}.log", f"evaluate/{name}/default.log"):
             log = tmp_path / "logs" / path
             log.parent.mkdir(parents=True, exist_ok=True)
             log.write_text("first\nlast\n\n")
     return tmp_path / "results"
 
 
-def test_all_words_are_of_one_name(results):
+def test_all_words_are_of_a_name(results, capsys):
     found = job_logs.find(results, ["bs=16", "seed=0"])
     assert {path.parts[path.parts.index("logs") + 1] for path in found} == {"train", "evaluate"}
     assert all(RUNS[0] in str(path) for path in found) and len(found) == 2
     assert len(job_logs.find(results, ["small_cnn"])) == 8
     assert len(job_logs.find(results, [RUNS[2]])) == 2
-    assert job_logs.last_line(found[0]) == "last"
-    with pytest.raises(UserError, match="bs=17"):
-        job_logs.find(results, ["bs=17"])
+    run.main(["log", "bs=16", "seed=0", "--results", str(results)])
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2 and all(line.endswith(".log: last") for line in lines)
+    run.main(["log", "train", "bs=16", "seed=0", "--results", str(results)])
+    assert capsys.readouterr().out.startswith("first\nlast\n")
+    with pytest.raises(SystemExit, match="bs=17"):
+        run.main(["log", "bs=17", "--results", str(results)])
 
 
-def test_the_logs_of_a_study_come_before_those_of_others(results):
-    root = results.parent / "logs"
-    for path in ("report/default.log", "tabulate/default/a.log", "report/other.log"):
-        (root / path).parent.mkdir(parents=True, exist_ok=True)
-        (root / path).touch()
-    of_default = {"default", RUNS[0]}
-    found = [path.relative_to(root).as_posix() for path in job_logs.find(results, [], of_default)]
-    # The settings of a measure may be called as the study is.
-    expected = ["report/default.log", "tabulate/default/a.log", f"train/{RUNS[0]}.log"]
-    assert sorted(found) == sorted([*expected, f"evaluate/{RUNS[0]}/default.log"])
-    assert len(job_logs.find(results, ["small_cnn"], of_default)) == 2
-    assert len(job_logs.find(results, ["bs=160"], of_default)) == 4  # of another study alone
+def test_jobs_without_results_have_logs_that_are_shown_first(tmp_path):
+    study = planner.make(config(experiment={"seeds": 1}))
+    first, second = study.runs
+    (state, _) = jobs.JobTable(study, tmp_path / "results").every.values()
+    state.job.path.parent.mkdir(parents=True)
+    for file in ("record.json", "history.csv", "final.npz", "best.npz"):
+        (state.job.path.parent / file).write_text("{}")
+    for file in ("initial.npz", "updates.npz"):
+        (state.job.path.parent / file).touch()
+    (dataset,) = study.datasets
+    logs = tmp_path / "logs"
+    assert job_logs.of_missing(study, tmp_path / "results") == {
+        logs / "train" / f"{second}.log",
+        logs / "prepare_data" / f"{dataset}.log",
+    }

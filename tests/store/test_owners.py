@@ -9,9 +9,10 @@ import yaml
 
 import run
 import small_study
+from batchscope.cli import plan
 from batchscope.errors import UserError
-from batchscope.rules import study
-from batchscope.store import owners, status
+from batchscope.rules import study as rules_study
+from batchscope.store import owners
 
 TABLE = Path("results/studies/s/a/runs.csv")
 
@@ -29,8 +30,8 @@ def tabulate(path: str, scale: str = "full") -> None:
 
 
 def planned(path: str, scale: str = "full") -> str:
-    study.called([path], {"scale": scale})
-    return status.main(path, scale, "results")
+    rules_study.called([path], {"scale": scale})
+    return plan.text(plan.study(path, scale, "results"), "results")
 
 
 @pytest.fixture(scope="module")
@@ -60,8 +61,8 @@ def refused(call, owner: str = "mine.yaml") -> None:
 def test_another_file_of_the_same_study_is_refused_before_it_changes_anything(project):
     write("studies/copy.yaml", experiment={"vary": {"batch_size": [8]}})
     before = TABLE.read_text()
-    refused(lambda: study.called(["studies/copy.yaml"], {}))
-    refused(lambda: status.main("studies/copy.yaml", "full", "results"))
+    refused(lambda: rules_study.called(["studies/copy.yaml"], {}))
+    refused(lambda: plan.study("studies/copy.yaml", "full", "results"))
     refused(lambda: tabulate("studies/copy.yaml"))
     assert TABLE.read_text() == before
     assert planned("mine.yaml")
@@ -75,7 +76,7 @@ def test_a_file_that_was_moved_and_a_project_keep_their_tables(project, monkeypa
     monkeypatch.chdir(project.parent / "elsewhere")
     assert planned("studies/renamed.yaml")
     write("mine.yaml")
-    refused(lambda: status.main("mine.yaml", "full", "results"), "studies/renamed.yaml")
+    refused(lambda: plan.study("mine.yaml", "full", "results"), "studies/renamed.yaml")
 
 
 def test_a_file_that_names_another_study_by_now_has_no_tables(project):
@@ -83,13 +84,13 @@ def test_a_file_that_names_another_study_by_now_has_no_tables(project):
     write("mine.yaml", study="other")
     assert planned("copy.yaml")
     Path("mine.yaml").write_text("study: [")  # one that cannot be read may still name it
-    refused(lambda: status.main("copy.yaml", "full", "results"))
+    refused(lambda: plan.study("copy.yaml", "full", "results"))
 
 
 def test_the_reduced_form_has_a_folder_and_an_owner_of_its_own(project):
     write("copy.yaml")
     tabulate("copy.yaml", "reduced")
-    refused(lambda: status.main("mine.yaml", "reduced", "results"), "copy.yaml")
+    refused(lambda: plan.study("mine.yaml", "reduced", "results"), "copy.yaml")
     assert planned("mine.yaml")
 
 
@@ -99,7 +100,6 @@ def test_the_study_that_ran_last_is_known_with_its_file_and_form(project):
     tabulate("mine.yaml", "reduced")
     os.utime(Path("results/studies/s", owners.FILE), (1, 1))
     assert owners.last("results") == ("mine.yaml", "reduced")
-    assert owners.last("results", ["s"]) == ("mine.yaml", "full")
     Path("results/studies/s", owners.FILE).touch()
     os.utime(Path("results/studies/s-reduced", owners.FILE), (1, 1))
     assert owners.last("results") == ("mine.yaml", "full")

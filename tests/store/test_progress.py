@@ -50,14 +50,14 @@ def test_who_runs_is_known_by_the_file_and_its_process(tmp_path):
     assert lines(tmp_path) == []
     dead = subprocess.Popen(["true"])
     dead.wait()
-    note = {"step": "train", "name": "some+run", "said": "epoch 2", "host": platform.node()}
+    note = {"step": "train", "name": "some+run", "text": "epoch 2", "host": platform.node()}
     path = tmp_path / progress.FOLDER / "note.json"
-    path.write_text(json.dumps({**note, "process": dead.pid, "at": time.time()}))
+    path.write_text(json.dumps({**note, "process": dead.pid, "time": time.time()}))
     assert lines(tmp_path) == []
-    reused = {**note, "process": os.getpid(), "at": 1.0}  # the number of a later process
+    reused = {**note, "process": os.getpid(), "time": 1.0}  # the number of a later process
     path.write_text(json.dumps(reused))
     assert lines(tmp_path) == []
-    elsewhere = {**note, "host": "another", "process": dead.pid, "at": time.time() - 600}
+    elsewhere = {**note, "host": "another", "process": dead.pid, "time": time.time() - 600}
     path.write_text(json.dumps(elsewhere))
     assert lines(tmp_path) == ["train some+run on another: epoch 2 (reported 10 min ago)"]
     path.write_text('{"host"')  # it ends in this moment

@@ -4,7 +4,7 @@ import json
 
 import commanded
 from batchscope import disk
-from batchscope.store import interims, job_table, paths
+from batchscope.store import interims, jobs, paths
 from batchscope.study import planner
 from batchscope.study.stages import Stage
 from small_study import config
@@ -76,7 +76,7 @@ def test_later_seeds_have_timing_jobs_of_their_own():
     def timed(first):
         given = {"seeds": {**STAGED, "first": first}, "measure": ["time_epoch"]}
         experiment = planned(**given).experiments["a"]
-        return {job.path for job in job_table.measure_jobs(experiment, "results", "local")}
+        return {job.path for job in jobs.measure_jobs(experiment, "results", "local")}
 
     assert len(timed(0)) == len(timed(6)) == 12 and not timed(0) & timed(6)
 

@@ -1,5 +1,6 @@
-"""What exists, what is missing, and what the rest takes."""
+"""The table of a study's jobs: their status, and the seconds of those that are due."""
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -8,7 +9,7 @@ import small_study
 from batchscope import disk
 from batchscope.errors import UserError
 from batchscope.host import absence
-from batchscope.store import estimates, job_table, paths, status
+from batchscope.store import estimates, jobs, paths, records, status
 from batchscope.study import config, names, planner
 from batchscope.study.versions import VERSIONS
 
@@ -40,34 +41,43 @@ def study(tmp_path):
     return planned(tmp_path, CONFIG)
 
 
-def described(study, results):
-    """Returns where a study stands, and what is said of it."""
-    found = status.overview(study, results)
-    return found, status.describe(study, found, "c.yaml", 2)
+def due(rows, noun=None):
+    return [row for row in rows if row.due and noun in (None, row.job.noun)]
 
 
-def unsized(found):
-    return {what for what, size in found.sizes if size is None}
+def seconds(rows, noun):
+    return [row.seconds for row in due(rows, noun)]
+
+
+def seconds_left(study, results, cores):
+    rows = due(status.rows(study, results))
+    if any(row.seconds is None for row in rows):
+        return None
+    return status.wall_seconds(study, rows, cores)
+
+
+def runs(rows):
+    return Counter(row.status for row in rows if row.job.noun == jobs.TRAINING)
+
+
+def missing(rows, experiment=None):
+    others = [row for row in rows if row.job.noun != jobs.TRAINING]
+    lacking = [row for row in others if row.status == records.MISSING]
+    return Counter(row.job.measure for row in lacking if experiment in (None, *row.experiments))
 
 
 def finish(results, run, seconds, word="finished"):
-    """Writes a run's record, and files of 1,000 bytes beside it."""
+    """Writes a run's record, and the other files of a run."""
     folder, factors = paths.run_folder(results, run), names.parse_run(run)
     record = {"status": word, "contended_seconds": seconds, "epochs_run": factors["epochs"]}
     disk.write_json(folder / paths.RECORD, record)
     for name in paths.run_files(factors)[1:]:
-        (folder / name).write_bytes(bytes(1000))
-
-
-def prepare(results):
-    for name in (paths.RECORD, *paths.ARRAYS):
-        disk.write_json(paths.dataset_folder(results, DATA) / name, {})
+        (folder / name).touch()
 
 
 def complete(study, results, train=None, evaluate=None):
     """Writes every file of a study, of some version of the training and of evaluate."""
-    prepare(results)
-    for state in job_table.JobTable(study, results).every.values():
+    for state in jobs.JobTable(study, results).every.values():
         if state.job.measure == "train":
             finish(results, state.job.runs[0], 8.0)
             record = disk.read_json(state.job.path)
@@ -78,148 +88,111 @@ def complete(study, results, train=None, evaluate=None):
 
 
 def test_of_an_empty_folder(study, tmp_path):
-    found = status.overview(study, tmp_path / "nothing")
-    assert found.total.statuses == {"missing": 7}
-    assert [row.unmade for row in found.experiments] == [
-        {"evaluate": 6, "time_epoch": 6},
-        {"evaluate": 3},
-    ]
-    assert found.total.unmade == {"evaluate": 7, "time_epoch": 6}
-    assert len(found.untimed("training")) == 7 and found.seconds("training") == 0
-    assert found.missing_data == (DATA,)
-    assert found.disk_bytes == 1797 * 68
-    assert unsized(found) == {f"small_cnn on {DATA}"}  # until a run is finished
-    assert not found.complete
-    lines = status.main(str(tmp_path / "config.yaml"), "full", tmp_path / "nothing").splitlines()
-    assert lines[3].split() == ["a", "6", "0", "0", "0", "6", "evaluate", "6,", "time_epoch", "6"]
-    assert lines[5].split()[:6] == ["all", "7", "0", "0", "0", "7"] and "122 kB" in lines[9]
+    rows = status.rows(study, tmp_path / "nothing")
+    assert runs(rows) == {"missing": 7} and len(due(rows)) == 20
+    assert missing(rows, "a") == {"evaluate": 6, "time_epoch": 6}
+    assert missing(rows, "b") == {"evaluate": 3}
+    assert missing(rows) == {"evaluate": 7, "time_epoch": 6}
+    assert {row.seconds for row in rows} == {None}
+    assert seconds_left(study, tmp_path / "nothing", 2) is None
     assert not (tmp_path / "nothing").exists()
 
 
 def test_of_a_study_half_done(study, tmp_path):
-    runs = list(study.runs)
-    finish(tmp_path, runs[0], 8.0)  # batch 16
-    finish(tmp_path, runs[1], 16.0)
-    finish(tmp_path, runs[2], 1.0, "diverged")  # batch 32
-    disk.write_json(paths.measure_path(tmp_path, runs[0], "evaluate", "default"), {})
-    prepare(tmp_path)
-    found = status.overview(study, tmp_path)
-    assert found.total.statuses == {"finished": 2, "diverged": 1, "missing": 4}
-    assert found.total.unmade["evaluate"] == 6
-    assert found.missing_data == () and found.untimed("training") == []
-    assert found.seconds("training") == pytest.approx(4 * 12.0)  # as batch 16; above it: the same
-    assert found.disk_bytes == (4 * 2 + 3) * 1000  # as of finished runs
-    (paths.run_folder(tmp_path, runs[1]) / "history.csv").unlink()
-    (paths.dataset_folder(tmp_path, DATA) / "test_labels.npy").unlink()
-    found = status.overview(study, tmp_path)
-    assert found.total.statuses["missing"] == 5 and found.missing_data == (DATA,)
+    first, second, third, *_ = study.runs
+    finish(tmp_path, first, 8.0)  # batch 16
+    finish(tmp_path, second, 16.0)
+    finish(tmp_path, third, 1.0, "diverged")  # batch 32
+    disk.write_json(paths.measure_path(tmp_path, first, "evaluate", "default"), {})
+    rows = status.rows(study, tmp_path)
+    assert runs(rows) == {"finished": 2, "diverged": 1, "missing": 4}
+    assert missing(rows)["evaluate"] == 6
+    # As batch size 16; above it the same.
+    assert seconds(rows, "training") == pytest.approx([12.0] * 4)
+    (paths.run_folder(tmp_path, second) / "history.csv").unlink()
+    assert runs(status.rows(study, tmp_path))["missing"] == 5
 
 
 def test_runs_without_the_weights_that_are_read_now_are_trained_again(tmp_path):
     study = planned(tmp_path, EARLY)
     complete(study, tmp_path)
-    runs = [*study.experiments["a"].runs]
-    assert status.overview(study, tmp_path).to_epoch == 0  # measured: nothing is read
+    first, second, *_ = study.experiments["a"].runs
+    assert not due(status.rows(study, tmp_path))
     for epoch in (1, 8):
-        paths.measure_path(tmp_path, runs[0], "evaluate", f"at={epoch}").unlink()
-    paths.measure_path(tmp_path, runs[1], "evaluate", "at=4").unlink()
-    paths.snapshot_path(tmp_path, runs[1], 4).parent.mkdir()
-    paths.snapshot_path(tmp_path, runs[1], 4).touch()  # kept by its training
-    found = status.overview(study, tmp_path)
-    assert not found.complete and found.total.statuses["missing"] == 0
-    assert found.to_epoch == sum(job.noun == "training" for job, _ in found.jobs) == 1
-    assert found.seconds("training") == pytest.approx(1.0)  # one epoch of eight that took 8 s
-    assert found.disk_bytes == 1000
+        paths.measure_path(tmp_path, first, "evaluate", f"at={epoch}").unlink()
+    paths.measure_path(tmp_path, second, "evaluate", "at=4").unlink()
+    paths.snapshot_path(tmp_path, second, 4).parent.mkdir()
+    paths.snapshot_path(tmp_path, second, 4).touch()  # kept by its training
+    rows = status.rows(study, tmp_path)
+    assert runs(rows) == {"finished": 7} and missing(rows) == {"evaluate": 3, "snapshot": 1}
+    (snapshot,) = (row for row in rows if row.job.measure == "snapshot")
+    assert snapshot.seconds == pytest.approx(1.0)  # one epoch of eight that took 8 s
+    assert snapshot.experiments[0] == "a"
 
 
-def test_what_other_versions_made_is_reported_and_counted_in_time(study, tmp_path, monkeypatch):
+def test_jobs_of_another_version_are_due_again(study, tmp_path, monkeypatch):
     complete(study, tmp_path, VERSIONS["train"], VERSIONS["evaluate"])
-    assert status.overview(study, tmp_path).complete
-    complete(study, tmp_path)  # without versions, as records once were
-    found, text = described(study, tmp_path)
-    assert found.complete and found.disk_bytes == 0 and found.jobs == []
-    assert "all exist" in text and "Time left" not in text
+    assert not due(status.rows(study, tmp_path))
+    complete(study, tmp_path)  # without versions
+    assert not due(status.rows(study, tmp_path))
+    assert seconds_left(study, tmp_path, 2) == 0
     complete(study, tmp_path, VERSIONS["train"], "evaluate-v0")
-    found = status.overview(study, tmp_path)
-    assert found.outdated == {("evaluate", "evaluate-v0"): 7}
-    assert [job.measure for job, _ in found.jobs] == ["evaluate"] * 7
+    rows = due(status.rows(study, tmp_path))
+    assert [(row.job.measure, row.version) for row in rows] == [("evaluate", "evaluate-v0")] * 7
     complete(study, tmp_path, "train-v1")
-    found, text = described(study, tmp_path)
-    assert not found.complete and found.outdated == {("train", "train-v1"): 7}
-    assert found.total.statuses == {"finished": 7} and found.untimed("training") == []
-    assert [job.noun for job, _ in found.jobs] == ["training"] * 7 + ["measure"] * 7
-    assert found.seconds("training") == pytest.approx(7 * 8.0)
-    # Their seven evaluations follow; times of an epoch read no run.
-    assert found.start_seconds == pytest.approx((7 + 7) * status.FORK_SECONDS)
-    assert f"train-v1; now {VERSIONS['train']}" in text
-    # One that needs what is not here stays.
+    rows = due(status.rows(study, tmp_path))
+    assert Counter(row.version for row in rows) == {"train-v1": 7, None: 7}
+    # Their evaluations follow. Times of an epoch read no run.
+    assert Counter(row.job.measure for row in rows) == {"train": 7, "evaluate": 7}
+    assert seconds(rows, "training") == pytest.approx([8.0] * 7)
+    # Jobs whose requirements are missing stay.
     monkeypatch.setattr(absence, "of", lambda factors: absence.GPU)
-    assert not status.overview(study, tmp_path).outdated
+    assert not due(status.rows(study, tmp_path))
 
 
 def measured(results, study, run, measure, seconds, word="finished", settings="default"):
     """Writes the record of a measure of a run, or of its timing job."""
     name, path = run, paths.measure_path(results, run, measure, settings)
     if measure == "time_epoch":
-        factors, here = study.runs[run], next(job_table.places(study, results))
+        factors, here = study.runs[run], next(jobs.places(study, results))
         name = names.timing_name(factors)
-        path = job_table.time_path(here, study.experiments["a"], factors, measure)
+        path = jobs.time_path(here, study.experiments["a"], factors, measure)
     disk.write_json(path, {"status": word})
-    estimates.note(results, measure, name, path, seconds)
+    estimates.note_job(results, measure, name, path, seconds)
 
 
-def test_measures_and_timings_take_what_finished_ones_of_their_kind_took(study, tmp_path):
-    runs = list(study.runs)
-    for run in runs:
+def test_measures_and_timings_take_as_long_as_finished_ones_of_their_kind(study, tmp_path):
+    first, second, third, *_ = study.runs
+    for run in study.runs:
         finish(tmp_path, run, 1.0)
-    measured(tmp_path, study, runs[0], "evaluate", 2.0)
-    measured(tmp_path, study, runs[1], "evaluate", 4.0)
-    measured(tmp_path, study, runs[2], "evaluate", 0.1, "diverged")  # measured nothing
-    measured(tmp_path, study, runs[0], "evaluate", 9.0, settings="w=best")  # of another kind
-    found, text = described(study, tmp_path)
-    assert found.seconds("measure") == pytest.approx(4 * 3.0)  # of seven runs
-    assert found.seconds("timing") == 0 and len(found.untimed("timing")) == 6
-    assert "together at least " in text
-    measured(tmp_path, study, runs[0], "time_epoch", 5.0)
-    found, text = described(study, tmp_path)
-    assert found.seconds("timing") == pytest.approx(5 * 5.0) and found.untimed("timing") == []
-    # Measures on both cores, timings one after the other; starts are in what was noted.
-    assert "together 31 s on 2 cores" in text
+    measured(tmp_path, study, first, "evaluate", 2.0)
+    measured(tmp_path, study, second, "evaluate", 4.0)
+    measured(tmp_path, study, third, "evaluate", 0.1, "diverged")  # measured nothing
+    measured(tmp_path, study, first, "evaluate", 9.0, settings="w=best")  # of another kind
+    rows = status.rows(study, tmp_path)
+    assert seconds(rows, "measure") == pytest.approx([3.0] * 4)  # of seven runs
+    assert seconds(rows, "timing") == [None] * 6
+    assert status.wall_seconds(study, rows, 2) == pytest.approx((4 * 3.0 + 4) / 2 + 6)
+    assert seconds_left(study, tmp_path, 2) is None
+    measured(tmp_path, study, first, "time_epoch", 5.0)
+    # Measures share the cores, timings run one after the other.
+    assert seconds_left(study, tmp_path, 2) == pytest.approx(4 * 4.0 / 2 + 5 * 6.0)
     with open(tmp_path / "job_seconds.csv", "a") as file:
         file.write(f"evaluate,default,{DATA},small_cnn,\nevalu")  # torn by a full disk
-    assert status.overview(study, tmp_path).seconds("measure") == pytest.approx(12)
+    assert seconds_left(study, tmp_path, 2) == pytest.approx(38.0)
     (tmp_path / "job_seconds.csv").unlink()
-    (tmp_path / "job_seconds.csv").mkdir()  # where it cannot be noted, nothing fails
-    measured(tmp_path, study, runs[0], "evaluate", 2.0)
+    (tmp_path / "job_seconds.csv").mkdir()  # a job must not fail without it
+    measured(tmp_path, study, first, "evaluate", 2.0)
 
 
-def test_a_prepared_data_set_says_which_batch_is_too_large(tmp_path):
-    """Of what a local file holds nothing is known before."""
-    (tmp_path / "mnist.npz").touch()
-    path = tmp_path / "config.yaml"
-    local = f"datasets: {{local: {{source: mnist, path: {tmp_path / 'mnist.npz'}}}}}"
-    text = CONFIG.replace("dataset: digits", "dataset: local").replace("64]", "50001]")
-    path.write_text(f"{text}\n{local}")
-    results = tmp_path / "results"
-    status.main(path, "full", results)
-    (token,) = config.study(path).datasets
-    record = paths.dataset_record(results, token)
-    disk.write_json(record, {"counts": {"train": 50001}})
-    status.main(path, "full", results)
-    disk.write_json(record, {"counts": {"train": 50000}})
-    with pytest.raises(UserError, match=r"^experiments.a.vary.batch_size\[2\]: received 50001;"):
-        status.main(path, "full", results)
-
-
-def test_records_that_do_not_say_predict_nothing_and_damaged_ones_are_named(study, tmp_path):
+def test_records_without_seconds_predict_nothing_and_damaged_ones_are_named(study, tmp_path):
     run = next(iter(study.runs))
-    for name in (run.replace("ep=8", "ep=9"), f"{DATA}+small_cnn+old"):
-        disk.write_json(paths.run_folder(tmp_path, name) / paths.RECORD, {"status": "finished"})
-    assert len(status.overview(study, tmp_path).untimed("training")) == 7
     finish(tmp_path, run, 1.0)
+    disk.write_json(paths.run_folder(tmp_path, run) / paths.RECORD, {"status": "finished"})
+    assert seconds(status.rows(study, tmp_path), "training") == [None] * 6
     disk.write_json(paths.run_folder(tmp_path, run) / paths.RECORD, {})
     with pytest.raises(UserError, match=r"record.json: received a damaged file \(without status\)"):
-        status.overview(study, tmp_path)
+        status.rows(study, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -231,8 +204,10 @@ def test_records_that_do_not_say_predict_nothing_and_damaged_ones_are_named(stud
         ({"device": "gpu"}, 8, 6 * 3600.0),  # one at a time
     ],
 )
-def test_the_time_left_goes_by_cores_and_gpus(given, cores, expected):
+def test_the_time_left_depends_on_cores_and_gpus(given, cores, expected, monkeypatch):
+    monkeypatch.setenv(absence.VARIABLE, "true")  # nothing is missing here
     study = planner.make(small_study.config(defaults=given, experiment={"seeds": 3}))
-    jobs = [(job_table.training_job("nowhere", run), 3600.0) for run in study.runs]
-    left = replace(status.overview(study, "nowhere"), jobs=jobs)
-    assert expected <= left.wall_seconds(cores) <= expected + 10
+    monkeypatch.setattr(status, "START_SECONDS", 0.0)
+    rows = [replace(row, seconds=3600.0) for row in status.rows(study, "nowhere")]
+    trainings = [row for row in rows if row.job.noun == jobs.TRAINING]
+    assert status.wall_seconds(study, trainings, cores) == expected

@@ -10,10 +10,10 @@ import yaml
 
 import commanded
 from batchscope import figures
+from batchscope.cli import plan
 from batchscope.errors import ConfigError
 from batchscope.host import absence
-from batchscope.rules.study import called
-from batchscope.store import status
+from batchscope.rules import study as rules_study
 from batchscope.study import commands, config, planner, setting
 from batchscope.study.names import is_command
 
@@ -207,12 +207,13 @@ def test_what_plan_says(tmp_path, monkeypatch):
     path = tmp_path / "mine of it" / "study.yaml"
     path.write_text(yaml.safe_dump(raw))
     name = [*config.study(path).commands][0]
-    text = status.main(str(path), "full", tmp_path / "results")
+    results = tmp_path / "results"
+    text = plan.text(plan.study(path, "full", results), results)
     files = tmp_path / "results" / "runs" / name / "files"
     words = ["python", "script.py", "bs=8", "seed=0", f"out={files}", "x=a b"]
-    assert f"a, the first of its runs: {shlex.join(words)}\n" in text
+    assert f"a, first run: {shlex.join(words)}\n" in text
     assert f"in {tmp_path}/mine of it, with 1 thread and no GPU" in text and "alone: true" in text
-    assert "6 runs in 1 experiment" in text and "unknown for 6 runs" in text
+    assert "6 missing" in text and "Missing: 6 trainings; their time is unknown" in text
 
 
 def test_a_reduced_form_may_have_any_factor(tmp_path):
@@ -278,14 +279,15 @@ def test_a_missing_program_stops_a_study_unless_jobs_run_elsewhere(tmp_path, mon
     Path("study.yaml").write_text(yaml.safe_dump(raw))
     place = "experiments.a.command: "
     with pytest.raises(ConfigError, match=rf"^{place}.*'./no-program'"):
-        status.main("study.yaml", "full", "results")
+        plan.study("study.yaml", "full", "results")
     with pytest.raises(SystemExit, match=place):
-        called(["study.yaml"], {})
+        rules_study.called(["study.yaml"], {})
     for elsewhere in ({"cluster": True}, {"remote": True}):
-        warnings = called(["study.yaml"], {}, **elsewhere).plan.warnings
+        warnings = rules_study.called(["study.yaml"], {}, **elsewhere).plan.warnings
         assert any(line.startswith(place) for line in warnings)
     monkeypatch.setenv(absence.VARIABLE, "true")
-    assert f"Warning: {place}" in status.main("study.yaml", "full", "results")
+    study = plan.study("study.yaml", "full", "results")
+    assert f"Warning: {place}" in plan.text(study, "results")
     Path("no-program").write_text("#!/bin/sh\n")
     Path("no-program").chmod(0o755)
     assert not any(line.startswith(place) for line in config.study("study.yaml").warnings)

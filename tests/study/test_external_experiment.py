@@ -8,8 +8,8 @@ import yaml
 import own_table
 import small_study
 from batchscope import figures
+from batchscope.cli import plan
 from batchscope.errors import ConfigError
-from batchscope.store import status
 from batchscope.study import config, planner
 
 
@@ -139,9 +139,10 @@ def test_a_mixed_study_and_what_plan_says_of_it(tmp_path, monkeypatch):
     (tmp_path / "mixed.yaml").write_text(yaml.safe_dump(raw), encoding="utf-8")
     study = config.study("mixed.yaml")
     assert len(study.runs) == 4 and len(study.datasets) == 1
-    text = status.main("mixed.yaml", "full", tmp_path / "results")
-    assert "4 runs in 1 experiment." in text
-    assert "mine: 36 trainings made elsewhere, in 504 rows of own_runs.csv (CSV)." in text
+    results = tmp_path / "results"
+    text = plan.text(plan.study("mixed.yaml", "full", results), results)
+    assert "4 missing" in text
+    assert "mine: 36 external trainings in 504 rows of own_runs.csv (CSV)." in text
     (tmp_path / "alone.yaml").write_text(yaml.safe_dump(own_table.study()), encoding="utf-8")
-    text = status.main("alone.yaml", "full", tmp_path / "results")
-    assert "nothing to train or to time." in text and "Only tables, figures and report" in text
+    text = plan.text(plan.study("alone.yaml", "full", results), results)
+    assert "Missing: no training, measure or timing." in text and "runs" not in text.split()

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 
 import pytest
 
 import commanded
 from batchscope import disk
+from batchscope.cli import plan
 from batchscope.errors import UserError
 from batchscope.report import runs_table
-from batchscope.store import job_table, paths, records, status
+from batchscope.store import jobs, paths, records, status
 from batchscope.study import planner
 from batchscope.study.versions import VERSIONS
 from batchscope.tables import experiment_tables
@@ -73,9 +75,10 @@ def test_what_is_made_is_read_and_what_is_missing_has_a_row(tmp_path):
     assert tables["trajectories"]["seconds"].isna().all()
     fits = tables["critical_batch_size"]
     assert ((fits["critical_batch_size"] - 40).abs() < 6).all() and {*fits["own_width"]} == {3}
-    found = status.overview(study, tmp_path)
-    assert found.total.statuses == {"finished": 9, "out_of_memory": 1, "missing": 2}
-    assert found.seconds("training") == 4.0 and not found.untimed("training")
+    job_rows = status.rows(study, tmp_path)
+    counts = Counter(row.status for row in job_rows)
+    assert counts == {"finished": 9, "out_of_memory": 1, "missing": 2}
+    assert sum(row.seconds for row in job_rows if row.due) == 4.0
     rows = runs_table.complete(study, "a", [])  # of a report before any table
     assert [row["run"] for row in rows] == [*runs] and rows[0]["own_width"] == "3"
 
@@ -84,10 +87,10 @@ def test_a_record_without_its_evaluations_is_made_again(tmp_path):
     study = planned(tmp_path)
     name, run = next(iter(study.experiments["a"].commands.items()))
     write(tmp_path, name, run)
-    state = next(iter(job_table.JobTable(study, tmp_path).every.values()))
+    state = next(iter(jobs.JobTable(study, tmp_path).every.values()))
     assert state.made and not state.lacking
     (paths.run_folder(tmp_path, name) / paths.TRAJECTORY).unlink()
-    state = next(iter(job_table.JobTable(study, tmp_path).every.values()))
+    state = next(iter(jobs.JobTable(study, tmp_path).every.values()))
     assert state.missing
 
 
@@ -120,8 +123,7 @@ def test_what_needs_a_gpu_waits_for_one(tmp_path, monkeypatch):
 
     monkeypatch.setattr(absence, "gpu_present", lambda: False)
     study = planned(tmp_path, resources={"gpu": 1})
-    found = status.overview(study, tmp_path)
-    assert found.total.statuses == {"no_gpu": 12} and [*found.absent] == [absence.GPU]
-    assert "{gpu: 0}" in status.describe(study, found, "c.yaml", 2)
+    assert {row.status for row in status.rows(study, tmp_path)} == {"no_gpu"}
+    assert "{gpu: 0}" in plan.text(study, tmp_path)
     tables = experiment_tables.make(tmp_path, study, "a")
     assert {*tables["runs"]["status"]} == {"no_gpu"}

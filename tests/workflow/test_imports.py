@@ -31,8 +31,7 @@ THINGS = {
         READING,
     ),
     "reading a study": (
-        "from batchscope.store import status; from batchscope.study import config;"
-        "config.study('config.yaml')",
+        "from batchscope.cli import plan; plan.study('config.yaml', 'full', 'results')",
         READING,
     ),
     # NumPy comes with the paths of the records; it is a tenth of a second.

@@ -122,7 +122,7 @@ def test_data_become_a_study_with_one_grid_for_all_sizes(tmp_path):
     assert study.guess.learning_rate in rates and len(study.guess.noise_scale) == 2
     assert study.guess.largest_batch_size <= 266
     assert study.guess.half_throughput <= study.guess.level_throughput
-    assert estimates.History(tmp_path / "results", set()).seconds(runs[0]) > 0
+    assert estimates.Estimates(tmp_path / "results", study).training(runs[0]) > 0
 
 
 OWN_UPDATES = """

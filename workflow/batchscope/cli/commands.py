@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import argparse
+import math
 import os
 import sys
 import time
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from batchscope import wording
-from batchscope.cli import options, step_times
-from batchscope.errors import ConfigError, unexpected
+from batchscope.cli import options
+from batchscope.errors import ConfigError, UserError, unexpected
 from batchscope.host import absence
 from batchscope.problems import show
+from batchscope.study import log_source, optimizer_constants, tasks
 
 _MOST_LOGS = 20  # a screen of them
 
@@ -25,64 +30,63 @@ def init(arguments: Namespace) -> None:
 
 
 def plan(arguments: Namespace) -> None:
-    """Show what a study would run, what exists, time and disk, and what its own data hold."""
+    """Show the missing jobs of a study, their time, and the problems of its own data."""
+    from batchscope.cli import plan, step_times
     from batchscope.datasets import descriptions
-    from batchscope.store import status
 
     if arguments.gpus:
         os.environ[absence.VARIABLE] = "true"
-    step_times.note(options.study(arguments), arguments.results)
-    print(status.main(arguments.config, arguments.scale, arguments.results))
-    lines, problems = descriptions.described(options.study(arguments), arguments.results)
-    print("\n".join(["", *lines] if lines else []), end="\n" if lines else "", flush=True)
+    study = plan.study(arguments.config, arguments.scale, arguments.results)
+    step_times.note(study, arguments.results)
+    print(plan.text(study, arguments.results), flush=True)
+    lines, problems = descriptions.described(study, arguments.results)
+    if lines:
+        print("", *lines, sep="\n", flush=True)
     if problems:
         raise ConfigError(problems)
     if arguments.verify:
         from batchscope.datasets import verification
 
-        print(verification.verify(options.study(arguments), arguments.results))
+        print(verification.verify(study, arguments.results))
 
 
 def watch(arguments: Namespace) -> None:
-    """Show what runs, what is left and the best run of the last study; ends with Ctrl-C."""
-    from batchscope.store import progress, watch
+    """Show running jobs, missing jobs and the best run of the last study; ends with Ctrl-C."""
+    from batchscope.cli import watch
 
     clear = "\033[H\033[2J" if sys.stdout.isatty() and not arguments.once else ""
     while True:
-        if study := options.last_study(arguments.results):
-            text = watch.text(watch.snapshot(study, arguments.results, absence.cores()))
-        else:
-            text = watch.running_text(progress.running_jobs(arguments.results))
-        print(f"{clear}{text}", flush=True)
+        study = options.last_study(arguments.results)
+        print(clear + watch.text(study, arguments.results, absence.cores()), flush=True)
         if arguments.once:
             return
         time.sleep(arguments.seconds)
 
 
 def log(arguments: Namespace) -> None:
-    """Show logs of the last study, or of another by its name, and by words of a run's name."""
-    from batchscope.store import job_logs, paths
+    """Show the newest logs of failed jobs, or the newest logs with all words in their paths."""
+    from batchscope.store import job_logs
 
-    results, names = arguments.results, arguments.names
-    folders = [name for name in names if paths.study_folder(results, name).is_dir()]
-    study = options.last_study(results, folders)
-    words = [name for name in names if name not in folders]
-    found = job_logs.find(results, words, job_logs.names(study, results))
-    if not words:  # most jobs print nothing
-        found = [path for path in found if path.stat().st_size] or found
-    if more := len(found[:-_MOST_LOGS]):
-        print(f"{wording.count(more, 'older log')} not shown: add words of a run's name.")
-    for path in found[-_MOST_LOGS:]:
-        print(f"{path}: {job_logs.last_line(path)}")
-    if len(found) == 1:
-        print(found[0].read_text(encoding="utf-8", errors="replace"), end="")
+    results, words = arguments.results, arguments.words
+    logs = [path for path in job_logs.find(results, words) if path.stat().st_size]
+    study = options.last_study(results)
+    if study and not words:
+        missing = job_logs.of_missing(study, results)
+        logs = [path for path in logs if path in missing] or logs
+    if not logs:
+        raise UserError(
+            f"{results.parent / 'logs'}: no text in logs (received {show(' '.join(words))})."
+        )
+    for path in logs[-_MOST_LOGS:]:
+        text = path.read_text(encoding="utf-8", errors="replace")
+        print(text if len(logs) == 1 else f"{path}: {text.rstrip().rpartition(chr(10))[2]}")
 
 
 def advice(arguments: Namespace) -> None:
     """Say which batch sizes to use, from a study's tables."""
     from batchscope.report import decision
 
-    study = options.study(arguments)
+    study = options.study(arguments.results, arguments.config, arguments.scale)
     print(decision.text(study, arguments.results, arguments.config, arguments.seeds))
 
 
@@ -143,17 +147,71 @@ def schema(arguments: Namespace) -> None:
     print(editor_schema.text(), end="")
 
 
-# Command -> its options, in the order of the help.
-OPTIONS = {
-    init: ("data", "model", "--label", "--task", "--optimizer", "--output", "--results"),
-    plan: ("--results", "--scale", "config", "--gpus", "--verify"),
-    watch: ("--results", "--once", "--seconds"),
-    log: ("names", "--results"),
-    advice: ("--results", "--scale", "config", "--seeds"),
-    explain: ("words",),
-    import_: ("files", "--output", "--columns", "--examples-per-epoch", "--pattern", "--format"),
-    critical_batch_size: ("file", "--target", "--step-seconds", "--base", "--output"),
-    results: ("--results", "--output", "--study"),
-    schema: (),
-}
-OPTIONAL_OUTPUT = (critical_batch_size, init, results)
+def add(added: argparse._SubParsersAction) -> None:
+    """Add the commands with their options to a parser, in the order of the help."""
+
+    def command(call: Callable[[Namespace], None], *shared: ArgumentParser) -> Callable[..., Any]:
+        name = call.__name__.removesuffix("_")  # `import` is a keyword of Python
+        parser = added.add_parser(name, parents=shared, help=call.__doc__, description=call.__doc__)
+        parser.set_defaults(call=call)
+        return parser.add_argument
+
+    option = command(init, options.RESULTS)
+    option("data", help="a folder of images or of logs, a table, a text, arrays, or such as digits")
+    option("model", nargs="?", help="your model's file; one that is built in if left out")
+    option("--label", metavar="COLUMN", help="of a table; the last column if left out")
+    option("--task", choices=tuple(tasks.TASKS), help="if the labels leave it open")
+    option(
+        "--optimizer",
+        choices=tuple(optimizer_constants.CONSTANTS),
+        help="that of the model's compile, or adam, if left out",
+    )
+    option("-o", "--output", type=Path, help="the study's file")
+    option = command(plan, options.RESULTS, options.SCALE, options.CONFIG)
+    option("--gpus", action="store_true", help="jobs go to GPUs: to a cluster")
+    option("--verify", action="store_true", help="check every recorded SHA-256")
+    option = command(watch, options.RESULTS)
+    option("--once", action="store_true", help="print it once, as for a pipe")
+    option("--seconds", type=_seconds, default=5.0, help="between two updates")
+    option = command(log, options.RESULTS)
+    option("words", nargs="*", metavar="WORD", help="of a name, such as bs=16 seed=0")
+    option = command(advice, options.RESULTS, options.SCALE, options.CONFIG)
+    option("--seeds", action="store_true", help="and what more seeds would resolve")
+    option = command(explain)
+    option("words", nargs="*", metavar="WORD", help="such as batch_size; all if left out")
+    option = command(import_)
+    option("files", nargs="+", metavar="FILES", help="logs, folders, and patterns with {name}")
+    option("-o", "--output", type=Path, required=True, help="the table to write")
+    option(
+        "--columns",
+        **{"nargs": "+", "default": [], "metavar": "OURS=THEIRS"},
+        help="such as validation_loss=val/loss batch_size=bs",
+    )
+    option("--examples-per-epoch", type=float, metavar="N", help="where logs count epochs")
+    option("--pattern", default="", help="such as bs{batch_size}_seed{seed}, of paths or runs")
+    option(
+        "--format",
+        choices=(log_source.AUTO, *log_source.FORMATS),
+        default=log_source.AUTO,
+        help="of the logs; recognised by their content if left out",
+    )
+    option = command(critical_batch_size)
+    option("file", type=Path, metavar="FILE.csv", help="a row per evaluation")
+    option(
+        "--target",
+        **{"action": "append", "default": [], "metavar": "COLUMN=VALUE"},
+        help="such as validation_loss=0.2; may be repeated; three of each series if left out",
+    )
+    option("--step-seconds", metavar="A,B", help="a step takes A + B * batch size seconds")
+    option("--base", type=int, metavar="B", help="base batch size of B_20; 256 if left out")
+    option("-o", "--output", type=Path, help="the folder to write")
+    option = command(results, options.RESULTS)
+    option("-o", "--output", type=Path, help="the page; docs/results.md if left out")
+    option("--study", nargs="*", default=[], metavar="NAME", help="all with a report if left out")
+    command(schema)
+
+
+def _seconds(word: str) -> float:
+    if not 0 < float(word) < math.inf:
+        raise argparse.ArgumentTypeError(f"received {word}, expected a positive number")
+    return float(word)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 import contextlib
 import functools
+import inspect
 import os
 import sys
 import time
-from collections.abc import Iterator
+import typing
+from collections.abc import Callable, Iterator
 
-from batchscope.cli import commands, options, steps
+from batchscope.cli import commands, steps
 from batchscope.errors import Interrupted, UserError, check_folder
 from batchscope.host import job, warm_process
 from batchscope.study import versions
@@ -22,26 +24,38 @@ INTERRUPTED = 85  # exit status of a training that was asked to stop and wrote i
 
 @functools.cache
 def parser() -> argparse.ArgumentParser:
-    """Returns the parser: its help lists the commands of users, without the workflow's steps."""
-    made = argparse.ArgumentParser("python workflow/run.py", description="Batchscope's commands.")
-    added = made.add_subparsers(dest="step", metavar="COMMAND", title="commands")
-    for call, names in {**commands.OPTIONS, **steps.OPTIONS}.items():
-        listed = {"help": call.__doc__} if call in commands.OPTIONS else {}
-        name = call.__name__.removesuffix("_")  # of a command that Python has a word for
-        command = added.add_parser(name, description=call.__doc__, **listed)
-        command.set_defaults(call=call)
-        options.add(command, *names, output_required=call not in commands.OPTIONAL_OUTPUT)
+    """Return the parser. Its help lists the commands of users, but not the workflow's steps."""
+    whole = argparse.ArgumentParser("python workflow/run.py", description="Batchscope's commands.")
+    added = whole.add_subparsers(dest="step", metavar="COMMAND", title="commands")
+    commands.add(added)
+    for call in steps.STEPS:
+        _add_step(added.add_parser(call.__name__, description=call.__doc__), call)
     for name, entry in versions.ENTRIES.items():
-        command = added.add_parser(name, description=entry.doc)
-        command.set_defaults(call=steps.timing if name in TIMINGS else steps.measure)
-        options.add_settings(command, name)
-        subjects = (f"--{option}" for option in entry.subjects)
-        options.add(command, *subjects, "--results", "--output", "--model-file")
-    return made
+        call = functools.partial(steps.timing if name in TIMINGS else steps.measure, name)
+        _add_step(added.add_parser(name, description=entry.doc), call)
+    return whole
+
+
+def _add_step(command: argparse.ArgumentParser, call: Callable[..., None]) -> None:
+    """Give a step the options of its signature."""
+    parameters = inspect.signature(call, eval_str=True).parameters
+    for parameter in parameters.values():
+        option = f"--{parameter.name.replace('_', '-')}"
+        kind, *_ = *typing.get_args(parameter.annotation), parameter.annotation  # `float | None`
+        if kind is bool:
+            command.add_argument(option, action="store_true")
+        elif parameter.default is parameter.empty:
+            command.add_argument(option, type=kind, required=True)
+        else:
+            count = "?" if parameter.default is None else None
+            command.add_argument(option, type=kind, default=parameter.default, nargs=count)
+    command.set_defaults(
+        call=lambda given: call(**{name: vars(given)[name] for name in parameters})
+    )
 
 
 def main(words: list[str]) -> None:
-    """Runs one command; a problem that the user can mend ends in its message alone."""
+    """Run one command. An error that the user can fix ends in its message, without traceback."""
     try:
         arguments = parser().parse_args(words or ["--help"])
         if "results" in arguments:
@@ -51,7 +65,7 @@ def main(words: list[str]) -> None:
         sys.stdout.flush()
     except UserError as error:
         sys.exit(str(error))
-    except BrokenPipeError:  # `head` has read enough; what is left to flush at the end goes nowhere
+    except BrokenPipeError:  # `head` has read enough; the last flush must not fail
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except OSError as error:
@@ -65,19 +79,19 @@ def main(words: list[str]) -> None:
 
 @contextlib.contextmanager
 def _noted(arguments: argparse.Namespace) -> Iterator[None]:
-    """Note that a measure or a timing runs, for `watch`, and then how long it took."""
+    """Show a measure or a timing as running, and note its seconds."""
     if arguments.step not in versions.ENTRIES:
         yield
         return
     from batchscope.store import estimates, progress
 
-    options = vars(arguments)
-    (name,) = (options[subject] for subject in ("run", "timing", "sweep") if subject in options)
+    given = vars(arguments)
+    name = given.get("run") or given.get("timing") or given["sweep"]
     started = time.monotonic()
     with progress.running(arguments.results, arguments.step, name):
         yield
     seconds = time.monotonic() - started
-    estimates.note(arguments.results, arguments.step, name, arguments.output, seconds)
+    estimates.note_job(arguments.results, arguments.step, name, arguments.output, seconds)
 
 
 def serve() -> None:

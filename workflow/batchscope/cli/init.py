@@ -81,7 +81,8 @@ def write(arguments: Namespace) -> str:
             output.unlink()  # so that the same command can be given again
             raise
         step_times.note(study, arguments.results)
-        seconds = status.overview(study, arguments.results).wall_seconds(absence.cores())
+        rows = status.rows(study, arguments.results)
+        seconds = status.wall_seconds(study, rows, absence.cores())
         if seconds < new_study.LONG_SECONDS:
             break
     took = {"duration": wording.duration(seconds), "runs_made": len(study.runs), "seeds": seeds}

@@ -1,6 +1,6 @@
-"""A timed step of each kind of training that no finished one tells of, noted for estimates.
+"""Time a step of each kind of missing training whose time is unknown.
 
-Like the check of models, steps run in a copy of this process, which a user's file may end.
+The steps run in a forked process, since a user's model file may end its process.
 """
 
 from __future__ import annotations
@@ -14,62 +14,52 @@ from pathlib import Path
 from typing import Any
 
 from batchscope.cli import steps
-from batchscope.host import absence
-from batchscope.store import estimates, job_table, records
+from batchscope.store import estimates, status
 from batchscope.study import names, run_factors
+from batchscope.study.plan import Study
 
-_LARGEST = 1024  # examples of a timed batch: those above take about as long for each example
+_LARGEST = 1024  # batch size above which an epoch takes about as long
 
 
-def note(study: Any, results: Path) -> None:
-    """Times what is unknown, at the smallest and the largest batch size; notes it in results.
+def note(study: Study, results: Path) -> None:
+    """Time a step at the smallest and the largest batch size, and note the seconds of an epoch.
 
-    What cannot be timed here, as on a GPU that is not there, stays unknown.
+    Trainings on GPUs or on several replicas stay unknown.
     """
-    if importlib.util.find_spec("tensorflow") is None:  # it is in the jobs' environment only
+    if importlib.util.find_spec("tensorflow") is None:  # only the environment of the jobs has it
         return
-    statuses = job_table.statuses(job_table.JobTable(study, results))
-    missing = [each for run, each in study.runs.items() if statuses[run] == records.MISSING]
-    history = estimates.History(results, set(map(estimates.subject, missing)))
-    unknown: dict[tuple[Any, ...], dict[int, dict[str, Any]]] = {}
-    for factors in missing:
-        if history.seconds(factors) is None and _here(factors):
+    kinds: dict[tuple[Any, ...], dict[int, dict[str, Any]]] = {}
+    for row in status.rows(study, results):
+        if row.job.measure != "train" or not row.due or row.seconds is not None:
+            continue
+        factors = study.runs[row.job.subject]
+        if (factors["device"], factors["replicas"]) == ("cpu", 1):
             size = min(factors["batch_size"], _LARGEST)
-            sizes = unknown.setdefault(estimates.setting(factors), {})
-            sizes[size] = {**factors, "batch_size": size}
-    chosen = [of[size] for of in unknown.values() for size in {min(of), max(of)}]
-    for threads in {factors["threads"] for factors in chosen}:
-        alike = [factors for factors in chosen if factors["threads"] == threads]
+            by_size = kinds.setdefault(estimates.epoch_kind(factors), {})
+            by_size[size] = {**factors, "batch_size": size}
+    timed = [by_size[size] for by_size in kinds.values() for size in {min(by_size), max(by_size)}]
+    for threads in {factors["threads"] for factors in timed}:  # fixed when TensorFlow starts
+        chosen = [factors for factors in timed if factors["threads"] == threads]
         fork = multiprocessing.get_context("fork")
-        process = fork.Process(target=_time, args=(study, results, alike))
+        process = fork.Process(target=_time, args=(study, results, chosen))
         process.start()
         process.join()
 
 
-def _here(factors: dict[str, Any]) -> bool:
-    return not absence.of(factors) and (factors["device"], factors["replicas"]) == ("cpu", 1)
-
-
-def _time(study: Any, results: Path, chosen: list[dict[str, Any]]) -> None:
-    steps.start(chosen[0])
-    from batchscope import datasets
+def _time(study: Study, results: Path, timed: list[dict[str, Any]]) -> None:
+    steps.start(timed[0])
     from batchscope.datasets import model_inputs
     from batchscope.training import step_times
 
     @functools.cache
-    def sized(dataset: str) -> tuple[Any, int | None]:
-        definition = study.datasets[dataset]
-        if count := records.training_images(results, dataset):
-            return datasets.look(results, dataset, definition), count
-        return model_inputs.sized(names.split_token(dataset)[0], definition)
+    def sized(dataset: str) -> tuple[Any, Any]:
+        return model_inputs.sized(names.split_token(dataset)[0], study.datasets[dataset])
 
-    for factors in chosen:
-        dataset, model = estimates.subject(factors)
-        # Data or a model at fault, or memory that is refused: the jobs, or their check, say why.
-        # The check of models prints their notes.
+    for factors in timed:
+        # Times stay unknown if the number of examples is, or if data or a model are invalid, which
+        # the check before the jobs reports.
         with contextlib.suppress(Exception), contextlib.redirect_stderr(io.StringIO()):
-            look, count = sized(dataset)
-            if count is not None:
-                taken = step_times.seconds(factors, look, study.models[model])
-                examples = count * run_factors.training_copies(factors)
-                estimates.note_epoch(results, factors, taken * examples / factors["batch_size"])
+            model_input, count = sized(factors["dataset"])
+            seconds = step_times.seconds(factors, model_input, study.models[factors["model"]])
+            examples = count * run_factors.training_copies(factors)
+            estimates.note_epoch(results, factors, seconds * examples / factors["batch_size"])

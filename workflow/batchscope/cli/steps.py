@@ -1,8 +1,13 @@
-"""The steps that the workflow's rules call: one job each; hidden from the help."""
+"""The steps that the workflow's rules call: one job each.
+
+`entry` derives the options of a step from its signature: `--chunk-seconds` from `chunk_seconds`. An
+option whose default is None may lack its value: `--model-file` does for a built-in model.
+"""
 
 from __future__ import annotations
 
-from argparse import Namespace
+import json
+from pathlib import Path
 from typing import Any
 
 from batchscope.cli import options
@@ -10,158 +15,193 @@ from batchscope.host import absence
 from batchscope.study.names import configuration, parse_run, parse_sweep
 from batchscope.study.registry import MEASURES, TIMINGS
 
+_RESULTS = Path("results")
 
-def prepare_data(arguments: Namespace) -> None:
-    """Prepare a data set."""
+
+def prepare_data(dataset: str, definition: str, results: Path = _RESULTS) -> None:
+    """Prepare a data set by its definition, which is JSON."""
     from batchscope import datasets
 
-    for warning in datasets.prepare(arguments.dataset, arguments.definition, arguments.results):
+    for warning in datasets.prepare(dataset, json.loads(definition), results):
         print(f"Warning: {warning}")
 
 
-def check(arguments: Namespace) -> None:
-    """Read a study's own data and build its own models, before any job."""
+def check(config: str, scale: str = "full", results: Path = _RESULTS) -> None:
+    """Check the user's data and models of a study, before any job."""
     from batchscope.cli import study_check
 
-    study_check.check(options.study(arguments), arguments.results)
+    study_check.check(options.study(results, config, scale), results)
 
 
-def train(arguments: Namespace) -> None:
-    """Train one run."""
-    start(parse_run(arguments.run))
+def train(
+    run: str,
+    model_file: str | None = None,
+    results: Path = _RESULTS,
+    checkpoint_seconds: float = 30.0,
+    killed_at_mb: float | None = None,
+    chunk_seconds: float = 5.0,
+    chunk_steps: int | None = None,
+) -> None:
+    """Train one run.
+
+    Args:
+        checkpoint_seconds: Seconds between two checkpoints.
+        killed_at_mb: Memory limit at which the kernel killed it before.
+        chunk_seconds: Largest duration of one call of TensorFlow; `chunk_steps`, its most steps.
+    """
+    start(parse_run(run))
     from batchscope.store import memory_kills
     from batchscope.training import runs, trainer
 
-    run = runs.TrainingRun(arguments.results, arguments.run, arguments.model_file)
-    if killed := memory_kills.record_or_retry(run.folder, arguments.killed_at_mb):
-        print(f"{run.name}: {trainer.record_kill(run, killed)}. {killed}")
+    training = runs.TrainingRun(results, run, model_file)
+    if killed := memory_kills.record_or_retry(training.folder, killed_at_mb):
+        print(f"{run}: {trainer.record_kill(training, killed)}. {killed}")
         return
-    chunk = (arguments.chunk_seconds, arguments.chunk_steps)
-    status = trainer.train(run, trainer.FitLimits(*chunk, arguments.checkpoint_seconds))
-    print(f"{run.name}: {status}")
+    limits = trainer.FitLimits(chunk_seconds, chunk_steps, checkpoint_seconds)
+    print(f"{run}: {trainer.train(training, limits)}")
 
 
-def run_command(arguments: Namespace) -> None:
+def run_command(command: str, results: Path = _RESULTS) -> None:
     """Make one run by the user's own command."""
     from batchscope.external import command_runner
 
-    print(f"{arguments.command}: {command_runner.make(arguments.results, arguments.command)}")
+    print(f"{command}: {command_runner.make(results, command)}")
 
 
-def snapshot(arguments: Namespace) -> None:
+def snapshot(run: str, epoch: str, model_file: str | None = None, results: Path = _RESULTS) -> None:
     """Make one run's weights after an epoch before its last."""
     from batchscope.training import runs, snapshots
 
-    run = runs.TrainingRun(arguments.results, arguments.run, arguments.model_file)
-    snapshots.write(run, arguments.epoch)
+    training = runs.TrainingRun(results, run, model_file)
+    snapshots.write(training, int(epoch) if epoch.isdecimal() else epoch)
 
 
-def measure(arguments: Namespace) -> None:
+def measure(
+    step: str,
+    run: str,
+    output: Path,
+    other: str | None = None,
+    settings: str = "default",
+    model_file: str | None = None,
+    results: Path = _RESULTS,
+) -> None:
     """Make one measure of a run, or of two."""
     from batchscope.host import tensorflow_start
 
-    entry = MEASURES[arguments.step]
     # One thread: a sum's order, and so its last bits, must not depend on the machine.
-    if entry.data:
-        start({"threads": 1, "device": parse_run(arguments.run)["device"]})
+    if MEASURES[step].data:
+        start({"threads": 1, "device": parse_run(run)["device"]})
     else:
         tensorflow_start.limit()
     from batchscope.measures import finished_run, measure_job
 
-    names = (arguments.run, arguments.other) if entry.pairs else (arguments.run,)
-    given = [(arguments.results, name, arguments.model_file) for name in names]
-    runs = [finished_run.FinishedRun(*each) for each in given]
-    measure_job.write(arguments.step, runs, arguments.settings, arguments.output)
+    names = [run, other] if other else [run]
+    runs = [finished_run.FinishedRun(results, name, model_file) for name in names]
+    measure_job.write(step, runs, settings, output)
 
 
-def timing(arguments: Namespace) -> None:
-    """Time a sweep, or a training's configuration."""
-    entry = TIMINGS[arguments.step]
-    parse = configuration if entry.trains else parse_sweep
-    subject = parse(arguments.timing if entry.trains else arguments.sweep)
-    factors = subject.factors
-    absence.check_threads(factors["threads"])
-    if entry.batch_sizes != "searched":  # the tries of a search start TensorFlow themselves
-        start(factors)
+def timing(
+    step: str,
+    output: Path,
+    timing: str | None = None,
+    sweep: str | None = None,
+    machine: str = "local",
+    settings: str = "default",
+    model_file: str | None = None,
+    results: Path = _RESULTS,
+) -> None:
+    """Time a sweep, or the configuration of a training."""
+    subject = configuration(timing) if timing else parse_sweep(sweep or "")
+    absence.check_threads(subject.factors["threads"])
+    if TIMINGS[step].batch_sizes != "searched":  # the tries of a search start TensorFlow themselves
+        start(subject.factors)
     from batchscope.timing import timing_job
 
-    timed = timing_job.TimingJob(arguments.results, subject, arguments.model_file, arguments.output)
-    timing_job.write(arguments.step, timed, arguments.machine, arguments.settings)
+    job = timing_job.TimingJob(results, subject, model_file, output)
+    timing_job.write(step, job, machine, settings)
 
 
-def try_batch(arguments: Namespace) -> None:
+def try_batch(
+    sweep: str,
+    batch_size: int,
+    memory_mb: float | None = None,
+    model_file: str | None = None,
+    results: Path = _RESULTS,
+) -> None:
     """Try whether one batch fits into memory."""
     from batchscope.timing import attempts
     from batchscope.timing.timing_job import TimingJob
 
-    sweep = parse_sweep(arguments.sweep)
-    tried = TimingJob(arguments.results, sweep, arguments.model_file)
-    attempts.run(tried, arguments.batch_size, arguments.memory_mb)
+    attempts.run(TimingJob(results, parse_sweep(sweep), model_file), batch_size, memory_mb)
 
 
-def tabulate(arguments: Namespace) -> None:
+def tabulate(
+    config: str, experiment: str, output: Path, scale: str = "full", results: Path = _RESULTS
+) -> None:
     """Write the tables of one experiment."""
     from batchscope.store import owners
     from batchscope.tables import experiment_tables
 
-    study = options.study(arguments)
-    owners.claim(arguments.output.parent, study.name, arguments.config)
-    experiment_tables.write(arguments.results, study, arguments.experiment, arguments.output)
+    study = options.study(results, config, scale, experiment)
+    owners.claim(output.parent, study.name, config)
+    experiment_tables.write(results, study, experiment, output)
 
 
-def figures(arguments: Namespace) -> None:
+def figures(
+    config: str,
+    experiment: str,
+    tables: Path,
+    output: Path,
+    processes: int = 1,
+    scale: str = "full",
+    results: Path = _RESULTS,
+) -> None:
     """Draw the figures of one experiment."""
     from batchscope import figures
 
-    study = options.study(arguments)
-    experiment = study.experiments[arguments.experiment]
-    given = (figures.drawn(experiment), arguments.output, arguments.processes)
-    figures.write(arguments.tables, *given, experiment.keys.published, study.figure_format)
+    study = options.study(results, config, scale, experiment)
+    planned = study.experiments[experiment]
+    names, published = figures.drawn(planned), planned.keys.published
+    figures.write(tables, names, output, processes, published, study.figure_format)
 
 
-def claims(arguments: Namespace) -> None:
-    """Test what the documents of a study state, by its tables."""
+def claims(config: str, output: Path, scale: str = "full", results: Path = _RESULTS) -> None:
+    """Test the claims of a study by its tables."""
     from batchscope.tables import experiment_tables
 
-    study = options.study(arguments)
-    experiment_tables.write_claims(study, arguments.output.parent, arguments.output)
+    study = options.study(results, config, scale)
+    experiment_tables.write_claims(study, output.parent, output)
 
 
-def interim(arguments: Namespace) -> None:
-    """Analyse a study whose seeds come in stages: which runs get more."""
+def interim(config: str, output: Path, scale: str = "full", results: Path = _RESULTS) -> None:
+    """Analyse a study whose seeds come in stages: which runs get more seeds."""
     from batchscope.tables import experiment_tables
 
-    experiment_tables.write_interim(arguments.results, options.study(arguments), arguments.output)
+    experiment_tables.write_interim(results, options.study(results, config, scale), output)
 
 
-def report(arguments: Namespace) -> None:
-    """Build the report of a study."""
+def report(
+    config: str,
+    output: Path,
+    partial: bool = False,
+    scale: str = "full",
+    results: Path = _RESULTS,
+) -> None:
+    """Build the report of a study, if `partial` from the results that exist."""
     from batchscope import report
 
-    given = (arguments.results, arguments.config, arguments.output, arguments.partial)
-    report.write(options.study(arguments), *given)
+    study = options.study(results, config, scale)
+    report.write(study, results, config, output, partial)
 
 
-_STUDY = ("--results", "--scale", "--config")
-# Step -> its options; measures and timings have those of their settings besides.
-OPTIONS = {
-    prepare_data: ("--results", "--dataset", "--definition"),
-    check: _STUDY,
-    train: ("--results", "--run", "--model-file", "--checkpoint-seconds", "--killed-at-mb")
-    + ("--chunk-seconds", "--chunk-steps"),
-    run_command: ("--results", "--command"),
-    snapshot: ("--results", "--run", "--epoch", "--model-file"),
-    try_batch: ("--results", "--sweep", "--batch-size", "--memory-mb", "--model-file"),
-    tabulate: (*_STUDY, "--experiment", "--output"),
-    figures: (*_STUDY, "--experiment", "--output", "--tables", "--processes"),
-    claims: (*_STUDY, "--output"),
-    interim: (*_STUDY, "--output"),
-    report: (*_STUDY, "--output", "--partial"),
-}
+STEPS = (
+    *(prepare_data, check, train, run_command, snapshot, try_batch),
+    *(tabulate, figures, claims, interim, report),
+)
 
 
 def start(factors: dict[str, Any]) -> None:
-    """Starts TensorFlow for a run or a timing, unless it has more threads than there are cores."""
+    """Start TensorFlow for a run or a timing; refuse more threads than there are cores."""
     from batchscope.host import tensorflow_start
 
     absence.check_threads(factors["threads"])

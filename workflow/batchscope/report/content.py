@@ -17,7 +17,7 @@ from batchscope.datasets import samples
 from batchscope.errors import UserError
 from batchscope.figures import LISTING, FigureTables
 from batchscope.report import inline_svg, runs_table
-from batchscope.store import job_table, paths, records, weights
+from batchscope.store import jobs, paths, records, weights
 from batchscope.study.decision_columns import CLAIMS
 from batchscope.study.registry import TIMINGS
 from batchscope.tables import csv_tables
@@ -46,7 +46,7 @@ class Inputs:
     config_name: str
     config_text: str  # as written
     experiments: dict[str, ExperimentResults]
-    states: job_table.JobTable
+    states: jobs.JobTable
     runs: dict[str, Record]  # record of each run on the study's own machine
     other_runs: list[Record]  # of the same runs, on other machines
     timings: list[Record]
@@ -81,8 +81,8 @@ def read(
     experiments = {
         name: _experiment(study, name, folder / name, partial) for name in study.experiments
     }
-    table = job_table.JobTable(study, results)
-    here, *others = places = [*job_table.places(study, results)]
+    table = jobs.JobTable(study, results)
+    here, *others = places = [*jobs.places(study, results)]
     runs, timings = _runs(study, here), _timings(study, places)
     every = {name: records.data_record(results, name) for name in study.datasets}
     datasets = {name: record for name, record in every.items() if record is not None}
@@ -172,18 +172,18 @@ def _models(
     return models
 
 
-def _runs(study: Study, place: job_table.Place) -> dict[str, Record]:
+def _runs(study: Study, place: jobs.Place) -> dict[str, Record]:
     every = (*study.runs, *study.commands)
     found = {run: paths.run_record(paths.run_folder(place.results, run)) for run in every}
     return {run: _record(path, place.machine) for run, path in found.items() if path.exists()}
 
 
-def _timings(study: Study, places: Iterable[job_table.Place]) -> list[Record]:
+def _timings(study: Study, places: Iterable[jobs.Place]) -> list[Record]:
     found = {
         job.path: place.machine
         for experiment in study.experiments.values()
         for place in places
-        for job in job_table.measure_jobs(experiment, place.results, place.recorded)
+        for job in jobs.measure_jobs(experiment, place.results, place.recorded)
         if job.measure in TIMINGS
     }
     return [_record(path, machine) for path, machine in found.items() if path.exists()]

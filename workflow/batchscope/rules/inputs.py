@@ -10,7 +10,7 @@ from typing import Any
 
 from batchscope import project_files
 from batchscope.rules.study import RESULTS, CalledStudy
-from batchscope.store import job_table, paths
+from batchscope.store import jobs, paths
 from batchscope.study import names, snapshot_epochs, tables, versions
 from batchscope.study.specifications import Measure, Timing
 
@@ -57,7 +57,7 @@ def for_each_job(study: CalledStudy, value_of: Callable[[str], Any]) -> Any:
     """
     subjects = [*study.plan.runs]
     for experiment in study.plan.experiments.values():
-        subjects += [job.subject for job in job_table.timing_jobs(experiment, RESULTS, "")]
+        subjects += [job.subject for job in jobs.timing_jobs(experiment, RESULTS, "")]
     values = [value_of(name) for name in subjects]
     if values and all(value == values[0] for value in values):
         return values[0]
@@ -94,7 +94,7 @@ def snapshots(study: CalledStudy, entry: Measure) -> dict[str, Any]:
 
     def of_job(wildcards: Any) -> list[str]:
         horizon = names.parse_run(wildcards.run)["epochs"]
-        epoch = job_table.epoch_read(entry.name, wildcards.settings, horizon)
+        epoch = jobs.epoch_read(entry.name, wildcards.settings, horizon)
         return [] if epoch is None else [f"{RESULTS}/runs/{wildcards.run}/epochs/{epoch}.npz"]
 
     return {"snapshots": of_job}
@@ -149,8 +149,8 @@ def _records(study: CalledStudy, experiment: str) -> Iterator[str]:
         yield from _records(study, other)
     # Results of other machines are read and never made.
     for folder, machine in study.plan.machines.values():
-        trainings = (job_table.training_job(folder, run) for run in planned.runs)
-        for job in (*trainings, *job_table.measure_jobs(planned, folder, machine)):
+        trainings = (jobs.training_job(folder, run) for run in planned.runs)
+        for job in (*trainings, *jobs.measure_jobs(planned, folder, machine)):
             if job.path.exists():
                 yield literal(job.path.as_posix())
     suffixes = {name: entry.also_writes for name, entry in versions.ENTRIES.items()}

@@ -7,11 +7,11 @@ import sys
 from itertools import chain
 from pathlib import Path
 
-from batchscope import disk, project_files, wording
+from batchscope import disk, project_files
 from batchscope.errors import UserError
 from batchscope.host import absence, interruption
 from batchscope.rules.study import RESULTS, CalledStudy
-from batchscope.store import interims, job_table, memory_kills, owners, paths, status
+from batchscope.store import interims, jobs, memory_kills, owners, paths, status
 
 
 def prepare_environment(gpus: bool, scheduled: bool = False) -> None:
@@ -48,7 +48,7 @@ def start(study: CalledStudy) -> None:
     """Check user data and models, and leave notes for the jobs; exit if a check fails."""
     owners.claim(study.folder, study.plan.name, study.config_path)
     # No part of a training's command: the epochs of another study would train every run again.
-    job_table.note_epochs(study.plan, study.table.here(), RESULTS)
+    jobs.note_epochs(study.plan, study.table.here(), RESULTS)
     for state in study.table.every.values():
         # The place of the study's file and the needs of a run change no result either.
         run = study.plan.commands.get(state.job.subject)
@@ -80,18 +80,16 @@ def open_line(study: CalledStudy) -> str:
             return "No interim analysis yet: run the same command again."
         if not interims.is_open(RESULTS, name):
             return f"Nothing is open after interim analysis {number}."
-        rows = interims.rows(RESULTS, name, number)
-        experiments = dict.fromkeys(row["experiment"] for row in rows if row["seeds"])
-        left = status.overview(study.planned_again().plan, RESULTS)
+        analysed = interims.rows(RESULTS, name, number)
+        experiments = dict.fromkeys(row["experiment"] for row in analysed if row["seeds"])
+        planned = study.planned_again().plan
+        rows = status.rows(planned, RESULTS)
     except UserError as error:
         return str(error)
-    runs = sum(job.noun == job_table.TRAINING for job, _ in left.jobs)
-    least = "at least" if left.untimed(*job_table.KINDS) else "about"
-    time = f"{least} {wording.duration(left.wall_seconds(absence.cores()))}"
+    left = status.remaining(planned, rows, absence.cores())
     return (
         f"Open after interim analysis {number}: {', '.join(experiments)}. The next stage has "
-        f"{wording.count(runs, 'run')}, {time} on {wording.count(absence.cores(), 'core')}: run "
-        "the same command again."
+        f"{left}: run the same command again."
     )
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from batchscope import project_files
 from batchscope.errors import UserError, check_folder
 from batchscope.host import absence
-from batchscope.store import interims, job_table, owners, paths, records, status
+from batchscope.store import interims, jobs, owners, paths, records, status
 from batchscope.study import command_line, commands, plan
 from batchscope.study import config as configuration
 
@@ -32,8 +32,8 @@ class CalledStudy:
     partial: bool  # whether to compute nothing and to report on existing results
 
     @functools.cached_property
-    def table(self) -> job_table.JobTable:
-        return job_table.JobTable(self.plan, RESULTS)
+    def table(self) -> jobs.JobTable:
+        return jobs.JobTable(self.plan, RESULTS)
 
     @property
     def folder(self) -> str:

@@ -1,178 +1,118 @@
-"""Estimates of the time and disk space of runs, measures and data sets, from finished ones."""
+"""Estimates of the seconds of jobs: from finished ones, else from timed steps."""
+
+from __future__ import annotations
 
 import contextlib
-import os
 import statistics
-from collections import Counter
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from batchscope import disk
-from batchscope.errors import UserError
 from batchscope.store import paths, records
-from batchscope.study import batch_phases, commands, names, run_factors
+from batchscope.study import batch_phases, plan, run_factors
+from batchscope.study.commands import CommandRun
 from batchscope.study.run_factors import Affects
 from batchscope.study.specifications import REPEATS
 
-_SAMPLES = 200  # most records that are read to learn how long a model takes on a data set
-_SHORTEST = 1e-9  # seconds of an epoch: a logarithm of them is taken
-WEIGHT_FILES = 2  # of every run, final and best; both may be one, which nobody knows before
+_EPOCH = "epoch"  # kind of the times of trainings
+Kind = tuple[str, ...]  # jobs of one kind and one batch size take about as long
 
 
-def subject(factors: dict[str, Any]) -> tuple[str, str]:
-    return factors["dataset"], factors["model"]
-
-
-def setting(factors: dict[str, Any]) -> tuple[Any, ...]:
-    """Return the factors that the time of an epoch depends on, except the batch size.
-
-    `epoch_seconds` interpolates between batch sizes.
-    """
-    timed = run_factors.affecting(Affects.STEP | Affects.EVALUATIONS)
-    return tuple(factors[name] for name in timed if name != "batch_size")
-
-
-class History:
-    """What finished runs of the same models on the same data sets took, or what was noted."""
-
-    def __init__(self, results: Path, subjects: set[tuple[str, str]]) -> None:
-        self._times: dict[tuple[Any, ...], dict[int, list[float]]] = {}
-        self._bytes: dict[tuple[str, str], int] = {}
-        self._noted = _epochs_noted(results)
-        read: Counter[tuple[str, ...]] = Counter()
-        for folder in sorted((results / "runs").glob("*")):
-            own = tuple(folder.name.split("+")[:2])
-            if own in subjects and read[own] < _SAMPLES:
-                read[own] += self._learn(folder)
-
-    def _learn(self, folder: Path) -> bool:
-        path = paths.run_record(folder)
-        record = disk.read_json(path) if path.exists() else {}
-        if record.get("status") != records.FINISHED:
-            return False
-        try:
-            factors = names.parse_run(folder.name)
-            seconds = record["contended_seconds"] + record.get("evaluation_seconds", 0.0)
-            seconds /= record["epochs_run"]
-            if len(batch_phases.batch_sizes(factors)) > 1:
-                return False  # of no size
-        except (ValueError, KeyError, TypeError, ZeroDivisionError):
-            return False  # of another version of this program: unknown
-        by_batch = self._times.setdefault(setting(factors), {})
-        by_batch.setdefault(factors["batch_size"], []).append(seconds)
-        with contextlib.suppress(OSError):
-            self._bytes.setdefault(subject(factors), os.path.getsize(folder / "final.npz"))
-        return True
-
-    def seconds(self, factors: dict[str, Any]) -> float | None:
-        """Returns the seconds that a run takes for all its epochs, or None."""
-        times, noted = self._times.get(setting(factors), {}), self._noted.get(_key(factors), {})
-        means = {int(batch): taken for batch, taken in noted.items()}
-        means |= {batch: statistics.fmean(values) for batch, values in times.items()}
-        if not means:
-            return None
-        shares = batch_phases.shares(factors).items()
-        return factors["epochs"] * sum(part * epoch_seconds(means, size) for size, part in shares)
-
-    def weight_bytes(self, factors: dict[str, Any], files: int) -> int | None:
-        one = self._bytes.get(subject(factors))
-        return None if one is None else files * one
-
-
-def of_commands(results: Path, runs: Mapping[str, commands.CommandRun]) -> dict[str, float | None]:
-    """Returns the seconds of one core of runs that commands make, as finished ones of each took.
-
-    Of all cores, where a run has the machine to itself.
-    """
-    known: dict[str, dict[int, list[float]]] = {}
-    for token in {name.partition("+")[0] for name in runs}:
-        for path in sorted(results.glob(f"runs/{token}+*/{paths.RECORD}"))[:_SAMPLES]:
-            record = disk.read_json(path, "status")
-            if record["status"] == records.FINISHED and record["contended_seconds"]:
-                times = known.setdefault(token, {})
-                times.setdefault(record["factors"]["batch_size"], []).append(
-                    record["contended_seconds"] * (1 if record["alone"] else record["threads"])
-                )
-    means = {
-        token: {size: statistics.fmean(each) for size, each in times.items()}
-        for token, times in known.items()
-    }
-    return {
-        name: epoch_seconds(means[run.command.token], run.factors["batch_size"])
-        if run.command.token in means
-        else None
-        for name, run in runs.items()
-    }
-
-
-def _key(factors: dict[str, Any]) -> str:
-    return "+".join(map(str, setting(factors)))
-
-
-def _epochs_noted(results: Path) -> dict[str, dict[str, float]]:
-    with contextlib.suppress(UserError):
-        return disk.read_json(paths.epoch_seconds_note(results))
-    return {}
-
-
-def note_epoch(results: Path, factors: dict[str, Any], seconds: float) -> None:
-    noted = _epochs_noted(results)
-    noted.setdefault(_key(factors), {})[str(factors["batch_size"])] = seconds
-    disk.write_json(paths.epoch_seconds_note(results), noted)
-
-
-def kind(measure: str, settings: str, name: str) -> tuple[str, ...]:
-    """Returns what measures and timings share that take about the same time.
+class Estimates:
+    """Estimated seconds of jobs; None where no job of that kind has been timed.
 
     Args:
-        name: The run, the timing or the sweep that it is of; its data set and model count.
+        planned: Its finished runs give the times of trainings and commands.
     """
-    # A timing's jobs of the same configuration take the same.
+
+    def __init__(self, results: Path | str, planned: plan.Study | plan.PlannedExperiment) -> None:
+        self._times = _noted(paths.seconds_note(results))
+        for run, factors in planned.runs.items():
+            record = _finished(results, run)
+            if record.get("epochs_run") and len(batch_phases.batch_sizes(factors)) == 1:
+                seconds = record["contended_seconds"] + record.get("evaluation_seconds", 0.0)
+                self._add(epoch_kind(factors), factors, seconds / record["epochs_run"])
+        for run, made in planned.commands.items():
+            if seconds := _finished(results, run).get("contended_seconds"):
+                self._add((made.command.token,), made.factors, seconds)
+
+    def _add(self, kind: Kind, factors: dict[str, Any], seconds: float) -> None:
+        self._times.setdefault(kind, {}).setdefault(factors["batch_size"], []).append(seconds)
+
+    def training(self, factors: dict[str, Any]) -> float | None:
+        kind = epoch_kind(factors)
+        if kind not in self._times:
+            return None
+        shares = batch_phases.shares(factors).items()
+        return factors["epochs"] * sum(share * self._at(kind, size) for size, share in shares)
+
+    def command(self, run: CommandRun) -> float | None:
+        kind = (run.command.token,)
+        return self._at(kind, run.factors["batch_size"]) if kind in self._times else None
+
+    def other(self, kind: Kind) -> float | None:
+        return self._at(kind, 1) if kind in self._times else None
+
+    def _at(self, kind: Kind, batch_size: int) -> float:
+        """Interpolate between batch sizes, for steps whose time is linear in the batch size.
+
+        Below the smallest size the number of steps decides, above the largest that of examples.
+        """
+        sizes = sorted(self._times[kind], reverse=True)
+        seconds = [statistics.fmean(self._times[kind][size]) for size in sizes]
+        if batch_size < sizes[-1]:
+            return seconds[-1] * sizes[-1] / batch_size
+        return float(np.interp(1 / batch_size, [1 / size for size in sizes], seconds))
+
+
+def _finished(results: Path | str, run: str) -> dict[str, Any]:
+    """Return the record of a finished run; empty if there is none."""
+    path = paths.run_record(paths.run_folder(results, run))
+    record = disk.read_json(path) if path.exists() else {}
+    return record if record.get("status") == records.FINISHED else {}
+
+
+def epoch_kind(factors: dict[str, Any]) -> Kind:
+    """Return the kind of an epoch: the factors that its time depends on, but the batch size."""
+    timed = run_factors.affecting(Affects.STEP | Affects.EVALUATIONS)
+    return _EPOCH, *(str(factors[name]) for name in timed if name != "batch_size")
+
+
+def kind(measure: str, settings: str, name: str) -> Kind:
+    """Return the kind of a measure or timing of a run, a timing or a sweep."""
+    # Repeated timings of one configuration take the same time.
     parts = [part for part in settings.split("+") if not part.startswith(f"{REPEATS.alias}=")]
     return measure, "+".join(parts) or "default", *name.split("+")[:2]
 
 
-def note(results: Path, measure: str, name: str, output: Path, seconds: float) -> None:
-    """Notes how long a measure or timing took, whatever ran beside it: for estimates alone.
+def note_epoch(results: Path, factors: dict[str, Any], seconds: float) -> None:
+    _append(results, (*epoch_kind(factors), str(factors["batch_size"])), seconds)
 
-    It is no part of the record, which would then differ from one time to the next. Where it
-    cannot be written, nothing else is lost. Nothing is noted of a run that did not finish.
 
-    Args:
-        name: What it is of, as for `kind`.
+def note_job(results: Path, measure: str, name: str, output: Path, seconds: float) -> None:
+    """Note the seconds of a measure or a timing, unless its run did not finish.
+
+    They are not part of the record, which would then differ between repetitions.
     """
-    if disk.read_json(output).get("status") != records.FINISHED:
-        return
-    line = ",".join((*kind(measure, output.stem, name), f"{seconds:.2f}\n"))
-    path = paths.seconds_note(results)
-    with contextlib.suppress(OSError), open(path, "a", encoding="utf-8") as file:
-        file.write(line)  # one write: jobs that end together do not mix
+    if disk.read_json(output).get("status") == records.FINISHED:
+        _append(results, kind(measure, output.stem, name), seconds)
 
 
-def noted(results: Path) -> dict[tuple[str, ...], float]:
-    """Returns the mean seconds of each kind of measure and timing, as they were noted."""
-    times: dict[tuple[str, ...], list[float]] = {}
+def _append(results: Path, key: Kind, seconds: float) -> None:
+    with contextlib.suppress(OSError):  # nothing but estimates needs the file
+        results.mkdir(parents=True, exist_ok=True)
+        with open(paths.seconds_note(results), "a", encoding="utf-8") as file:
+            file.write(",".join((*key, f"{seconds:.4g}\n")))  # one write: lines do not mix
+
+
+def _noted(path: Path) -> dict[Kind, dict[int, list[float]]]:
+    times: dict[Kind, dict[int, list[float]]] = {}
     with contextlib.suppress(OSError):
-        text = paths.seconds_note(results).read_text(encoding="utf-8", errors="replace")
-        for line in text.splitlines():
-            *found, seconds = line.split(",")
-            with contextlib.suppress(ValueError):  # a truncated line is skipped
-                value = float(seconds)
-                times.setdefault(tuple(found), []).append(value)
-    return {found: statistics.fmean(values) for found, values in times.items()}
-
-
-def epoch_seconds(known: dict[int, float], batch_size: int) -> float:
-    """Returns the seconds of an epoch at a batch size, from those at others.
-
-    Between two known batch sizes it is interpolated on logarithmic axes. Below the smallest
-    the number of steps decides, above the largest the number of images. At least one is `known`.
-    """
-    batch_sizes = sorted(known)
-    if batch_size < batch_sizes[0]:
-        return known[batch_sizes[0]] * batch_sizes[0] / batch_size
-    logarithms = np.log([max(known[each], _SHORTEST) for each in batch_sizes])
-    return float(np.exp(np.interp(np.log(batch_size), np.log(batch_sizes), logarithms)))
+        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+            *key, seconds = line.split(",")
+            with contextlib.suppress(ValueError):  # an incomplete line
+                batch_size = int(key.pop()) if key[:1] == [_EPOCH] else 1
+                times.setdefault(tuple(key), {}).setdefault(batch_size, []).append(float(seconds))
+    return times

@@ -1,62 +1,35 @@
-"""The logs of a study and of a run's jobs."""
+"""The logs of jobs."""
 
 from collections.abc import Collection
 from pathlib import Path
 
-from batchscope.errors import UserError, unexpected
-from batchscope.problems import show
-from batchscope.store import job_table
-from batchscope.study import plan
+from batchscope.store import jobs, paths
+from batchscope.study.plan import Study
 
 
-def names(study: plan.Study | None, results: Path) -> set[str]:
-    """Return the names of a study, its runs, timings and data sets, as paths of logs have them."""
-    if study is None:
-        return set()
-    jobs = [state.job for state in job_table.JobTable(study, results).every.values()]
-    timed = (job.path.parent.name for job in jobs if job.noun == job_table.TIMING)
-    return {study.folder_name, *study.datasets, *timed, *(run for job in jobs for run in job.runs)}
-
-
-def find(results: Path, words: Collection[str], names: Collection[str] = ()) -> list[Path]:
-    """Return the logs of jobs whose names have all of the words, the newest last.
+def find(results: Path, words: Collection[str]) -> list[Path]:
+    """Return the logs with all words in their paths, the newest last.
 
     A word with `=` is a whole factor: `bs=16` is not `bs=160`.
-
-    Args:
-        names: Names of a study. Other logs are returned only if none has these.
-
-    Raises:
-        UserError: If there are none.
     """
-    root = results.parent
-    logs = [path for path in root.glob("logs/**/*.log") if _names(path.parts, words)]
-    subjects = {path: _subjects(path.relative_to(root / "logs")) for path in logs}
-    if not subjects and not words:
-        raise UserError(f"{root / 'logs'}: holds no log yet; run snakemake first.")
-    if not subjects:
-        expected = "words of a run's name, such as bs=16 seed=0; results/runs has a folder for each"
-        raise unexpected("name", show(" ".join(words)), expected)
-    of_study = [path for path, own in subjects.items() if not own.isdisjoint(names)]
-    return sorted(of_study or subjects, key=lambda path: path.stat().st_mtime)
+    folder = results.parent / "logs"
+    logs = [log for log in folder.rglob("*.log") if _matches(log.relative_to(folder), words)]
+    return sorted(logs, key=lambda log: log.stat().st_mtime)
 
 
-def _subjects(log: Path) -> set[str]:
-    """Return the names in the path of a log: a study, a run or a timing, without settings."""
-    _, first, *more = log.parts
-    return {first.removesuffix(".log"), *more[:-1]}
+def _matches(log: Path, words: Collection[str]) -> bool:
+    names = log.with_suffix("").parts
+    factors = {factor for name in names for factor in name.split("+")}
+    return all(
+        word in factors if "=" in word and "+" not in word else any(word in name for name in names)
+        for word in words
+    )
 
 
-def last_line(path: Path) -> str:
-    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    return next((line.strip() for line in reversed(lines) if line.strip()), "empty")
-
-
-def _names(parts: Collection[str], words: Collection[str]) -> bool:
-    """Whether one of the parts of a path is a name that has all of the words."""
-    for part in parts:
-        factors = part.removesuffix(".log").split("+")
-        # Text without `=`, or several factors.
-        if all(word in (factors if "=" in word and "+" not in word else part) for word in words):
-            return True
-    return False
+def of_missing(study: Study, results: Path) -> set[Path]:
+    """Return the log paths of all jobs without a result."""
+    table = jobs.JobTable(study, results)
+    missing = [state.job.path for state in table.every.values() if not state.made]
+    data = [dataset for dataset, is_complete in table.data().items() if not is_complete]
+    missing += [paths.dataset_record(results, dataset) for dataset in data]
+    return {paths.log_path(results, path) for path in missing}

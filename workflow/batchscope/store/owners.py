@@ -5,7 +5,6 @@ Snakemake writes it again, so that the latest one tells which study ran last.
 """
 
 import os
-from collections.abc import Collection
 from pathlib import Path
 
 from batchscope import disk
@@ -48,14 +47,9 @@ def claim(folder: Path | str, study: str, config_path: Path | str) -> None:
     disk.write_json(Path(folder) / FILE, {"config": path})
 
 
-def last(results: Path | str, names: Collection[str] = ()) -> tuple[str, str] | None:
-    """Return configuration file and scale of the study that ran last; None before the first.
-
-    Args:
-        names: Names of folders to choose from; all if empty.
-    """
+def last(results: Path | str) -> tuple[str, str] | None:
+    """Return configuration file and scale of the study that ran last; None before the first."""
     owners = list(Path(results).glob(f"studies/*/{FILE}"))
-    owners = [path for path in owners if not names or path.parent.name in names]
     if not owners:
         return None
     owner = max(owners, key=lambda path: path.stat().st_mtime)

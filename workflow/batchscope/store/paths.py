@@ -76,20 +76,12 @@ def interim_table(results: Path | str, study: str, number: int) -> Path:
     return interims_folder(results, study) / f"{number}.csv"
 
 
-def figures_folder(results: Path | str, study: str, experiment: str) -> Path:
-    return study_folder(results, study) / experiment / "figures"
-
-
 def epochs_note(results: Path | str) -> Path:
     return Path(results) / "epochs_read.json"
 
 
 def seconds_note(results: Path | str) -> Path:
     return Path(results) / "job_seconds.csv"
-
-
-def epoch_seconds_note(results: Path | str) -> Path:
-    return Path(results) / "epoch_seconds.json"
 
 
 def log_path(results: Path | str, output: Path | str) -> Path:

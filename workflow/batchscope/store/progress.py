@@ -1,7 +1,6 @@
-"""The jobs that run now: a file each for `watch`, and lines in the log of a training.
+"""Jobs that run now: a file for each, which `watch` reads, and lines in the log of a training.
 
-A job replaces its file as it goes on, and deletes it at its end. `kill -9` leaves the file, but
-the process in it no longer exists. The next attempt at the job replaces the file.
+A job deletes its file at its end. After `kill -9` the file stays, but its process does not exist.
 """
 
 import contextlib
@@ -20,9 +19,9 @@ from batchscope import disk, wording
 from batchscope.errors import UserError
 
 FOLDER = "running"  # below the results
-SECONDS = 5.0  # at least, between two words to `watch`
-_SHARE = 1 / 20  # of a training's time, at least, between two lines: its log stays one to read
-_SILENT = 60.0  # seconds without an update after which its age is shown
+SECONDS = 5.0  # shortest time between two reports
+_SHARE = 1 / 20  # of a training's time so far: shortest time between two lines in its log
+_SILENT = 60.0  # seconds after which the age of a report is shown
 
 
 @dataclass(frozen=True)
@@ -30,61 +29,58 @@ class Running:
     """A job that runs now."""
 
     step: str
-    name: str  # of the run or the timing
-    said: str  # its last words; empty of a job that only started
+    name: str  # of its run or timing
+    text: str  # of its last report; empty if it has only started
     age: float  # seconds since then
-    host: str  # empty of this machine
+    host: str  # empty for this machine
 
     @property
     def line(self) -> str:
-        """The job with its last words, and their age if they are old."""
-        where = f" on {self.host}" if self.host else ""
+        job = f"{self.step} {self.name}" + (f" on {self.host}" if self.host else "")
         since = f"{wording.duration(self.age)} ago"
-        if not self.said:
-            return f"{self.step} {self.name}{where}: started {since}"
-        silent = f" (reported {since})" if self.age > _SILENT else ""
-        return f"{self.step} {self.name}{where}: {self.said}{silent}"
+        if not self.text:
+            return f"{job}: started {since}"
+        return f"{job}: {self.text}" + (f" (reported {since})" if self.age > _SILENT else "")
 
 
 @contextlib.contextmanager
 def running(results: Path | str, step: str, name: str) -> Iterator[None]:
-    """Keep the file of a job while the block makes it."""
+    """Show a job as running within the block."""
     say(results, step, name, "")
     try:
         yield
     finally:
-        _file(results, step, name).unlink(missing_ok=True)
+        _path(results, step, name).unlink(missing_ok=True)
 
 
 def say(results: Path | str, step: str, name: str, text: str) -> None:
-    """Write how far a job is."""
-    note = {"step": step, "name": name, "said": text}
-    note |= {"host": platform.node(), "process": os.getpid(), "at": time.time()}
-    with contextlib.suppress(OSError):  # a full disk: `watch` alone reads it
-        disk.write_json(_file(results, step, name), note)
+    """Report the progress of a job."""
+    note = {"step": step, "name": name, "text": text}
+    note |= {"host": platform.node(), "process": os.getpid(), "time": time.time()}
+    with contextlib.suppress(OSError):  # a full disk must not stop the job
+        disk.write_json(_path(results, step, name), note)
 
 
-def _file(results: Path | str, step: str, name: str) -> Path:
+def _path(results: Path | str, step: str, name: str) -> Path:
     digest = hashlib.sha256(f"{step} {name}".encode()).hexdigest()[:16]  # names may be long
     return Path(results) / FOLDER / f"{digest}.json"
 
 
 class Reporter:
-    """Reports how far one training is."""
+    """Reports the progress of a training."""
 
     def __init__(self, results: Path | str, run: str, epochs: int) -> None:
         self._job, self._epochs = (results, "train", run), epochs
         self._started = self._reported = self._logged = time.monotonic()
-        self._begun: tuple[float, float] | None = None  # when, and after how many epochs
+        self._first: tuple[float, float] | None = None  # time and epochs of the first call
 
     def running(self) -> contextlib.AbstractContextManager[None]:
         return running(*self._job)
 
     def report(self, epoch: int, share: float, history: Sequence[dict[str, Any]]) -> None:
-        """Says where the training is, so far in an epoch, where the last word is seconds old."""
+        """Report complete epochs and the share of the next one, unless the last report is new."""
         now, done = time.monotonic(), epoch + share
-        if self._begun is None:  # what went before was compilation, or another process
-            self._begun = (now, done)
+        self._first = self._first or (now, done)  # compilation came before
         if now - self._reported < SECONDS:
             return
         self._reported = now
@@ -92,14 +88,12 @@ class Reporter:
         if share:
             text += f" ({wording.percent(share, 0)} of it)"
         if history:
-            last = history[-1]
-            text += (
-                f": training loss {last['train_loss']:.4g}, "
-                f"validation loss {last['validation_loss']:.4g} after epoch {epoch}"
-            )
-        begun, before = self._begun
+            train, validation = history[-1]["train_loss"], history[-1]["validation_loss"]
+            losses = f"training loss {train:.4g}, validation loss {validation:.4g}"
+            text += f": {losses} after epoch {epoch}"
+        first, before = self._first
         if done > before:
-            left = (now - begun) / (done - before) * (self._epochs - done)
+            left = (now - first) / (done - before) * (self._epochs - done)
             text += f"; about {wording.duration(left)} left"
         say(*self._job, text)
         if now - self._logged >= (now - self._started) * _SHARE:
@@ -107,25 +101,22 @@ class Reporter:
             print(f"{wording.capital(text)}.", flush=True)
 
 
+def running_jobs(results: Path | str) -> list[Running]:
+    """Return the jobs that run now, on this machine and on others."""
+    jobs = []
+    for path in sorted(Path(results).glob(f"{FOLDER}/*.json")):
+        with contextlib.suppress(UserError):  # the job has just ended
+            note = disk.read_json(path)
+            here = note["host"] == platform.node()
+            if not here or _is_alive(note["process"], note["time"]):
+                age, host = time.time() - note["time"], "" if here else note["host"]
+                jobs.append(Running(note["step"], note["name"], note["text"], age, host))
+    return jobs
+
+
 def _is_alive(process: int, at: float) -> bool:
-    """Return whether a process existed at a time and still does: its number may be reused."""
+    """Return whether a process of that time still exists; a later one may have its number."""
     try:
         return psutil.Process(process).create_time() <= at
     except psutil.NoSuchProcess:
         return False
-
-
-def running_jobs(results: Path | str) -> list[Running]:
-    """Return the jobs that run now, on this machine and on others."""
-    found = []
-    for path in sorted(Path(results).glob(f"{FOLDER}/*.json")):
-        try:
-            note = disk.read_json(path)
-        except UserError:
-            continue  # it ended in this moment
-        here = note["host"] == platform.node()
-        if not here or _is_alive(note["process"], note["at"]):
-            age = time.time() - note["at"]
-            host = "" if here else note["host"]
-            found.append(Running(note["step"], note["name"], note["said"], age, host))
-    return found

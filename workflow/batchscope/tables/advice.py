@@ -24,39 +24,43 @@ if TYPE_CHECKING:
 def price_of_a_seed(
     results: Path | str, experiment: PlannedExperiment
 ) -> Callable[[Iterable[str]], tuple[float, float]]:
-    """Returns a function of runs: what one more seed of them takes.
+    """Return a function of runs that gives the seconds of one more seed of them.
 
-    The seconds of one core of its trainings and measures, NaN where those of a training are not
-    known, and of its timings: one job per configuration, which learning rates share. Measures and
-    timings without a note count as nothing.
+    It returns the seconds of one core for trainings and measures, NaN if those of a training are
+    unknown, and the seconds of the timings, which learning rates share. Measures and timings that
+    have not been timed count as 0.
     """
-    results = Path(results)
-    found = experiment.runs
-    history = estimates.History(results, set(map(estimates.subject, found.values())))
-    found = found | {name: run.factors for name, run in experiment.commands.items()}
-    by_command = estimates.of_commands(results, experiment.commands)
-    measured = estimates.noted(results)
+    times = estimates.Estimates(results, experiment)
+    factors_of = experiment.runs | {run: made.factors for run, made in experiment.commands.items()}
     settings = {name: settings_name(name, values) for name, values in experiment.measures.items()}
+    timings = [name for name in settings if name in TIMINGS]
+    measures = [name for name in settings if name not in TIMINGS]
 
-    def noted(name: str, of: str) -> float:
-        return measured.get(estimates.kind(name, settings[name], of), 0.0)
+    def training(run: str) -> float | None:
+        if run not in experiment.commands:
+            return times.training(experiment.runs[run])
+        made = experiment.commands[run]
+        seconds = times.command(made)
+        cores = 1 if made.command.alone else made.command.threads
+        return None if seconds is None else seconds * cores
+
+    def other(name: str, subject: str) -> float:
+        return times.other(estimates.kind(name, settings[name], subject)) or 0.0
 
     def seconds(runs: Iterable[str]) -> tuple[float, float]:
-        own = {run: found[run] for run in runs if run in found}
-        seeds = len({factors["seed"] for factors in own.values()})
+        planned = [run for run in runs if run in factors_of]
+        seeds = len({factors_of[run]["seed"] for run in planned})
+        trained = [training(run) for run in planned]
         if not seeds:
             return math.nan, 0.0
-        trained = [
-            by_command[run] if run in by_command else history.seconds(factors)
-            for run, factors in own.items()
-        ]
-        taken = math.nan if None in trained else sum(trained)
-        taken += sum(noted(name, run) for run in own for name in settings if name not in TIMINGS)
-        timings = settings.keys() & TIMINGS.keys()
-        timed_runs = own.values() if timings else ()
-        configured = {(timing_name(each), each["seed"]) for each in timed_runs}
-        timed = sum(noted(name, of) for name in timings for of, _ in configured)
-        return taken / seeds, timed / seeds
+        total = math.nan if None in trained else sum(trained)
+        total += sum(other(name, run) for run in planned for name in measures)
+        configured = {
+            (timing_name(factors_of[run]), factors_of[run]["seed"])
+            for run in (planned if timings else ())
+        }
+        timed = sum(other(name, subject) for name in timings for subject, _ in configured)
+        return total / seeds, timed / seeds
 
     return seconds
 

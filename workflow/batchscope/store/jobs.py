@@ -209,18 +209,6 @@ def unrecorded(factors: dict[str, Any]) -> str:
     return lacking.status if lacking else records.MISSING
 
 
-def statuses(table: JobTable) -> dict[str, str]:
-    """Return run -> status; raise `UserError` if a record is corrupt."""
-    study = table.study
-    needs = study.runs | {name: run.needs for name, run in study.commands.items()}
-    by_run = {}
-    for run, factors in needs.items():
-        path = paths.run_record(paths.run_folder(table.results, run))
-        recorded = path.exists() and not table.every[path].missing
-        by_run[run] = disk.read_json(path, "status")["status"] if recorded else unrecorded(factors)
-    return by_run
-
-
 @dataclass(frozen=True)
 class Place:
     """The results of a machine."""

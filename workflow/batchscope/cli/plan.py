@@ -1,0 +1,115 @@
+"""The text of `plan`: the missing jobs of a study, and about how long they take."""
+
+from __future__ import annotations
+
+import functools
+import os
+import shlex
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from batchscope import wording
+from batchscope.host import absence
+from batchscope.store import interims, jobs, owners, paths, records, status
+from batchscope.store.jobs import TRAINING
+from batchscope.store.status import JobRow
+from batchscope.study import advice_needs, config, suggestions
+from batchscope.study.plan import Study
+from batchscope.study.versions import VERSIONS
+
+
+def study(config_path: Path | str, scale: str, results: Path | str) -> Study:
+    """Return the study of a file, planned with the prepared data and for this machine.
+
+    Raises:
+        UserError: If the file has a problem, or another file has the same study name.
+    """
+    recorded = functools.partial(records.training_images, results)
+    looked = functools.partial(interims.stages, results)
+    here = os.environ.get(absence.VARIABLE) != "true"
+    planned = config.study(config_path, scale, recorded, looked, here)
+    owners.check(paths.study_folder(results, planned.folder_name), planned.name, config_path)
+    return planned
+
+
+def text(study: Study, results: Path | str) -> str:
+    """Return the text for a study; raise `UserError` if a record is damaged."""
+    table = jobs.JobTable(study, results)
+    rows = status.rows(study, results, table)
+    datasets = [dataset for dataset, is_complete in table.data().items() if not is_complete]
+    lines = [f"Study {study.folder_name}", *_table(study, rows)]
+    lines += [*_external_runs(study), *_commands(study, results)]
+    if datasets:
+        lines.append(f"Data sets to prepare: {', '.join(datasets)}.")
+    lines.append(f"Missing: {status.remaining(study, rows, absence.cores())}.")
+    outdated = Counter((row.job.measure, row.version) for row in rows if row.version)
+    for (step, version), count in outdated.items():
+        lines.append(
+            f"{step}: {wording.count(count, 'record')} of another version ({version}; now "
+            f"{VERSIONS[step]}). Snakemake makes them again, unless they were copied here."
+        )
+    lines += [*status.absence_lines(table.absent()), *_advice(study)]
+    lines += [f"Warning: {warning}" for warning in study.warnings]
+    for dataset in study.datasets:
+        record = records.data_record(results, dataset) or {}
+        lines += [f"Warning: {line}" for line in records.data_warnings(dataset, record)]
+    return "\n".join(lines)
+
+
+def _table(study: Study, rows: list[JobRow]) -> Iterator[str]:
+    """Yield the runs by status and the missing measures and timings of each experiment."""
+    groups = {
+        name: [row for row in rows if name in row.experiments]
+        for name, experiment in study.experiments.items()
+        if not experiment.own.path
+    }
+    cells = [("experiment", "runs", "missing measures and timings")]
+    for name, group in {**groups, **({"all": rows} if len(groups) > 1 else {})}.items():
+        runs = Counter(absence.word(row.status) for row in group if row.job.noun == TRAINING)
+        missing = (row.job for row in group if row.status == records.MISSING)
+        others = Counter(job.measure for job in missing if job.noun != TRAINING)
+        counted = [
+            ", ".join(f"{count} {word}" for word, count in counts.items()) or "none"
+            for counts in (runs, others)
+        ]
+        cells.append((name, *counted))
+    first, second, _ = (max(map(len, column)) for column in zip(*cells, strict=True))
+    if groups:
+        yield ""
+        yield from (f"{name:{first}}  {runs:{second}}  {others}" for name, runs, others in cells)
+        yield ""
+
+
+def _external_runs(study: Study) -> Iterator[str]:
+    for name, experiment in study.experiments.items():
+        logs = experiment.own
+        if logs.path:
+            trainings = wording.count(logs.trainings, "external training")
+            rows = wording.count(logs.rows, "row")
+            yield f"{name}: {trainings} in {rows} of {logs.path} ({logs.read_as})."
+
+
+def _commands(study: Study, results: Path | str) -> Iterator[str]:
+    """Yield the command line of the first run of each experiment with a command."""
+    for name, experiment in study.experiments.items():
+        for run, first in list(experiment.commands.items())[:1]:
+            command = first.command
+            folder = os.path.abspath(paths.run_folder(results, run) / paths.COMMAND_FOLDER)
+            gpus = wording.count(command.gpus, "GPU") if command.gpus else "no GPU"
+            shared = "beside other jobs, so that its seconds stay unknown (alone: true)"
+            yield f"{name}, first run: {shlex.join(first.resolved(folder)[0])}"
+            yield (
+                f"  in {command.folder}, with {wording.count(command.threads, 'thread')} and "
+                f"{gpus}, {'alone on the machine' if command.alone else shared}."
+            )
+
+
+def _advice(study: Study) -> list[str]:
+    """Return the keys to change, for each experiment whose advice will lack something."""
+    lines = []
+    for name, experiment in study.experiments.items():
+        needs = [(need.key, {None: need.value}) for need in advice_needs.planned(experiment)]
+        if changed := suggestions.changes(study, name, needs):
+            lines.append(f"  {name}: {'; '.join(suggestions.lines(changed))}")
+    return ["For solid advice on batch sizes, change:", *lines] if lines else []

@@ -1,0 +1,54 @@
+"""The text of `watch`: the missing jobs of a study, its best runs, and the jobs that run now."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from batchscope import wording
+from batchscope.errors import UserError
+from batchscope.store import paths, progress, records, status
+from batchscope.study.plan import Study
+
+
+def text(study: Study | None, results: Path | str, cores: int) -> str:
+    """Return the text for a study, without one for the running jobs alone.
+
+    Raises:
+        UserError: If a record is damaged.
+    """
+    lines = []
+    if study:
+        left = status.remaining(study, status.rows(study, results), cores)
+        lines = [f"Study {study.folder_name}, missing: {left}.", *_best_runs(study, results)]
+    running = progress.running_jobs(results)
+    running.sort(key=lambda job: (job.step != "train", job.step, job.name))
+    lines += [job.line for job in running] or ["No training, measure or timing runs now."]
+    return "\n".join(lines)
+
+
+def _best_runs(study: Study, results: Path | str) -> Iterator[str]:
+    """Yield the finished run with the lowest validation loss of each experiment."""
+    for name, experiment in study.experiments.items():
+        runs = experiment.runs | {run: made.factors for run, made in experiment.commands.items()}
+        losses = {run: _lowest_loss(paths.run_folder(results, run)) for run in runs}
+        if finished := [run for run in runs if losses[run] is not None]:
+            best = min(finished, key=losses.__getitem__)
+            at = f"batch size {runs[best]['batch_size']}"
+            if "learning_rate" in runs[best]:  # a command may have none
+                at += f", learning rate {wording.shortest(runs[best]['learning_rate'])}"
+            yield f"Best run of {name}: validation loss {wording.cell(losses[best])} at {at}."
+
+
+def _lowest_loss(folder: Path) -> float | None:
+    """Return the lowest validation loss of a finished run, or None."""
+    with contextlib.suppress(UserError):  # the run has no record yet
+        files = records.RunFiles(folder)
+        if files.record["status"] == records.FINISHED and "command" not in files.record:
+            return files.record["best_validation_loss"]
+        if files.record["status"] == records.FINISHED:
+            rows = files.rows(paths.TRAJECTORY)
+            losses = [float(row["validation_loss"]) for row in rows if row.get("validation_loss")]
+            return min(losses, default=None)
+    return None
