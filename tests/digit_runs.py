@@ -37,11 +37,11 @@ def run_name(**factors) -> str:
 @functools.cache
 def _warm() -> dict[str, str]:
     """One process with TensorFlow imported, which what these tests train forks from."""
-    from batchscope.host import job, warm_process
+    from batchscope.host import fork_server
 
-    warm_process.launch(ROOT / "workflow")
+    fork_server.launch(ROOT / "workflow")
     # Not in this process's environment: Snakemake, started by other tests, has its own.
-    return {job.VARIABLE: os.environ.pop(job.VARIABLE)}
+    return {fork_server.SNAKEMAKE_PID: os.environ.pop(fork_server.SNAKEMAKE_PID)}
 
 
 def door(*arguments: str, warm: bool = True, **options) -> subprocess.Popen:

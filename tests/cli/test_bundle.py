@@ -15,7 +15,7 @@ import pytest
 from batchscope import project_files
 from batchscope.cli import bundle
 from batchscope.errors import UserError
-from batchscope.host import job
+from batchscope.host import fork_server
 from batchscope.store import bundles, paths
 
 # Stands for the command line: notes its call and writes the file that it is given.
@@ -44,7 +44,7 @@ def written(tmp_path, monkeypatch):
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     monkeypatch.setattr(project_files, "CLI", program)
-    monkeypatch.setenv(job.VARIABLE, "0")  # no process to fork from is started
+    monkeypatch.setenv(fork_server.SNAKEMAKE_PID, "0")  # no process to fork from is started
 
     def write(*steps, seconds_at_most=None):
         made = bundles.Bundle(

@@ -12,7 +12,7 @@ from project import ROOT
 # A step whose main process waits for processes of a pool, each of which waits too.
 STEP = """
 import concurrent.futures, multiprocessing, os, sys, time
-from batchscope.host import job
+from batchscope.host import fork_server
 
 def wait(number):
     os.write(1, b"waits\\n")
@@ -26,7 +26,7 @@ def main(words):
         finally:
             print("cleaned", flush=True)
 
-sys.exit(job.run([sys.argv[1]], main))
+sys.exit(fork_server.run([sys.argv[1]], main))
 """
 
 

@@ -7,7 +7,7 @@ import pytest
 import small_study
 from batchscope import disk
 from batchscope.errors import UserError
-from batchscope.host import absence
+from batchscope.host import requirements
 from batchscope.store import estimates, job_files, paths, states, status
 from batchscope.study import config, names, planner
 from batchscope.study.versions import VERSIONS
@@ -153,7 +153,7 @@ def test_what_other_versions_made_is_reported_and_counted_in_time(study, tmp_pat
     assert found.start_seconds == pytest.approx((7 + 7) * status.FORK_SECONDS)
     assert f"train-v1; now {VERSIONS['train']}" in text
     # One that needs what is not here stays.
-    monkeypatch.setattr(absence, "of", lambda factors: absence.GPU)
+    monkeypatch.setattr(requirements, "of", lambda factors: requirements.GPU)
     assert not status.overview(study, tmp_path).outdated
 
 

@@ -11,7 +11,7 @@ import yaml
 import commanded
 from batchscope import figures, snakefile
 from batchscope.errors import ConfigError
-from batchscope.host import absence
+from batchscope.host import requirements
 from batchscope.store import status
 from batchscope.study import commands, config, planner, setting
 from batchscope.study.names import is_command
@@ -250,7 +250,7 @@ def test_a_missing_program_stops_a_study_unless_jobs_run_elsewhere(tmp_path, mon
     for elsewhere in ({"cluster": True}, {"remote": True}):
         warnings = snakefile.Jobs.of(["study.yaml"], {}, **elsewhere).study.warnings
         assert any(line.startswith(place) for line in warnings)
-    monkeypatch.setenv(absence.VARIABLE, "true")
+    monkeypatch.setenv(requirements.REMOTE_GPUS, "true")
     assert f"Warning: {place}" in status.main("study.yaml", "full", "results")
     Path("no-program").write_text("#!/bin/sh\n")
     Path("no-program").chmod(0o755)

@@ -98,12 +98,12 @@ def test_another_machine_stands_beside(tmp_path):
 
 
 def test_what_needs_a_gpu_waits_for_one(tmp_path, monkeypatch):
-    from batchscope.host import absence
+    from batchscope.host import requirements
 
-    monkeypatch.setattr(absence, "gpu_present", lambda: False)
+    monkeypatch.setattr(requirements, "has_gpu", lambda: False)
     study = planned(tmp_path, resources={"gpu": 1})
     found = status.overview(study, tmp_path)
-    assert found.total.statuses == {"no_gpu": 12} and [*found.absent] == [absence.GPU]
+    assert found.total.statuses == {"no_gpu": 12} and [*found.absent] == [requirements.GPU]
     assert "{gpu: 0}" in status.describe(study, found, "c.yaml", 2)
     tables = experiment_tables.make(tmp_path, study, "a")
     assert {*tables["runs"]["status"]} == {"no_gpu"}

@@ -12,8 +12,8 @@ import pytest
 
 import small_study
 from batchscope import figures, once_more, rule_parts, snakefile
-from batchscope.host import absence
-from batchscope.store import memory_kills, paths
+from batchscope.host import memory_limits, requirements
+from batchscope.store import paths
 from batchscope.study import planner
 
 OWN = {"mine": str(Path(__file__).parents[1] / "data" / "noisy_model.py")}
@@ -151,7 +151,7 @@ def test_neither_a_partial_report_nor_one_that_lacks_a_gpu_asks_for_records(whol
     for path in (*missing, whole.tables()[0]):
         Path(path).unlink()
     assert again(partial) == ({whole.tables()[0]}, set())
-    monkeypatch.setattr(absence, "of", lambda factors: absence.GPU)
+    monkeypatch.setattr(requirements, "of", lambda factors: requirements.GPU)
     assert again(whole) == ({whole.tables()[0]}, set())
 
 
@@ -283,7 +283,7 @@ def test_when_jobs_are_bundled(monkeypatch, given, cluster, large, expected):
 def test_a_job_of_any_scheduler_knows_that_it_is_one(monkeypatch, scheduled):
     """Its kill for memory is no result yet: the next attempt has more."""
     monkeypatch.setenv("PATH", os.environ["PATH"])
-    monkeypatch.setenv(memory_kills.SCHEDULED, "")
-    monkeypatch.delenv(memory_kills.SCHEDULED)
+    monkeypatch.setenv(memory_limits.SCHEDULED, "")
+    monkeypatch.delenv(memory_limits.SCHEDULED)
     snakefile.activate(gpus=False, scheduled=scheduled)
-    assert (memory_kills.SCHEDULED in os.environ) == scheduled
+    assert (memory_limits.SCHEDULED in os.environ) == scheduled

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from batchscope.host import guard
+from batchscope.host import supervisor
 from batchscope.snakefile import Jobs, missing
 from batchscope.store import paths
 
@@ -37,7 +37,9 @@ def go_on(study: Jobs, made: Sequence[str], rules: Collection[str]) -> None:
         environment = {**os.environ, SECOND: "true"}
         # Ctrl-C reaches the child too. This process would kill it; it waits for its end instead.
         stop = signal.signal(signal.SIGINT, lambda signum, frame: None)
-        done = subprocess.run(command, env=environment, preexec_fn=guard.end_with_parent)
+        done = subprocess.run(
+            command, env=environment, preexec_fn=supervisor.set_parent_death_signal
+        )
         signal.signal(signal.SIGINT, stop)
         if done.returncode:
             sys.exit(done.returncode)

@@ -16,13 +16,12 @@ from typing import Any
 
 from batchscope import disk, figures, project_files, rule_parts, wording
 from batchscope.errors import UserError, check_folder
-from batchscope.host import absence, interruption
+from batchscope.host import interruption, memory_limits, requirements
 from batchscope.rule_parts import RESULTS
 from batchscope.store import (
     bundles,
     job_files,
     looks,
-    memory_kills,
     owners,
     paths,
     records,
@@ -50,11 +49,11 @@ def activate(gpus: bool, scheduled: bool = False) -> None:
         scheduled: Whether a scheduler started this process: another attempt may have more memory.
     """
     if scheduled:
-        os.environ[memory_kills.SCHEDULED] = "true"
+        os.environ[memory_limits.SCHEDULED] = "true"
     # Where Snakemake was given none, what this process inherited stays: a job on a cluster's node
     # has it from the process that sent it.
     if gpus:
-        os.environ[absence.VARIABLE] = "true"
+        os.environ[requirements.REMOTE_GPUS] = "true"
     folder = os.path.dirname(sys.executable)
     path = os.environ.get("PATH", "")
     if path.partition(os.pathsep)[0] != folder:
@@ -113,7 +112,7 @@ class Jobs:
             # A job of a cluster, which reads this too, looks at no file of the others.
             every = [run.needs for run in study.commands.values()]
             every += chain.from_iterable(one.factors() for one in study.experiments.values())
-            absent = made.table.absent() if any(map(absence.of, every)) else {}
+            absent = made.table.absent() if any(map(requirements.missing, every)) else {}
         except UserError as error:
             sys.exit(str(error))  # an exception would add a traceback of the Snakefile
         for line in (*study.warnings, *status.absence_lines(absent)):
@@ -207,7 +206,8 @@ class Jobs:
             return self.bundles.trained
         runs = self.study.runs.items()
         needs = [*runs, *((name, run.needs) for name, run in self.study.commands.items())]
-        return [rule_parts.run_file(run) for run, needed in needs if not absence.of(needed)]
+        here = (run for run, needed in needs if not requirements.missing(needed))
+        return [*map(rule_parts.run_file, here)]
 
     def table_inputs(self, experiment: str) -> list[str]:
         """Records behind an experiment's tables; in a partial report those that exist.

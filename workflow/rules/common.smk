@@ -6,7 +6,7 @@ import time
 sys.path.insert(0, f"{workflow.basedir}/workflow")
 
 from batchscope import once_more, project_files, rule_parts as parts, snakefile as jobs
-from batchscope.host import warm_process
+from batchscope.host import fork_server
 from batchscope.study.names import COMMAND_PATTERN as COMMAND
 from batchscope.study.registry import MEASURES, TIMINGS
 from batchscope.study.versions import VERSIONS
@@ -71,9 +71,9 @@ onstart:
         # to start a second after each time that it looked: for ever, and once more per second for
         # each job that ended.
         workflow.scheduler.job_rate_limiter = None
-        warm_process.announce()
+        fork_server.announce()
     if workflow.local_exec and STUDY.study.runs:
-        warm_process.launch(project_files.WORKFLOW)
+        fork_server.launch(project_files.WORKFLOW)
     STUDY.check()
     if any(job.rule.name == "bundle" for job in workflow.dag.jobs):
         STUDY.bundles.write()

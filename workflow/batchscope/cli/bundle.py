@@ -15,7 +15,7 @@ from pathlib import Path
 
 from batchscope import disk, project_files, wording
 from batchscope.errors import Interrupted, UserError
-from batchscope.host import job, warm_process
+from batchscope.host import fork_server
 from batchscope.store import bundles, paths
 
 _LAST_LINES = 5  # of a log that a failure shows
@@ -33,9 +33,9 @@ def make(folder: Path, name: str) -> str:
         Interrupted: If a signal asked this process to stop; the step under way was asked too.
     """
     bundle, planned = bundles.read(folder, name)
-    if job.VARIABLE not in os.environ and not bundle.gpus:
+    if fork_server.SNAKEMAKE_PID not in os.environ and not bundle.gpus:
         # Single jobs of one machine fork from one process with the imports behind it; so do these.
-        warm_process.launch(project_files.WORKFLOW)
+        fork_server.launch(project_files.WORKFLOW)
     most = math.inf if bundle.seconds_at_most is None else bundle.seconds_at_most
     failed, made, begun = [], 0, time.monotonic()
     with _stopped() as children:

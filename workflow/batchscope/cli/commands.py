@@ -11,7 +11,7 @@ from pathlib import Path
 from batchscope import wording
 from batchscope.cli import options, step_times
 from batchscope.errors import ConfigError, unexpected
-from batchscope.host import absence
+from batchscope.host import requirements
 from batchscope.problems import show
 
 _MOST_LOGS = 20  # a screen of them
@@ -30,7 +30,7 @@ def plan(arguments: Namespace) -> None:
     from batchscope.store import status
 
     if arguments.gpus:
-        os.environ[absence.VARIABLE] = "true"
+        os.environ[requirements.REMOTE_GPUS] = "true"
     step_times.note(options.study(arguments), arguments.results)
     print(status.main(arguments.config, arguments.scale, arguments.results))
     lines, problems = descriptions.described(options.study(arguments), arguments.results)
@@ -50,7 +50,7 @@ def watch(arguments: Namespace) -> None:
     clear = "\033[H\033[2J" if sys.stdout.isatty() and not arguments.once else ""
     while True:
         if study := options.last_study(arguments.results):
-            text = watch.text(watch.snapshot(study, arguments.results, absence.cores()))
+            text = watch.text(watch.snapshot(study, arguments.results, requirements.cores()))
         else:
             text = watch.running_text(progress.running_jobs(arguments.results))
         print(f"{clear}{text}", flush=True)

@@ -25,7 +25,7 @@ from batchscope.datasets.raw import Request
 from batchscope.datasets.source import expanded
 from batchscope.errors import ScaledTwice, TrainsItself, UserError
 from batchscope.external import folders
-from batchscope.host import absence, control_groups
+from batchscope.host import memory_limits, requirements
 from batchscope.store import paths
 from batchscope.study import (
     dataset_definitions,
@@ -81,7 +81,7 @@ def write(arguments: Namespace) -> str:
             output.unlink()  # so that the same command can be given again
             raise
         step_times.note(study, arguments.results)
-        seconds = status.overview(study, arguments.results).wall_seconds(absence.cores())
+        seconds = status.overview(study, arguments.results).wall_seconds(requirements.cores())
         if seconds < new_study.LONG_SECONDS:
             break
     took = {"duration": wording.duration(seconds), "runs_made": len(study.runs), "seeds": seeds}
@@ -153,7 +153,7 @@ def _found(name: str, arguments: Namespace) -> dict[str, Any]:
             folder=data.folder.as_posix(),
         )
         raise UserError(f"{error}\n{text}") from None
-    memory = _SHARE * 1e6 * control_groups.limit_mb() / absence.cores()
+    memory = _SHARE * 1e6 * memory_limits.limit_mb() / requirements.cores()
     optimizer = _optimizer(arguments.optimizer, getattr(network, "optimizer", None))
     return {
         "dataset": name if own else arguments.data,

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from batchscope.cli import steps
-from batchscope.host import absence
+from batchscope.host import requirements
 from batchscope.store import estimates, records, states
 from batchscope.study import names, run_factors
 
@@ -47,7 +47,10 @@ def note(study: Any, results: Path) -> None:
 
 
 def _here(factors: dict[str, Any]) -> bool:
-    return not absence.of(factors) and (factors["device"], factors["replicas"]) == ("cpu", 1)
+    return not requirements.missing(factors) and (factors["device"], factors["replicas"]) == (
+        "cpu",
+        1,
+    )
 
 
 def _time(study: Any, results: Path, chosen: list[dict[str, Any]]) -> None:

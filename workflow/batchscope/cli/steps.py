@@ -6,7 +6,7 @@ from argparse import Namespace
 from typing import Any
 
 from batchscope.cli import options
-from batchscope.host import absence
+from batchscope.host import requirements
 from batchscope.study.names import configuration, parse_run, parse_sweep
 from batchscope.study.registry import MEASURES, TIMINGS
 
@@ -29,11 +29,11 @@ def check(arguments: Namespace) -> None:
 def train(arguments: Namespace) -> None:
     """Train one run."""
     start(parse_run(arguments.run))
-    from batchscope.store import memory_kills
+    from batchscope.host import memory_limits
     from batchscope.training import runs, trainer
 
     run = runs.TrainingRun(arguments.results, arguments.run, arguments.model_file)
-    if killed := memory_kills.record_or_retry(run.folder, arguments.killed_at_mb):
+    if killed := memory_limits.record_or_retry(run.folder, arguments.killed_at_mb):
         print(f"{run.name}: {trainer.record_kill(run, killed)}. {killed}")
         return
     chunk = (arguments.chunk_seconds, arguments.chunk_steps)
@@ -80,7 +80,7 @@ def timing(arguments: Namespace) -> None:
     parse = configuration if entry.trains else parse_sweep
     subject = parse(arguments.timing if entry.trains else arguments.sweep)
     factors = subject.factors
-    absence.check_threads(factors["threads"])
+    requirements.check_threads(factors["threads"])
     if entry.batch_sizes != "searched":  # the tries of a search start TensorFlow themselves
         start(factors)
     from batchscope.timing import timing_job
@@ -174,5 +174,5 @@ def start(factors: dict[str, Any]) -> None:
     """Starts TensorFlow for a run or a timing, unless it has more threads than there are cores."""
     from batchscope.host import tensorflow_start
 
-    absence.check_threads(factors["threads"])
+    requirements.check_threads(factors["threads"])
     tensorflow_start.start(factors["threads"], factors["device"], factors.get("replicas", 1))

@@ -13,8 +13,8 @@ from typing import Any
 
 from batchscope import disk
 from batchscope.errors import UserError
-from batchscope.host import absence
-from batchscope.host.absence import Absence
+from batchscope.host import requirements
+from batchscope.host.requirements import MissingRequirement
 from batchscope.store import job_files, paths, records
 from batchscope.store.job_files import Job
 from batchscope.study import commands, plan
@@ -29,7 +29,7 @@ class State:
     job: Job
     made: bool  # whether its record and each file beside it are there, and not stale
     recorded: bool  # whether each run that it is of has a record
-    lacking: Absence | None  # what it needs and is not here, whether it is made or not
+    lacking: MissingRequirement | None  # what it needs and is not here, whether it is made or not
     stale: bool = False  # whether it is a measure of a run that is made after it
 
     @property
@@ -77,23 +77,23 @@ class JobTable:
             # Another version's may be others: it is told apart, and not trained again for them.
             or _other_version(job)
         )
-        return State(job, made, recorded, absence.of(factors))
+        return State(job, made, recorded, requirements.missing(factors))
 
     def _commanded(self, name: str, run: commands.CommandRun) -> State:
         path = paths.run_record(paths.run_folder(self.results, name))
         job = Job(path, "run_command", (name,), alone=run.command.alone)
         there = _names(job.path.parent)
         made = there.issuperset(paths.COMMAND_FILES)
-        return State(job, made, paths.RECORD in there, absence.of(run.needs))
+        return State(job, made, paths.RECORD in there, requirements.missing(run.needs))
 
     def here(self) -> Iterator[Job]:
         for state in self.every.values():
             if not state.lacking and state.job.noun != job_files.TRAINING:
                 yield state.job
 
-    def absent(self) -> dict[Absence, list[Job]]:
+    def absent(self) -> dict[MissingRequirement, list[Job]]:
         """Returns what is not here -> the jobs that wait for it, each once."""
-        found: dict[Absence, list[Job]] = {}
+        found: dict[MissingRequirement, list[Job]] = {}
         for state in self.every.values():
             if state.lacking and state.waits:
                 found.setdefault(state.lacking, []).append(state.job)
@@ -117,7 +117,7 @@ class JobTable:
             factors["dataset"]
             for experiment in self.study.experiments.values()
             for factors in experiment.factors()
-            if not absence.of(factors)
+            if not requirements.missing(factors)
         }
         files = {paths.RECORD, *paths.ARRAYS}
         return {
@@ -138,7 +138,7 @@ class JobTable:
 
 def unrecorded(factors: dict[str, Any]) -> str:
     """Returns the status of a run without a record: `missing`, or that of what is not here."""
-    found = absence.of(factors)
+    found = requirements.missing(factors)
     return found.status if found else records.MISSING
 
 
@@ -158,7 +158,7 @@ def _other(job: Job, trained: list[State]) -> State:
     """Returns how a measure or a timing stands, by the trainings that it is of."""
     recorded = all(state.recorded for state in trained)
     if job.sweep:
-        lacking = absence.of(job.sweep.factors)
+        lacking = requirements.missing(job.sweep.factors)
     else:
         lacking = next(filter(None, (state.lacking for state in trained)), None)
     # What reads weights alone needs no more than these.

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from batchscope import wording
-from batchscope.host import absence
-from batchscope.host.absence import Absence
+from batchscope.host import requirements
+from batchscope.host.requirements import MissingRequirement
 from batchscope.store import estimates, job_files, looks, paths, records, states
 from batchscope.store.job_files import MEASURE, TIMING, TRAINING, Job
 from batchscope.study import advice_needs, dataset_definitions, plan, run_factors
@@ -19,7 +19,7 @@ from batchscope.study.versions import VERSIONS
 
 # Seconds of a core until a job that needs TensorFlow computes: of a sweep, which has a process of
 # its own, interpreter, imports and compilation; of any other, which is forked from a process with
-# the imports behind it (see batchscope.host.warm_process), most of the 0.9 s of a small `evaluate`.
+# the imports behind it (see batchscope.host.fork_server), most of the 0.9 s of a small `evaluate`.
 START_SECONDS, FORK_SECONDS = 4.0, 0.9
 _STARTS = {
     "train": FORK_SECONDS,
@@ -29,7 +29,7 @@ _STARTS = {
 }
 _STATUSES = (
     *(records.FINISHED, records.DIVERGED, records.OUT_OF_MEMORY, records.MISSING),
-    *(absence.NO_GPU, absence.NO_CORES),
+    *(requirements.NO_GPU, requirements.NO_CORES),
 )
 
 
@@ -57,7 +57,7 @@ class Overview:
     to_epoch: int  # how many of these train finished runs to an epoch whose weights are read
     # Missing data sets, and models on data sets of missing runs, and their bytes, or None.
     sizes: list[tuple[str, float | None]]
-    absent: dict[Absence, list[Job]]  # and what waits for it
+    absent: dict[MissingRequirement, list[Job]]  # and what waits for it
     # Step and version that made records -> how many, where it is not today's.
     outdated: Counter[tuple[str, str]]
     commands: dict[str, Job]  # experiment whose runs a command makes -> the job of one of them
@@ -248,7 +248,7 @@ def _complete_line(found: Overview) -> str:
     if not found.experiments:
         exists = "Only"
     elif found.absent:
-        some = found.total.unmade or any(word not in absence.WORDS for word in statuses)
+        some = found.total.unmade or any(word not in requirements.LABELS for word in statuses)
         exists = (
             f"{'All that can be made here exists' if some else 'Nothing can be made here'}: only"
         )
@@ -284,7 +284,7 @@ def _table(rows: list[Standing]) -> list[str]:
     shown = [
         word
         for word in _STATUSES
-        if word not in absence.WORDS or any(row.statuses[word] for row in rows)
+        if word not in requirements.LABELS or any(row.statuses[word] for row in rows)
     ]
     words = (word.replace("_", " ") for word in shown)
     cells = [["experiment", "runs", *words, "measures missing"]]
@@ -326,11 +326,11 @@ def _time_line(found: Overview, cores: int) -> str:
     return f"Time left: {', '.join(parts)}; {together}."
 
 
-def absence_lines(absent: dict[Absence, list[Job]]) -> list[str]:
+def absence_lines(absent: dict[MissingRequirement, list[Job]]) -> list[str]:
     """Returns a line for each thing that is not here: what waits for it, and what mends it."""
     return [
         f"{what.title}, for which {waiting(jobs)} {'waits' if len(jobs) == 1 else 'wait'}; "
-        f"{what.mend}."
+        f"{what.fix}."
         for what, jobs in absent.items()
     ]
 
@@ -367,7 +367,7 @@ def main(config_path: str, scale: str, results: Path | str) -> str:
 
     recorded = functools.partial(records.training_images, results)
     looked = functools.partial(looks.stages, results)
-    here = os.environ.get(absence.VARIABLE) != "true"
+    here = os.environ.get(requirements.REMOTE_GPUS) != "true"
     study = config.study(config_path, scale, recorded, looked, here)
     owners.check(paths.study_folder(results, study.folder_name), study.name, config_path)
     warnings = [*study.warnings]
@@ -375,5 +375,5 @@ def main(config_path: str, scale: str, results: Path | str) -> str:
         record = records.data_record(results, dataset) or {}
         warnings += records.data_warnings(dataset, record)
     found = overview(study, results)
-    lines = [describe(study, found, config_path, absence.cores())]
+    lines = [describe(study, found, config_path, requirements.cores())]
     return "\n".join([*lines, *(f"Warning: {warning}" for warning in warnings)])
