@@ -65,7 +65,7 @@ def deserves_a_line(record: logging.LogRecord) -> bool:
 
     A training may keep the weights that a `snapshot` job would make.
     """
-    if interruption.is_interrupted() and record.levelno >= logging.ERROR:
+    if record.levelno >= logging.ERROR and interruption.is_interrupted():
         return False
     return "rule snapshot were not present when the DAG was created" not in record.getMessage()
 
