@@ -19,7 +19,7 @@ class Launcher:
             f"fork_server.launch(Path({str(workflow)!r}));"
             "print(flush=True); sys.stdin.read()"
         )
-        environment = {**os.environ, "PYTHONPATH": str(workflow)}
+        environment = {**os.environ, "PYTHONPATH": str(ROOT / "workflow")}
         self.process = subprocess.Popen(
             [sys.executable, "-c", code],
             stdin=subprocess.PIPE,

@@ -239,6 +239,77 @@ def test_a_timing_and_tables_run_in_forks_and_tables_do_not_wait_for_the_import(
     made.kill()
 
 
+def test_a_job_ends_with_snakemake_though_nobody_reads_its_errors(results):
+    made = Launcher()
+    process, _ = long_training(made, results, seed=16, threads=2)
+    (step,) = psutil.Process(process.pid).children()
+    process.stdout.close()
+    process.stderr.close()
+    made.kill()
+    try:
+        assert process.wait(LIMIT) == 137
+        assert psutil.wait_procs([step], timeout=LIMIT)[1] == []
+    finally:
+        end(process, step)
+
+
+def test_a_path_with_a_colon(results, tmp_path):
+    made = Launcher(shutil.copytree(ROOT / "workflow", tmp_path / "a:b"))
+    assert run_step(made, results, "train", "--run", run_name(epochs=1, seed=17)) == (0, "")
+    assert made.server.cpu_times().children_user > 0
+    made.kill()
+
+
+# A step that starts a process, which waits.
+STARTS = """
+import subprocess, sys, time
+from batchscope.host import fork_server
+
+def main(words):
+    print(subprocess.Popen(["sleep", "600"]).pid, flush=True)
+    time.sleep(600)
+
+sys.exit(fork_server.run(["train"], main))
+"""
+# Two figures in two processes, which wait.
+DRAWS = """
+import os, sys, time
+from batchscope import figures
+
+def wait(*arguments):
+    os.write(1, f"{os.getpid()}\\n".encode())
+    time.sleep(600)
+
+figures._write_figure = wait
+figures.write(sys.argv[1], [*figures.FIGURES][:2], sys.argv[1], processes=2)
+"""
+
+
+def started_by(program: str, count: int, *arguments: str) -> tuple[subprocess.Popen, list]:
+    """Run a program; return it with the processes that it says to have started."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "workflow")}
+    command = [sys.executable, "-c", program, *arguments]
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+    return process, [psutil.Process(int(process.stdout.readline())) for _ in range(count)]
+
+
+def test_what_a_killed_step_started_ends():
+    process, started = started_by(STARTS, 1)
+    (step,) = psutil.Process(process.pid).children()
+    step.kill()
+    assert process.wait(LIMIT) == 137
+    assert psutil.wait_procs(started, LIMIT)[1] == []
+
+
+def test_the_workers_of_a_killed_process_that_draws_figures_end(tmp_path):
+    process, workers = started_by(DRAWS, 2, str(tmp_path / "figures"))
+    process.kill()
+    try:
+        assert psutil.wait_procs(workers, LIMIT)[1] == []
+    finally:
+        end(*workers)
+
+
 TIMING = names.timing_name(names.parse_run(run_name()))
 ON_GPU = names.timing_name(names.parse_run(run_name(device="gpu")))
 

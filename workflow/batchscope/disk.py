@@ -5,14 +5,16 @@ A reader's `delete` is what to delete so that its file is made again, where it i
 
 import contextlib
 import csv
-import glob
+import functools
 import hashlib
 import io
 import json
 import math
 import os
+import re
 import shlex
 import shutil
+import socket
 import tempfile
 import time
 import uuid
@@ -25,7 +27,9 @@ import numpy as np
 
 from batchscope import errors
 
-_STALE = 3600.0  # seconds after which nobody writes into a scratch folder any more
+# The end of a temporary name: machine, process id, and a random part.
+_TEMPORARY = re.compile(r"\..+\.([0-9a-f]{8})-([0-9]+)-\w{8}\.tmp")
+_STALE = 24 * 3600.0  # seconds after which a temporary file of another machine is abandoned
 
 
 @contextlib.contextmanager
@@ -56,7 +60,7 @@ def atomic_path(path: Path | str) -> Iterator[Path]:
     whole new one, whatever dies. Folders are made as needed.
     """
     path = Path(path)
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}.tmp")
+    temporary = path.with_name(f".{path.name}.{_writer()}{uuid.uuid4().hex[:8]}.tmp")
     with _published(path):
         try:
             temporary.touch(exist_ok=False)
@@ -72,16 +76,13 @@ def atomic_path(path: Path | str) -> Iterator[Path]:
 def atomic_folder(path: Path | str) -> Iterator[Path]:
     """Yields an empty folder beside `path`, which replaces it when the block succeeds.
 
-    Whatever dies, `path` is the old folder, or none, or the whole new one. What a killed process
-    left beside it goes after an hour.
+    Whatever dies, `path` is the old folder, or none, or the whole new one.
     """
     path = Path(path)
-    for left in path.parent.glob(f".{glob.escape(path.name)}.*"):
-        if time.time() - left.stat().st_mtime > _STALE:
-            shutil.rmtree(left, ignore_errors=True)
+    prefix = f".{path.name}.{_writer()}"
     with (
         _published(path),
-        tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as scratch,
+        tempfile.TemporaryDirectory(".tmp", prefix, path.parent) as scratch,
     ):
         new, old = Path(scratch) / "new", Path(scratch) / "old"
         new.mkdir()
@@ -89,6 +90,33 @@ def atomic_folder(path: Path | str) -> Iterator[Path]:
         if path.exists():
             os.replace(path, old)
         os.replace(new, path)
+
+
+@functools.cache
+def _machine() -> str:
+    """Return a name of this machine, or of the container with process ids of its own."""
+    name = socket.gethostname() + os.readlink("/proc/self/ns/pid")
+    return hashlib.sha256(name.encode()).hexdigest()[:8]
+
+
+def _writer() -> str:
+    return f"{_machine()}-{os.getpid()}-"
+
+
+def is_abandoned(path: Path) -> bool:
+    """Whether the process that writes a temporary file or folder has ended."""
+    match = _TEMPORARY.fullmatch(path.name)
+    if match is None:
+        return False
+    if match[1] != _machine():
+        return time.time() - path.stat().st_mtime > _STALE
+    try:
+        os.kill(int(match[2]), 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:  # another user's process
+        pass
+    return False
 
 
 def write_text(path: Path | str, text: str) -> None:

@@ -7,6 +7,7 @@ sys.path.insert(0, f"{workflow.basedir}/workflow")
 
 from batchscope import once_more, project_files, rule_parts as parts, snakefile as jobs
 from batchscope.host import fork_server
+from batchscope.store import leftovers
 from batchscope.study.names import COMMAND_PATTERN as COMMAND
 from batchscope.study.registry import MEASURES, TIMINGS
 from batchscope.study.versions import VERSIONS
@@ -60,6 +61,7 @@ def everything(wildcards):
 
 
 onstart:
+    leftovers.sweep(parts.RESULTS)
     STUDY.claim()
     # No part of a training's command: another study's would train every run again.
     STUDY.note_epochs()

@@ -162,6 +162,7 @@ def write(
     Raises:
         UserError: If a name is not registered.
     """
+    import multiprocessing
     from concurrent.futures import ProcessPoolExecutor
 
     from batchscope import disk
@@ -179,7 +180,8 @@ def write(
         given = (_write_figure, repeat(tables), names, *shared)
         if (workers := min(processes, len(names))) > 1:
             arguments = (os.getpid(), tasks.user_metrics())
-            with ProcessPoolExecutor(workers, None, _start_worker, arguments) as pool:
+            fork = multiprocessing.get_context("fork")
+            with ProcessPoolExecutor(workers, fork, _start_worker, arguments) as pool:
                 found = [*pool.map(*given)]
         else:
             found = [*map(*given)]
