@@ -3,7 +3,7 @@
     python benchmarks/dag.py [--runs 1000 5000] [--blocks 3]
 
 The bare Snakefile has the same files, and a job for each training and each measure, named by one
-wildcard, without a config, a plan or input functions. Ours bundles them from 1,000 runs on.
+wildcard, without a config, a plan or input functions.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ def _warm() -> dict[str, str]:
 
 
 def door(*arguments: str, warm: bool = True, **options) -> subprocess.Popen:
-    """Starts a step; a copy of the warm process runs it, where the step may share one."""
+    """Starts a step; a fork of the server runs it, where the step may share one."""
     command = [sys.executable, str(ROOT / "workflow" / "run.py"), *arguments]
     environment = {**os.environ, **(_warm() if warm else {})}
     return subprocess.Popen(command, cwd=ROOT, text=True, env=environment, **options)

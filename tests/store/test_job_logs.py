@@ -2,9 +2,8 @@
 
 import pytest
 
-from batchscope import disk
 from batchscope.errors import UserError
-from batchscope.store import job_logs, paths
+from batchscope.store import job_logs
 
 RUNS = [f"digits+small_cnn+bs={size}+lr=0.1+seed={seed}" for size in (16, 160) for seed in (0, 1)]
 
@@ -28,19 +27,6 @@ def test_all_words_are_of_one_name(results):
     assert job_logs.last_line(found[0]) == "last"
     with pytest.raises(UserError, match="bs=17"):
         job_logs.find(results, ["bs=17"])
-
-
-def test_a_bundle_of_the_run_has_logs_too(results):
-    root = results.parent
-    steps = {"steps": [{"files": [f"results/runs/{RUNS[0]}/record.json"], "words": ["train"]}]}
-    disk.write_json(
-        paths.bundle_file(paths.bundles_folder(results, "s"), "ab", paths.BUNDLED), steps
-    )
-    for path in ("logs/bundle/s/ab.log", f"{job_logs.CLUSTER}/s_ab/17.log"):
-        (root / path).parent.mkdir(parents=True, exist_ok=True)
-        (root / path).write_text("of the bundle")
-    assert len(job_logs.find(results, ["bs=16", "seed=0"])) == 4
-    assert len(job_logs.find(results, ["bs=16", "seed=1"])) == 2
 
 
 def test_the_logs_of_a_study_come_before_those_of_others(results):

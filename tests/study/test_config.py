@@ -324,25 +324,18 @@ def test_several_faults_at_once_are_as_many_lines(faults):
 
 def test_options_are_read():
     assert config.options({}) == config.Options()
-    read = config.options({"scale": "reduced", "partial": True, "runs_per_job": 4})
-    assert (read.scale, read.partial, read.runs_per_job) == ("reduced", True, 4)
+    read = config.options({"scale": "reduced", "partial": True})
+    assert (read.scale, read.partial) == ("reduced", True)
 
 
 @pytest.mark.parametrize(
     ("given", "places"),
     [
         ({"sclae": "reduced"}, ["sclae"]),
-        ({"scale": "small", "partial": 7, "runs_per_job": 0}, ["partial", "runs_per_job", "scale"]),
+        ({"scale": "small", "partial": 7}, ["partial", "scale"]),
     ],
 )
 def test_other_options_are_refused(given, places):
     with pytest.raises(ConfigError) as raised:
         config.options(given)
     assert sorted(map(place_of, raised.value.problems)) == [f"--config {one}" for one in places]
-
-
-def test_a_misspelled_word_for_a_number_is_answered_with_the_word():
-    with pytest.raises(ConfigError) as raised:
-        config.options({"runs_per_job": "atuo"})
-    (line,) = raised.value.problems
-    assert line.startswith("--config runs_per_job: ") and "Did you mean 'auto'?" in line

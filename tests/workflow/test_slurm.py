@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -142,7 +141,7 @@ def asked(folder: Path, *options: str) -> list[dict[str, str]]:
     """What is asked for a study whose data are there, and whose half of the runs."""
     pytest.importorskip("snakemake_executor_plugin_slurm")
     # The process that local jobs fork from is of no use, and no business, on a cluster.
-    project = Project(folder, '[ -z "${BATCHSCOPE_WARM:-}" ] || touch warm; exit 1')
+    project = Project(folder, '[ -z "${BATCHSCOPE_SNAKEMAKE_PID:-}" ] || touch warm; exit 1')
     for name in ("sinfo", "squeue", "sacct", "scontrol"):
         project.program(name, "#!/bin/sh\nexit 0\n")
     study = project.study("tests/slurm/devices.yaml")
@@ -167,29 +166,7 @@ def asked(folder: Path, *options: str) -> list[dict[str, str]]:
 @pytest.fixture(scope="module")
 def submissions(tmp_path_factory) -> list[dict[str, str]]:
     """Of a job for each training, measure and timing."""
-    return asked(tmp_path_factory.mktemp("asked"), "--config", "runs_per_job=1")
-
-
-def test_what_a_bundle_asks_for(tmp_path):
-    sent = asked(tmp_path, "--retries", "1")
-    bundles = [each for each in sent if _rule(each) == "bundle"]
-    assert {_rule(each) for each in sent} == {"bundle", "run_command"}
-    kinds = Counter(
-        (each["--cpus-per-task"], each.get("--gpus"), "--exclusive" in each) for each in bundles
-    )
-    # With one or four threads, with and without a GPU: two runs, each on its own while no time is
-    # known, and their times together. Each is sent twice.
-    assert kinds == {
-        (cpus, gpus, alone): 2 if alone else 4
-        for cpus in "14"
-        for gpus in (None, "1")
-        for alone in (False, True)
-    }
-    for each in bundles:
-        assert each["--signal"] == "TERM@60"
-        assert ("--nice" in each) == ("--exclusive" in each)
-        memory = [int(it["--mem"]) for it in bundles if it["--comment"] == each["--comment"]]
-        assert memory == [memory[0], 2 * memory[0]]
+    return asked(tmp_path_factory.mktemp("asked"))
 
 
 def test_memory_and_time_reach_sbatch_and_memory_grows(submissions):
@@ -252,8 +229,7 @@ def test_a_study_runs_through_to_its_report(project):
     assert "Does a study run through on a cluster?" in report.read_text()
     jobs = cluster.ask("scontrol", "-o", "show", "job").splitlines()
     ours = [job for job in jobs if "JobName=batchscope_" in job]
-    # The run and what is measured of it, its times, and the command.
-    assert len(ours) == len(project.submissions()) == 3
+    assert len(ours) == len(project.submissions())
     assert all("JobState=COMPLETED" in job for job in ours)
     (record,) = project.root.glob("results/runs/command-*/record.json")
     assert json.loads(record.read_text())["train_seconds"] > 0
@@ -273,7 +249,7 @@ def interrupted(project) -> dict[str, list]:
     # A limit below what it has had, or little above: SLURM warns it within half a minute.
     ends = [["scancel", "{job}"], ["scontrol", "update", "JobId={job}", "TimeLimit=1"]]
     waiting = dict(zip(runs, ends, strict=True))
-    before, stopped, bundles = len(project.submissions()), [], {}
+    before, stopped = len(project.submissions()), []
     rest = project.root / "rest"
     rest.touch()
     arguments = ("--configfile", "tests/slurm/slow.yaml")
@@ -283,7 +259,6 @@ def interrupted(project) -> dict[str, list]:
             assert process.poll() is None, project.tail()
             for run in [run for run in waiting if project.has_trained(run)]:
                 stopped.append(_running_job(project, run))
-                bundles[run] = _bundle(project, run)
                 assert stopped[-1], project.tail()
                 end = [word.format(job=stopped[-1]) for word in waiting.pop(run)]
                 subprocess.run(end, check=True)
@@ -293,21 +268,15 @@ def interrupted(project) -> dict[str, list]:
         _wait(those_that_train_are_stopped, 300, project)
         rest.unlink()
         project.wait(process, 900)
-    return {"runs": runs, "bundles": bundles, "submissions": project.submissions()[before:]}
-
-
-def _bundle(project: Project, run: str) -> str:
-    """Returns the name of the bundle that a run is in."""
-    written = project.root.glob(f"results/bundles/*/*/{paths.BUNDLED}")
-    (bundle,) = (path.parent.name for path in written if run in path.read_text())
-    return bundle
+    return {"runs": runs, "submissions": project.submissions()[before:]}
 
 
 def _running_job(project: Project, run: str) -> str:
     """Returns the number of the job that a run is in."""
     listed = cluster.ask("squeue", "-h", "-t", "R", "-o", "%A %k").splitlines()
-    bundle = _bundle(project, run)
-    return next((line.split()[0] for line in listed if line.endswith(bundle)), "")
+    return next(
+        (line.split()[0] for line in listed if line.endswith(f"rule_train_wildcards_{run}")), ""
+    )
 
 
 def _wait(condition: Callable[[], object], seconds: float, project: Project) -> None:
@@ -332,7 +301,7 @@ def _undisturbed_weights(project: Project, run: str, results: Path) -> bytes:
 def test_an_interrupted_training_is_sent_again_and_goes_on(project, interrupted, tmp_path, index):
     run = interrupted["runs"][index]
     sent = [each["--comment"] for each in interrupted["submissions"]]
-    assert sum(each.endswith(interrupted["bundles"][run]) for each in sent) >= 2
+    assert sent.count(f"rule_train_wildcards_{run}") >= 2
     record = project.record(run)
     assert record["status"] == "finished"
     assert record["resumed"] >= 1  # no checkpoint was due: the signal asked for it

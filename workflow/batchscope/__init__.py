@@ -23,8 +23,6 @@ PACKAGES = {
     "tables": ("numpy", "pandas"),
     "figures": ("numpy", "pandas", "matplotlib"),
     "report": ("jinja2", "pandas"),
-    "rule_parts": (),
-    "snakefile": (),
-    "once_more": (),
+    "rules": (),
     "cli": (),
 }

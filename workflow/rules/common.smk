@@ -1,13 +1,13 @@
-"""Glue: the study behind the rules. All that it calls lives in the modules of batchscope."""
+"""The study of this call, what its rules share, and what happens before and after the jobs."""
 
 import sys
 import time
 
 sys.path.insert(0, f"{workflow.basedir}/workflow")
 
-from batchscope import once_more, project_files, rule_parts as parts, snakefile as jobs
+from batchscope import project_files
 from batchscope.host import fork_server
-from batchscope.store import leftovers
+from batchscope.rules import inputs, resources, session, study, targets
 from batchscope.study.names import COMMAND_PATTERN as COMMAND
 from batchscope.study.registry import MEASURES, TIMINGS
 from batchscope.study.versions import VERSIONS
@@ -19,91 +19,76 @@ container: "batchscope.sif"
 
 STARTED = time.time()
 GIVEN = workflow.global_resources
-jobs.activate(gpus="gpu" in GIVEN and GIVEN["gpu"].value > 0, scheduled=workflow.remote_exec)
-# A study is run alone: --configfile replaces the default study, it is never merged with it. There
-# is no `configfile:` here, for Snakemake names no line of a broken file.
-# Snakemake is given a number of jobs in place of one of cores for a cluster; in a dry-run it makes
-# that one, and the GPUs of a cluster's profile tell.
-STUDY = jobs.Jobs.of(
+session.prepare_environment(
+    gpus="gpu" in GIVEN and GIVEN["gpu"].value > 0, scheduled=workflow.remote_exec
+)
+# --configfile replaces the default study. There is no `configfile:` here, since Snakemake merges
+# both, and names no line of an invalid file.
+STUDY = study.called(
     workflow.configfiles,
     workflow.config_settings.config,
+    # A cluster has a number of jobs in place of one of cores; a dry-run has both, so the GPUs of
+    # the profile tell.
     cluster=workflow.nodes is not None and (GIVEN["_cores"].value is None or "gpu" in GIVEN),
     remote=workflow.remote_exec,
 )
-CONFIG = parts.literal(STUDY.config_path)  # as an input; commands have the path itself
+CONFIG = inputs.literal(STUDY.config_path)  # as an input; commands have the path itself
 PARAMS = {"config": lambda wildcards: STUDY.config_path, "scale": STUDY.scale}
-ENVIRONMENT = parts.environment(workflow.basedir)
+ENVIRONMENT = inputs.environment(workflow.basedir)
 
-# One job at a time on a GPU, unless --resources gpu=N says that there are more: a cluster's
-# profile does, for there a scheduler counts them. (The executor is not known yet here.)
+# One job at a time on a GPU, unless --resources gpu=N says that there are more. A cluster's
+# profile does, since its scheduler counts them. (The executor is not known yet here.)
 if "gpu" not in GIVEN:
     workflow.register_resource("gpu", 1)
 
-# Asks for more threads than any machine has: locally that is capped to --cores, so that the job
-# runs alone. A cluster is asked for cpus_per_task instead, on a node for itself.
-ALONE = 4096
+# Of a training or a timing, from its name.
+DATA = inputs.for_each_job(STUDY, inputs.dataset_record)
+MODEL = inputs.for_each_job(STUDY, lambda name: inputs.model_file(STUDY, name))
+GPUS = inputs.for_each_job(STUDY, resources.gpus)
+MEASURE_GPUS = inputs.for_each_job(STUDY, resources.measure_gpus)
+THREADS = inputs.for_each_job(STUDY, resources.threads)
 
-# What a training, a measure of one or a timing needs besides its data.
-MODEL = STUDY.shared(STUDY.model_file)
-GPUS = STUDY.shared(parts.gpus)
-MEASURE_GPUS = STUDY.shared(parts.measure_gpus)
-THREADS = STUDY.shared(parts.threads)
-
-
-# A rule's warning that is of no use to a user.
-logger.addFilter(jobs.deserves_a_line)
-
-
-def everything(wildcards):
-    """Inputs of the whole study; what is there and lacks a file of its own is made again."""
-    workflow.dag.forcefiles.update(STUDY.damaged())
-    return STUDY.targets()
+logger.addFilter(session.is_shown)
 
 
 onstart:
-    leftovers.sweep(parts.RESULTS)
-    STUDY.claim()
-    # No part of a training's command: another study's would train every run again.
-    STUDY.note_epochs()
-    STUDY.note_commands()
-    # Local jobs fork from one process that has TensorFlow imported; a cluster's import it. What is
-    # trained here needs it, and nothing else.
+    # Jobs on this machine fork from one process that has TensorFlow imported.
     if workflow.local_exec:
-        # Snakemake's limit of jobs per second is for schedulers of clusters. It looks again for jobs
-        # to start a second after each time that it looked: for ever, and once more per second for
-        # each job that ended.
+        # This limit of jobs per second is for schedulers of clusters. It looks for jobs to start
+        # once more per second for each job that ended.
         workflow.scheduler.job_rate_limiter = None
         fork_server.announce()
-    if workflow.local_exec and STUDY.study.runs:
-        fork_server.launch(project_files.WORKFLOW)
-    STUDY.check()
-    if any(job.rule.name == "bundle" for job in workflow.dag.jobs):
-        STUDY.bundles.write()
+        if STUDY.plan.runs:
+            fork_server.launch(project_files.WORKFLOW)
+    session.start(STUDY)
 
 
 onsuccess:
-    made = [path for job in workflow.dag.targetjobs for path in (*job.output, *job.input)]
-    once_more.go_on(STUDY, made, {job.rule.name for job in workflow.dag.jobs})
-    if news := STUDY.news(STARTED):
-        logger.info(news)
+    # Snakemake makes nothing behind a data set that it makes again.
+    targets.check_made(
+        path for job in workflow.dag.targetjobs for path in (*job.output, *job.input)
+    )
+    for line in session.closing_lines(STUDY, STARTED):
+        logger.info(line)
 
 
 onerror:
-    if remedy := STUDY.remedy():
+    if remedy := session.remedy_for_future_dates(STUDY):
         logger.error(remedy)
+
+
+RUN = rf"(?!{COMMAND})[a-z0-9_.=+-]+"  # a command's run is neither trained nor measured
+EVALUATED_RUN = rf"{RUN}\+ee=[a-z0-9_.=+-]+"  # evaluated within its epochs
 
 
 wildcard_constraints:
     **dict.fromkeys(("timing", "sweep", "settings"), r"[a-z0-9_.=+-]+"),
-    # What a command makes is neither trained nor measured.
-    **dict.fromkeys(("run", "other"), rf"(?!{COMMAND})[a-z0-9_.=+-]+"),
+    **dict.fromkeys(("run", "other"), RUN),
     command=COMMAND,
     dataset=r"[a-z0-9_-]+",
     epoch=r"[0-9]+|middle",
-    look=r"[0-9]+",
-    bundle=r"[0-9a-f]+",
-    # Of other machines nothing is made here.
-    machine=STUDY.study.machine,
-    # Tables of other studies are read, where they are named as one's own runs, and never made.
-    study=STUDY.study.folder_name,
+    number=r"[0-9]+",
+    # Results of other machines, and tables of other studies, are read and never made.
+    machine=STUDY.plan.machine,
+    study=STUDY.plan.folder_name,
     experiment=r"[a-z0-9_]+",

@@ -1,4 +1,4 @@
-"""Data: one job per data set, where Snakemake runs: a cluster's nodes may reach no data's address."""
+"""Data: one job per data set, where Snakemake runs: nodes of a cluster often have no internet."""
 
 
 localrules:
@@ -6,18 +6,18 @@ localrules:
 
 
 rule prepare_data:
-    """Reads or downloads a data set, splits it and writes its arrays."""
+    """Read or download a data set, split it and write its arrays."""
     output:
-        record=parts.dataset_record("{dataset}"),
+        inputs.dataset_files("{dataset}"),
     log:
-        parts.log(parts.dataset_record("{dataset}")),
+        "logs/prepare_data/{dataset}.log",
     conda:
         ENVIRONMENT
     resources:
-        mem_mb=lambda wildcards, attempt: 3000 * attempt,
+        mem_mb=resources.growing_memory(3000),
         runtime=120,
     params:
-        # A function of the data set's name, which carries the definition's digest.
+        # A function of the data set's name, which has the definition's digest.
         definition=lambda wildcards: STUDY.definition(wildcards.dataset),
         version=VERSIONS["prepare_data"],
     shell:

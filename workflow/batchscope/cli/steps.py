@@ -89,15 +89,6 @@ def timing(arguments: Namespace) -> None:
     timing_job.write(arguments.step, timed, arguments.machine, arguments.settings)
 
 
-def bundle(arguments: Namespace) -> None:
-    """Make the jobs of a bundle, one after the other."""
-    from batchscope.cli import bundle as bundled
-    from batchscope.store import paths
-
-    folder = paths.bundles_folder(arguments.results, arguments.of_study)
-    print(bundled.make(folder, arguments.bundle))
-
-
 def try_batch(arguments: Namespace) -> None:
     """Try whether one batch fits into memory."""
     from batchscope.timing import attempts
@@ -136,11 +127,11 @@ def claims(arguments: Namespace) -> None:
     experiment_tables.write_claims(study, arguments.output.parent, arguments.output)
 
 
-def look(arguments: Namespace) -> None:
-    """Look at a study whose seeds come in stages: which runs get more."""
+def interim(arguments: Namespace) -> None:
+    """Analyse a study whose seeds come in stages: which runs get more."""
     from batchscope.tables import experiment_tables
 
-    experiment_tables.write_look(arguments.results, options.study(arguments), arguments.output)
+    experiment_tables.write_interim(arguments.results, options.study(arguments), arguments.output)
 
 
 def report(arguments: Namespace) -> None:
@@ -160,12 +151,11 @@ OPTIONS = {
     + ("--chunk-seconds", "--chunk-steps"),
     run_command: ("--results", "--command"),
     snapshot: ("--results", "--run", "--epoch", "--model-file"),
-    bundle: ("--results", "--of-study", "--bundle"),
     try_batch: ("--results", "--sweep", "--batch-size", "--memory-mb", "--model-file"),
     tabulate: (*_STUDY, "--experiment", "--output"),
     figures: (*_STUDY, "--experiment", "--output", "--tables", "--processes"),
     claims: (*_STUDY, "--output"),
-    look: (*_STUDY, "--output"),
+    interim: (*_STUDY, "--output"),
     report: (*_STUDY, "--output", "--partial"),
 }
 

@@ -22,7 +22,7 @@ from typing import Any
 from batchscope.cli import steps
 from batchscope.errors import ConfigError, UserError
 from batchscope.host import supervisor
-from batchscope.store import records, states
+from batchscope.store import job_table, records
 from batchscope.study import names, planner
 
 # Of a data set: what its examples look like, None where only its preparation finds it.
@@ -34,7 +34,7 @@ _END_SECONDS = 60.0  # for the end of a process after that
 
 def check(study: Any, results: Path) -> None:
     """Reads own data and builds own models; raises `ConfigError`, a line for each fault."""
-    table = states.JobTable(study, results)
+    table = job_table.JobTable(study, results)
     models = sorted(table.own_models())
     wanted = {*table.own_data(), *(dataset for dataset, _ in models)}
     # TensorFlow reads some data, and must not start in a process that forks others.

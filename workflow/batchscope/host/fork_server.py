@@ -40,7 +40,7 @@ from typing import NamedTuple
 from batchscope.host import interruption, memory_limits
 
 SNAKEMAKE_PID = "BATCHSCOPE_SNAKEMAKE_PID"  # environment variable of a job of Snakemake
-TABLE_STEPS = frozenset({"tabulate", "claims", "figures", "look", "report"})
+TABLE_STEPS = frozenset({"tabulate", "claims", "figures", "interim", "report"})
 _TRAINING, _TABLES = "training", "tables"
 # The server's answers: a step's process id, then its exit status (-n if signal n ended the step).
 _PID, _STATUS = struct.Struct("!q"), struct.Struct("!h")

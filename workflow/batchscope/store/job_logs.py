@@ -1,22 +1,20 @@
-"""The logs of a study and of a run's jobs; on a cluster those of its bundle too."""
+"""The logs of a study and of a run's jobs."""
 
 from collections.abc import Collection
 from pathlib import Path
 
 from batchscope.errors import UserError, unexpected
 from batchscope.problems import show
-from batchscope.store import job_files, paths, states
+from batchscope.store import job_table
 from batchscope.study import plan
-
-CLUSTER = Path(".snakemake", "slurm_logs", "rule_bundle")  # a folder for each, of its wildcards
 
 
 def names(study: plan.Study | None, results: Path) -> set[str]:
     """Return the names of a study, its runs, timings and data sets, as paths of logs have them."""
     if study is None:
         return set()
-    jobs = [state.job for state in states.JobTable(study, results).every.values()]
-    timed = (job.path.parent.name for job in jobs if job.noun == job_files.TIMING)
+    jobs = [state.job for state in job_table.JobTable(study, results).every.values()]
+    timed = (job.path.parent.name for job in jobs if job.noun == job_table.TIMING)
     return {study.folder_name, *study.datasets, *timed, *(run for job in jobs for run in job.runs)}
 
 
@@ -34,13 +32,6 @@ def find(results: Path, words: Collection[str], names: Collection[str] = ()) -> 
     root = results.parent
     logs = [path for path in root.glob("logs/**/*.log") if _names(path.parts, words)]
     subjects = {path: _subjects(path.relative_to(root / "logs")) for path in logs}
-    for path in results.glob(f"bundles/*/*/{paths.BUNDLED}"):
-        text = path.read_text(encoding="utf-8").replace('"', "/").split("/")
-        if any(_names((part,), words) for part in {*text}):
-            bundle, study = path.parent.name, path.parent.parent.name
-            own = root / "logs" / "bundle" / study / f"{bundle}.log"
-            for log in filter(Path.exists, (own, *(root / CLUSTER).glob(f"*{bundle}*/*.log"))):
-                subjects[log] = {study}
     if not subjects and not words:
         raise UserError(f"{root / 'logs'}: holds no log yet; run snakemake first.")
     if not subjects:

@@ -21,7 +21,6 @@ SNAPSHOTS = "epochs"  # folder of a run's weights before its last
 COMMAND_FILES = (RECORD, TRAJECTORY)
 COMMAND_NOTE, COMMAND_OUTPUT, COMMAND_FOLDER = "command.json", "output.txt", "files"
 COMMANDED = "{command}"  # stands for its name
-BUNDLED, BUNDLE_MADE = "jobs.json", "made.json"  # of a bundle: what it is of, and its end
 
 
 def dataset_folder(results: Path | str, dataset: str) -> Path:
@@ -70,8 +69,12 @@ def study_folder(results: Path | str, study: str) -> Path:
     return Path(results) / "studies" / study
 
 
-def look_table(results: Path | str, study: str, look: int | str) -> Path:
-    return study_folder(results, study) / "looks" / f"{look}.csv"
+def interims_folder(results: Path | str, study: str) -> Path:
+    return study_folder(results, study) / "interims"
+
+
+def interim_table(results: Path | str, study: str, number: int) -> Path:
+    return interims_folder(results, study) / f"{number}.csv"
 
 
 def figures_folder(results: Path | str, study: str, experiment: str) -> Path:
@@ -88,15 +91,6 @@ def seconds_note(results: Path | str) -> Path:
 
 def epoch_seconds_note(results: Path | str) -> Path:
     return Path(results) / "epoch_seconds.json"
-
-
-def bundles_folder(results: Path | str, study: str) -> Path:
-    return Path(results) / "bundles" / study
-
-
-def bundle_file(folder: Path | str, bundle: str, file: str) -> Path:
-    """Returns a file of a bundle in its study's folder: `BUNDLED` or `BUNDLE_MADE`."""
-    return Path(folder) / bundle / file
 
 
 def log_path(results: Path | str, output: Path | str) -> Path:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import ValidationError
 
 from batchscope.errors import ConfigError
 from batchscope.study import messages, plan, planner, yaml_file
 from batchscope.study.model import Model
-from batchscope.study.setting import Word
-
-AUTO = "auto"
 
 
 class Options(Model):
@@ -21,7 +18,6 @@ class Options(Model):
 
     scale: Literal["full", "reduced"] = "full"
     partial: bool = False
-    runs_per_job: Annotated[int, Field(ge=1), Word("auto", AUTO)] = AUTO
 
 
 def study(
