@@ -19,7 +19,6 @@ SNAKEMAKE = {
     "config_settings": "the options of `--config` alone; `config` has those of the file too",
     "configfiles": "the configuration file as it was given; `config` has its contents alone",
     "dag": "what a command was to make, and which of its outputs are made though they are there",
-    "get_rule": "docstrings of rules that a loop makes; a rule's own must be a literal",
     "global_resources": "which GPUs and cores are given; `resources` belong to a job",
     "nodes": "whether a number of jobs is given, as for a cluster, in place of one of cores",
     "remote_exec": "whether this is a job of a cluster, which reads the Snakefile anew",
