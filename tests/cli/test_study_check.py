@@ -163,10 +163,9 @@ def wait_for_ever() -> None:
 
 @pytest.mark.parametrize("function", [leave_a_thread, wait_for_ever])
 def test_what_does_not_end_is_ended(monkeypatch, function):
-    monkeypatch.setattr(study_check, "_CALL_SECONDS", 5.0)
     monkeypatch.setattr(study_check, "_END_SECONDS", 0.5)
     with pytest.raises(TimeoutError):
-        study_check.in_process(function)
+        study_check.in_process(function, seconds=5.0)
     assert multiprocessing.active_children() == []
     assert study_check.in_process(abs, -1) == 1
 

@@ -9,27 +9,26 @@ process of its own, which has a time limit.
 
 from __future__ import annotations
 
-import concurrent.futures
 import importlib.util
 import multiprocessing
 import os
 import sys
 from collections.abc import Callable
-from concurrent.futures import process
+from multiprocessing import connection
 from pathlib import Path
 from typing import Any
 
 from batchscope.cli import steps
 from batchscope.errors import ConfigError, UserError
-from batchscope.host import supervisor
+from batchscope.host import supervisor, tensorflow_start
 from batchscope.store import job_table, records
 from batchscope.study import names, planner
 
 # Of a data set: what its examples look like, None where only its preparation finds it.
 Looks = dict[str, Any]
 
-_CALL_SECONDS = 600.0  # for the imports, and to build a model
-_END_SECONDS = 60.0  # for the end of a process after that
+_BUILD_SECONDS = 600.0  # time limit of building a model
+_END_SECONDS = 60.0  # time limit of the end of a process after that
 
 
 def check(study: Any, results: Path) -> None:
@@ -48,17 +47,19 @@ def check(study: Any, results: Path) -> None:
         text = "not checked before their first job: TensorFlow is in the jobs' environment only"
         print(f"models: {text}.", file=sys.stderr)
         waiting = []
+    if waiting:
+        tensorflow_start.load()  # once, for all the forks
     for dataset, model in waiting:
         file = study.models[model]
         try:
-            in_process(_build, model, looks[dataset], file)
+            in_process(_build, model, looks[dataset], file, seconds=_BUILD_SECONDS)
         except UserError as error:
             problems.append(str(error))
-        except process.BrokenProcessPool:
+        except EOFError:
             problems.append(f"{file}: ended the process; a file that returns a model is expected.")
         except TimeoutError:
             problems.append(
-                f"{file}: did not end within {_CALL_SECONDS + _END_SECONDS:.0f} s; a file that "
+                f"{file}: did not end within {_BUILD_SECONDS + _END_SECONDS:.0f} s; a file that "
                 "only builds a model, and whose threads are daemons, is expected."
             )
     if problems:
@@ -98,32 +99,41 @@ def _build(model: str, look: Any, file: str) -> None:
         raise UserError(f"{file}: changes the working directory; a file that keeps it is expected.")
 
 
-def in_process(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a function in a fork of this process.
+def in_process(function: Callable[..., Any], *arguments: Any, seconds: float | None = None) -> Any:
+    """Call a function in a fork of this process; return its result or raise its UserError.
+
+    Args:
+        seconds: The time limit of the call.
 
     Raises:
-        BrokenProcessPool: If it ends the process.
-        TimeoutError: If the function, or a thread that it starts, does not end in time.
+        EOFError: If the function ends the process.
+        TimeoutError: If the call, or a thread that it starts, does not end in time.
     """
-    others = multiprocessing.active_children()
-    executor = concurrent.futures.ProcessPoolExecutor(
-        1,
-        mp_context=multiprocessing.get_context("fork"),
-        initializer=supervisor.set_parent_death_signal,
-        initargs=(os.getpid(),),
-    )
-    future = executor.submit(function, *arguments)
-    children = [child for child in multiprocessing.active_children() if child not in others]
+    fork = multiprocessing.get_context("fork")
+    receiver, sender = fork.Pipe(duplex=False)
+    child = fork.Process(target=_send_result, args=(sender, os.getpid(), function, arguments))
+    child.start()
+    sender.close()
     try:
-        result = future.result(_CALL_SECONDS)
-        executor.shutdown(wait=False)
-        for child in children:
-            child.join(_END_SECONDS)
-            if child.is_alive():
-                raise TimeoutError
-        return result
+        if not receiver.poll(seconds):
+            raise TimeoutError
+        result, error = receiver.recv()
+        child.join(_END_SECONDS)
+        if child.is_alive():
+            raise TimeoutError
     finally:
-        executor.shutdown(wait=False)
-        for child in children:
-            child.kill()
-            child.join()
+        child.kill()
+        child.join()
+    if error:
+        raise error
+    return result
+
+
+def _send_result(
+    sender: connection.Connection, parent: int, function: Callable[..., Any], arguments: Any
+) -> None:
+    supervisor.set_parent_death_signal(parent)
+    try:
+        sender.send((function(*arguments), None))
+    except UserError as error:
+        sender.send((None, error))
