@@ -37,15 +37,15 @@ def run_name(**factors) -> str:
 @functools.cache
 def _warm() -> dict[str, str]:
     """One process with TensorFlow imported, which what these tests train forks from."""
-    from batchscope.host import job, warm_process
+    from batchscope.host import fork_server
 
-    warm_process.launch(ROOT / "workflow")
+    fork_server.launch(ROOT / "workflow")
     # Not in this process's environment: Snakemake, started by other tests, has its own.
-    return {job.VARIABLE: os.environ.pop(job.VARIABLE)}
+    return {fork_server.SNAKEMAKE_PID: os.environ.pop(fork_server.SNAKEMAKE_PID)}
 
 
 def door(*arguments: str, warm: bool = True, **options) -> subprocess.Popen:
-    """Starts a step; a copy of the warm process runs it, where the step may share one."""
+    """Starts a step; a fork of the server runs it, where the step may share one."""
     command = [sys.executable, str(ROOT / "workflow" / "run.py"), *arguments]
     environment = {**os.environ, **(_warm() if warm else {})}
     return subprocess.Popen(command, cwd=ROOT, text=True, env=environment, **options)

@@ -1,4 +1,4 @@
-"""The process that starts the warm process, and that tests kill."""
+"""A process that starts the fork server, and that tests kill."""
 
 import os
 import subprocess
@@ -11,15 +11,15 @@ from project import ROOT
 
 
 class Launcher:
-    """A process that starts the warm process, as Snakemake does, and that can be killed."""
+    """A process that starts the fork server, as Snakemake does, and that can be killed."""
 
     def __init__(self, workflow: Path = ROOT / "workflow", **pipes: int) -> None:
         code = (
-            "import sys; from pathlib import Path; from batchscope.host import warm_process;"
-            f"warm_process.launch(Path({str(workflow)!r}));"
+            "import sys; from pathlib import Path; from batchscope.host import fork_server;"
+            f"fork_server.launch(Path({str(workflow)!r}));"
             "print(flush=True); sys.stdin.read()"
         )
-        environment = {**os.environ, "PYTHONPATH": str(workflow)}
+        environment = {**os.environ, "PYTHONPATH": str(ROOT / "workflow")}
         self.process = subprocess.Popen(
             [sys.executable, "-c", code],
             stdin=subprocess.PIPE,
@@ -29,8 +29,8 @@ class Launcher:
             **pipes,
         )
         self.process.stdout.readline()
-        self.environment = {"BATCHSCOPE_WARM": str(self.process.pid)}  # of its jobs
-        self.warm = psutil.Process(self.process.pid).children()[0]
+        self.environment = {"BATCHSCOPE_SNAKEMAKE_PID": str(self.process.pid)}  # of its jobs
+        self.server = psutil.Process(self.process.pid).children()[0]
 
     def kill(self) -> None:
         self.process.kill()

@@ -1,14 +1,14 @@
 """The command line: `python workflow/run.py --help`; every job of the workflow is one call of it.
 
-The logged line of a job can be pasted into a shell to repeat the job by hand. Where a copy of the
-warm process runs a job's step, nothing but `batchscope.host.job` is imported here.
+The logged line of a job can be pasted into a shell to repeat the job by hand. If the fork server
+runs a job's step, nothing but `batchscope.host.fork_server` is imported here.
 """
 
 from __future__ import annotations
 
 import sys
 
-from batchscope.host import job
+from batchscope.host import fork_server
 
 
 def main(words: list[str]) -> None:
@@ -19,4 +19,4 @@ def main(words: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(job.run(sys.argv[1:], main))
+    sys.exit(fork_server.run(sys.argv[1:], main))

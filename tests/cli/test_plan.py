@@ -7,14 +7,14 @@ import small_study
 from batchscope import disk
 from batchscope.cli import plan
 from batchscope.errors import UserError
-from batchscope.host import absence
+from batchscope.host import requirements
 from batchscope.store import estimates, paths
 from batchscope.study import config
 
 
 @pytest.fixture(autouse=True)
 def _cores(monkeypatch):
-    monkeypatch.setattr(absence, "cores", lambda: 2)
+    monkeypatch.setattr(requirements, "cores", lambda: 2)
 
 
 def write(tmp_path, **changes):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import concurrent.futures
 import importlib.util
+import multiprocessing
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +17,7 @@ from batchscope import datasets
 from batchscope.cli import entry, step_times, study_check
 from batchscope.study import config
 from prepared_data import SPLIT
+from project import forked
 
 GOOD = [
     "age,job,old,y,id",
@@ -148,3 +151,48 @@ def test_a_wide_table_is_summarised(write, capsys):
         entry.main(["plan", "c.yaml"])
     (line,) = (line for line in capsys.readouterr().out.splitlines() if "numbers: x0" in line)
     assert "194 more" in line and len(line) < 100
+
+
+def leave_a_thread() -> None:
+    threading.Thread(target=threading.Event().wait).start()
+
+
+def wait_for_ever() -> None:
+    threading.Event().wait()
+
+
+@pytest.mark.parametrize("function", [leave_a_thread, wait_for_ever])
+def test_what_does_not_end_is_ended(monkeypatch, function):
+    monkeypatch.setattr(study_check, "_END_SECONDS", 0.5)
+    with pytest.raises(TimeoutError):
+        study_check.in_process(function, seconds=5.0)
+    assert multiprocessing.active_children() == []
+    assert study_check.in_process(abs, -1) == 1
+
+
+THREAD = """
+import threading
+import keras
+
+threading.Thread(target=threading.Event().wait).start()
+
+def build(input_shape, classes):
+    return keras.Sequential([keras.Input(input_shape), keras.layers.Dense(classes)])
+"""
+CHECK = """
+import os, sys
+from batchscope.cli import entry, study_check
+
+os.chdir(sys.argv[1])
+study_check._END_SECONDS = 1.0
+entry.main(["check", "--config", "c.yaml"])
+"""
+
+
+@pytest.mark.slow
+def test_a_model_file_that_leaves_a_thread_is_named(write, tmp_path):
+    Path("model.py").write_text(THREAD)
+    write(GOOD, threads="model.py")
+    done = forked(CHECK, tmp_path)
+    assert done.returncode == 1
+    assert "model.py: did not end within" in done.stderr

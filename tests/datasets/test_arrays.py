@@ -286,7 +286,7 @@ def test_the_real_mnist(tmp_path):
 
 @pytest.mark.parametrize("kind", ["f2", "i8", "u1"])
 def test_arrays_that_are_larger_than_the_memory_are_prepared(kind, tmp_path, monkeypatch):
-    monkeypatch.setattr("batchscope.host.control_groups.most_held", lambda: 100)
+    monkeypatch.setattr("batchscope.host.memory_limits.largest_array", lambda: 100)
     images = IMAGES.astype(kind)
     images = images if kind == "u1" else images / 256 if kind[0] == "f" else images
     scale = {} if kind in ("u1", "i8") else {"scale": 1}

@@ -13,7 +13,8 @@ import commanded
 from batchscope import disk
 from batchscope.errors import UserError
 from batchscope.external import command_runner
-from batchscope.store import memory_kills, paths, progress
+from batchscope.host import memory_limits
+from batchscope.store import paths, progress
 from batchscope.study.versions import VERSIONS
 from project import ROOT, forked
 
@@ -200,18 +201,18 @@ def test_watch_lists_it_and_a_signal_reaches_all_of_it(waiting):
     assert not progress.running_jobs(results)
 
 
-@pytest.mark.parametrize("killed", ["job", "guard", "group"])
+@pytest.mark.parametrize("killed", ["job", "supervisor", "group"])
 def test_when_it_is_killed_nothing_of_the_command_goes_on(waiting, killed):
     results, name, found, wait, job = waiting
     below = psutil.Process(job.pid).children(recursive=True)
-    guard = next(each for each in below if "guard.py" in " ".join(each.cmdline()))
+    supervisor = next(each for each in below if "supervisor.py" in " ".join(each.cmdline()))
     assert len(below) == 2
     left = (paths.run_folder(results, name) / paths.COMMAND_FOLDER) / "left"
     left.touch()
     if killed == "group":
         os.killpg(job.pid, signal.SIGKILL)
     else:
-        (guard if killed == "guard" else psutil.Process(job.pid)).kill()
+        (supervisor if killed == "supervisor" else psutil.Process(job.pid)).kill()
     _, alive = psutil.wait_procs(below, timeout=30)
     assert not alive
     job.communicate(timeout=60)
@@ -313,7 +314,7 @@ def test_a_kill_for_memory_is_a_result_or_another_attempt(tmp_path, monkeypatch)
     # Any other kill at the same time is none.
     with pytest.raises(UserError, match="SIGTERM"):
         judged(tmp_path, monkeypatch, command_runner.Ended(-signal.SIGTERM, "", limit_mb=800.0))
-    monkeypatch.setenv(memory_kills.SCHEDULED, "7")
+    monkeypatch.setenv(memory_limits.SCHEDULED, "7")
     with pytest.raises(UserError, match="at most 800 MB"):
         judged(tmp_path, monkeypatch, killed)
 

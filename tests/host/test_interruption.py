@@ -12,7 +12,7 @@ from project import ROOT
 # A step whose main process waits for processes of a pool, each of which waits too.
 STEP = """
 import concurrent.futures, multiprocessing, os, sys, time
-from batchscope.host import job
+from batchscope.host import fork_server
 
 def wait(number):
     os.write(1, b"waits\\n")
@@ -26,7 +26,7 @@ def main(words):
         finally:
             print("cleaned", flush=True)
 
-sys.exit(job.run([sys.argv[1]], main))
+sys.exit(fork_server.run([sys.argv[1]], main))
 """
 
 
@@ -58,9 +58,39 @@ def test_a_process_that_ignores_ctrl_c_goes_on_to_ignore_it():
     code = (
         "import os, signal; from batchscope.host import interruption;"
         "signal.signal(signal.SIGINT, signal.SIG_IGN); interruption.stop_quietly();"
-        "interruption.stop_quietly(interruption.stop_snakemake);"
+        "interruption.stop_snakemake_quietly();"
         "os.kill(os.getpid(), signal.SIGINT); print('goes on')"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "workflow")}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"goes on\n", b"")
+
+
+# The main thread is in a call of C that no signal ends, while another thread learns of a job's end.
+LATE = """
+import hashlib, os, signal, threading
+from batchscope.host import interruption
+
+interruption.stop_snakemake_quietly()
+
+def report():
+    os.kill(os.getpid(), signal.SIGINT)
+    os.write(1, f"{interruption.is_interrupted()}\\n".encode())
+
+thread = threading.Thread(target=report)
+try:
+    thread.start()
+    hashlib.pbkdf2_hmac("sha256", b"", b"", 1_000_000)
+finally:
+    thread.join()
+"""
+
+
+def test_ctrl_c_is_noticed_before_its_handler_has_run():
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "workflow")}
+    command, pipe = [sys.executable, "-c", LATE], subprocess.PIPE
+    done = subprocess.run(
+        command, env=environment, stdout=pipe, stderr=pipe, text=True, preexec_fn=listen
+    )
+    assert (done.returncode, done.stdout) == (130, "True\n")
+    assert done.stderr == "Interrupted: the same command continues.\n"

@@ -11,11 +11,11 @@ import pytest
 
 import small_study
 from batchscope import figures
-from batchscope.host import absence
+from batchscope.host import memory_limits, requirements
 from batchscope.rules import inputs, resources, session
 from batchscope.rules import targets as rule_targets
 from batchscope.rules.study import CalledStudy
-from batchscope.store import memory_kills, paths
+from batchscope.store import paths
 from batchscope.study import planner
 
 OWN = {"mine": str(Path(__file__).parents[1] / "data" / "noisy_model.py")}
@@ -158,7 +158,7 @@ def test_neither_a_partial_report_nor_one_that_lacks_a_gpu_asks_for_records(whol
     for path in (*files, inputs.all_tables(whole)[0]):
         Path(path).unlink()
     assert targets(partial) == {inputs.all_tables(whole)[0]}
-    monkeypatch.setattr(absence, "of", lambda factors: absence.GPU)
+    monkeypatch.setattr(requirements, "missing", lambda factors: requirements.GPU)
     assert targets(whole) == {inputs.all_tables(whole)[0]}
 
 
@@ -206,7 +206,7 @@ def test_a_rule_has_no_brace_of_a_path(name, tmp_path, monkeypatch):
 def test_a_job_of_any_scheduler_knows_that_it_is_one(monkeypatch, scheduled):
     """Its kill for memory is no result yet: the next attempt has more."""
     monkeypatch.setenv("PATH", os.environ["PATH"])
-    monkeypatch.setenv(memory_kills.SCHEDULED, "")
-    monkeypatch.delenv(memory_kills.SCHEDULED)
+    monkeypatch.setenv(memory_limits.SCHEDULED, "")
+    monkeypatch.delenv(memory_limits.SCHEDULED)
     session.prepare_environment(gpus=False, scheduled=scheduled)
-    assert (memory_kills.SCHEDULED in os.environ) == scheduled
+    assert (memory_limits.SCHEDULED in os.environ) == scheduled

@@ -7,7 +7,7 @@ import pytest
 
 import small_study
 from batchscope import disk
-from batchscope.host import absence
+from batchscope.host import requirements
 from batchscope.store import jobs, paths
 from batchscope.study import planner
 from batchscope.study.versions import VERSIONS
@@ -93,21 +93,23 @@ def test_what_waits_for_what_is_not_here(tmp_path, monkeypatch):
     measures = ["evaluate", "weight_distance"]
     study = planned(vary={"batch_size": [16], "device": ["cpu", "gpu"]}, seeds=1, measure=measures)
     monkeypatch.setattr(
-        absence, "of", lambda factors: absence.GPU if factors["device"] == "gpu" else None
+        requirements,
+        "missing",
+        lambda factors: requirements.GPU if factors["device"] == "gpu" else None,
     )
     table = jobs.JobTable(study, tmp_path)
     assert sum(state.missing for state in table.every.values()) == 3
-    assert [job.measure for job in table.absent()[absence.GPU]] == ["train"]
+    assert [job.measure for job in table.absent()[requirements.GPU]] == ["train"]
     # Trained elsewhere: what reads weights alone is measured here.
     (run,) = (run for run, factors in study.runs.items() if factors["device"] == "gpu")
     disk.write_json(jobs.training_job(tmp_path, run).path, {"status": "finished"})
     table = jobs.JobTable(study, tmp_path)
-    assert {job.measure for job in table.absent()[absence.GPU]} == {"train", "evaluate"}
+    assert {job.measure for job in table.absent()[requirements.GPU]} == {"train", "evaluate"}
     assert len([job for job in table.here() if run in job.runs]) == 1
 
 
 def test_own_models_of_which_something_is_missing(tmp_path, monkeypatch):
-    monkeypatch.setattr(absence, "of", lambda factors: factors["device"] == "gpu" or None)
+    monkeypatch.setattr(requirements, "missing", lambda factors: factors["device"] == "gpu" or None)
     vary = {"model": ["small_cnn", "mine"], "batch_size": [16]}
     study = planned(OWN, vary=vary, seeds=1, measure=["evaluate"])
     (token,) = [model for model, path in study.models.items() if path]

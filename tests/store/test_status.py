@@ -8,7 +8,7 @@ import pytest
 import small_study
 from batchscope import disk
 from batchscope.errors import UserError
-from batchscope.host import absence
+from batchscope.host import requirements
 from batchscope.store import estimates, jobs, paths, records, status
 from batchscope.study import config, names, planner
 from batchscope.study.versions import VERSIONS
@@ -146,7 +146,7 @@ def test_jobs_of_another_version_are_due_again(study, tmp_path, monkeypatch):
     assert Counter(row.job.measure for row in rows) == {"train": 7, "evaluate": 7}
     assert seconds(rows, "training") == pytest.approx([8.0] * 7)
     # Jobs whose requirements are missing stay.
-    monkeypatch.setattr(absence, "of", lambda factors: absence.GPU)
+    monkeypatch.setattr(requirements, "missing", lambda factors: requirements.GPU)
     assert not due(status.rows(study, tmp_path))
 
 
@@ -205,7 +205,7 @@ def test_records_without_seconds_predict_nothing_and_damaged_ones_are_named(stud
     ],
 )
 def test_the_time_left_depends_on_cores_and_gpus(given, cores, expected, monkeypatch):
-    monkeypatch.setenv(absence.VARIABLE, "true")  # nothing is missing here
+    monkeypatch.setenv(requirements.REMOTE_GPUS, "true")  # nothing is missing here
     study = planner.make(small_study.config(defaults=given, experiment={"seeds": 3}))
     monkeypatch.setattr(status, "START_SECONDS", 0.0)
     rows = [replace(row, seconds=3600.0) for row in status.rows(study, "nowhere")]

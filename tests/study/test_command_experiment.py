@@ -12,7 +12,7 @@ import commanded
 from batchscope import figures
 from batchscope.cli import plan
 from batchscope.errors import ConfigError
-from batchscope.host import absence
+from batchscope.host import requirements
 from batchscope.rules import study as rules_study
 from batchscope.study import commands, config, planner, setting
 from batchscope.study.names import is_command
@@ -285,7 +285,7 @@ def test_a_missing_program_stops_a_study_unless_jobs_run_elsewhere(tmp_path, mon
     for elsewhere in ({"cluster": True}, {"remote": True}):
         warnings = rules_study.called(["study.yaml"], {}, **elsewhere).plan.warnings
         assert any(line.startswith(place) for line in warnings)
-    monkeypatch.setenv(absence.VARIABLE, "true")
+    monkeypatch.setenv(requirements.REMOTE_GPUS, "true")
     study = plan.study("study.yaml", "full", "results")
     assert f"Warning: {place}" in plan.text(study, "results")
     Path("no-program").write_text("#!/bin/sh\n")

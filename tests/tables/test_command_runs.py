@@ -119,9 +119,9 @@ def test_another_machine_stands_beside(tmp_path):
 
 
 def test_what_needs_a_gpu_waits_for_one(tmp_path, monkeypatch):
-    from batchscope.host import absence
+    from batchscope.host import requirements
 
-    monkeypatch.setattr(absence, "gpu_present", lambda: False)
+    monkeypatch.setattr(requirements, "has_gpu", lambda: False)
     study = planned(tmp_path, resources={"gpu": 1})
     assert {row.status for row in status.rows(study, tmp_path)} == {"no_gpu"}
     assert "{gpu: 0}" in plan.text(study, tmp_path)

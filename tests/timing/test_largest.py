@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from batchscope import disk
-from batchscope.host import control_groups
+from batchscope.host import memory_limits
 from batchscope.store import paths
 from batchscope.study import run_factors
 from batchscope.timing import attempts
@@ -94,12 +94,12 @@ def test_answers_that_are_not_monotone_end_too():
 
 def test_free_memory_is_what_every_control_group_leaves(monkeypatch):
     class Group:
-        def __init__(self, left):
-            self.left = lambda: left
+        def __init__(self, free):
+            self.free = free
 
     assert 0 < attempts.limits_now("cpu", 0).free_mb <= 0.9 * psutil.virtual_memory().total / 10**6
     groups = [Group(None), Group(3 * 10**6), Group(2 * 10**6)]
-    monkeypatch.setattr(control_groups, "own", lambda: groups)
+    monkeypatch.setattr(memory_limits, "control_groups", lambda: groups)
     assert attempts.limits_now("cpu", 0).memory_mb == pytest.approx(1.8)
 
 

@@ -7,7 +7,7 @@ import pytest
 from batchscope.datasets import Examples
 from batchscope.datasets.model_inputs import ModelInput
 from batchscope.errors import UserError
-from batchscope.host import control_groups
+from batchscope.host import memory_limits
 from batchscope.study import run_factors
 from batchscope.training import models, optimizers
 from batchscope.training.step_loop import Batches, StepLoop, Totals
@@ -63,7 +63,7 @@ def test_wherever_calls_are_cut_the_bits_are_the_same():
 
 
 def test_it_takes_no_examples_from_the_disk(tmp_path, monkeypatch):
-    monkeypatch.setattr(control_groups, "_HELD", 0.0)
+    monkeypatch.setattr(memory_limits, "_LARGEST_ARRAY", 0.0)
     found = examples()
     np.save(tmp_path / "images.npy", found.images)
     images = np.lib.format.open_memmap(tmp_path / "images.npy", mode="r")

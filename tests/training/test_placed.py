@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from batchscope.datasets import Examples
-from batchscope.host import control_groups
+from batchscope.host import memory_limits
 from batchscope.training import losses, placed
 
 COUNT, SHAPE = 23, (6, 6, 1)
@@ -24,7 +24,7 @@ def examples(tmp_path) -> Examples:
 @pytest.fixture
 def on_disk(monkeypatch):
     """Lets no array be held from now on."""
-    return lambda: monkeypatch.setattr(control_groups, "_HELD", 0.0)
+    return lambda: monkeypatch.setattr(memory_limits, "_LARGEST_ARRAY", 0.0)
 
 
 @pytest.fixture

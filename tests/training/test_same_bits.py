@@ -37,7 +37,7 @@ def test_same_seed_gives_the_same_bits_wherever_the_chunks_are_cut(dropout_run, 
 def test_examples_that_stay_on_the_disk_give_the_same_bits(dropout_run, again):
     results, run, model = dropout_run
     program = (
-        "import sys; from batchscope.host import control_groups; control_groups._HELD = 0.0;"
+        "import sys; from batchscope.host import memory_limits; memory_limits._LARGEST_ARRAY = 0.0;"
         "from batchscope.cli import entry; entry.main(sys.argv[1:])"
     )
     done = forked(program, *("train", "--results", again, "--run", run, "--model-file", model))

@@ -12,9 +12,11 @@ import psutil
 import pytest
 
 import project
+from batchscope import disk
 
 pytestmark = pytest.mark.slow
 
+DEAD = 2**22 + 1  # above the largest process id
 LIMIT = 600  # seconds, for what takes a few where nobody else works
 
 
@@ -60,6 +62,9 @@ def test_the_same_command_continues_after_ctrl_c(tmp_path):
         assert output.strip().splitlines()[-1] == "Interrupted: the same command continues."
         assert "Traceback" not in output and "Error" not in output, output
         assert not list(folder.glob("results/*.html"))
+    temporary = folder / "results" / f".a.{disk._machine()}-{DEAD}-abcdefgh.tmp"
+    temporary.touch()  # of a process that was killed
     project.run(folder)
+    assert not temporary.exists()
     assert (folder / "results" / "report.html").exists()
     assert project.planned(folder) == {}

@@ -141,7 +141,7 @@ def asked(folder: Path, *options: str) -> list[dict[str, str]]:
     """What is asked for a study whose data are there, and whose half of the runs."""
     pytest.importorskip("snakemake_executor_plugin_slurm")
     # The process that local jobs fork from is of no use, and no business, on a cluster.
-    project = Project(folder, '[ -z "${BATCHSCOPE_WARM:-}" ] || touch warm; exit 1')
+    project = Project(folder, '[ -z "${BATCHSCOPE_SNAKEMAKE_PID:-}" ] || touch warm; exit 1')
     for name in ("sinfo", "squeue", "sacct", "scontrol"):
         project.program(name, "#!/bin/sh\nexit 0\n")
     study = project.study("tests/slurm/devices.yaml")

@@ -6,14 +6,16 @@ command makes the file again: `delete`, by default the file itself.
 
 import contextlib
 import csv
-import glob
+import functools
 import hashlib
 import io
 import json
 import math
 import os
+import re
 import shlex
 import shutil
+import socket
 import tempfile
 import time
 import uuid
@@ -25,7 +27,9 @@ import numpy as np
 
 from batchscope import errors
 
-_STALE = 3600.0  # seconds after which nobody writes into a scratch folder any more
+# The end of a temporary name: machine, process id, and a random part.
+_TEMPORARY = re.compile(r"\..+\.([0-9a-f]{8})-([0-9]+)-\w{8}\.tmp")
+_STALE = 24 * 3600.0  # seconds after which a temporary file of another machine is abandoned
 # First key of a JSON record, and its value while the SHA-256 of the file's text is computed.
 _SHA256, _NO_SHA256 = "content_sha256", "0" * 64
 _CHANGED = "another content than was written"
@@ -58,7 +62,7 @@ def atomic_path(path: Path | str) -> Iterator[Path]:
     The bytes are on disk before the name, so that a crash leaves the old file or the new one.
     """
     path = Path(path)
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}.tmp")
+    temporary = path.with_name(f".{path.name}.{_writer()}{uuid.uuid4().hex[:8]}.tmp")
     with _published(path):
         try:
             temporary.touch(exist_ok=False)
@@ -74,16 +78,13 @@ def atomic_path(path: Path | str) -> Iterator[Path]:
 def atomic_folder(path: Path | str) -> Iterator[Path]:
     """Yield an empty folder, which replaces `path` if the block succeeds.
 
-    A crash leaves the old folder, the new one, or none. Scratch folders of killed processes are
-    deleted after an hour.
+    A crash leaves the old folder, the new one, or none.
     """
     path = Path(path)
-    for left in path.parent.glob(f".{glob.escape(path.name)}.*"):
-        if time.time() - left.stat().st_mtime > _STALE:
-            shutil.rmtree(left, ignore_errors=True)
+    prefix = f".{path.name}.{_writer()}"
     with (
         _published(path),
-        tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as scratch,
+        tempfile.TemporaryDirectory(".tmp", prefix, path.parent) as scratch,
     ):
         new, old = Path(scratch) / "new", Path(scratch) / "old"
         new.mkdir()
@@ -91,6 +92,33 @@ def atomic_folder(path: Path | str) -> Iterator[Path]:
         if path.exists():
             os.replace(path, old)
         os.replace(new, path)
+
+
+@functools.cache
+def _machine() -> str:
+    """Return a name of this machine, or of the container with process ids of its own."""
+    name = socket.gethostname() + os.readlink("/proc/self/ns/pid")
+    return hashlib.sha256(name.encode()).hexdigest()[:8]
+
+
+def _writer() -> str:
+    return f"{_machine()}-{os.getpid()}-"
+
+
+def is_abandoned(path: Path) -> bool:
+    """Whether the process that writes a temporary file or folder has ended."""
+    match = _TEMPORARY.fullmatch(path.name)
+    if match is None:
+        return False
+    if match[1] != _machine():
+        return time.time() - path.stat().st_mtime > _STALE
+    try:
+        os.kill(int(match[2]), 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:  # another user's process
+        pass
+    return False
 
 
 def write_text(path: Path | str, text: str) -> None:

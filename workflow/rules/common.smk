@@ -6,7 +6,7 @@ import time
 sys.path.insert(0, f"{workflow.basedir}/workflow")
 
 from batchscope import project_files
-from batchscope.host import warm_process
+from batchscope.host import fork_server
 from batchscope.rules import inputs, resources, session, study, targets
 from batchscope.study.names import COMMAND_PATTERN as COMMAND
 from batchscope.study.registry import MEASURES, TIMINGS
@@ -57,9 +57,9 @@ onstart:
         # This limit of jobs per second is for schedulers of clusters. It looks for jobs to start
         # once more per second for each job that ended.
         workflow.scheduler.job_rate_limiter = None
-        warm_process.announce()
+        fork_server.announce()
         if STUDY.plan.runs:
-            warm_process.launch(project_files.WORKFLOW)
+            fork_server.launch(project_files.WORKFLOW)
     session.start(STUDY)
 
 

@@ -19,7 +19,7 @@ import pandas
 
 from batchscope.analysis import contrasts, run_series, targets
 from batchscope.analysis.contrasts import Contrast, Statement
-from batchscope.host import absence
+from batchscope.host import requirements
 from batchscope.store import records
 from batchscope.study import common_settings, stages, tables, tasks
 from batchscope.study.claims import DIFFERENCE, GPU, MACHINE, RATIO, Claim, Test
@@ -115,13 +115,15 @@ def _missing(
     if claim.requires == MACHINE:
         return Reason.NO_MACHINE, {}
     statuses = {*rows["status"]} if "status" in rows else set()
-    if claim.requires == GPU or absence.NO_GPU in statuses:
+    if claim.requires == GPU or requirements.NO_GPU in statuses:
         several = any("replicas" in cells for cells in test.selections())
         return Reason.FEW_GPUS if several else Reason.NO_GPU, {}
-    if absence.NO_CORES in statuses:
+    if requirements.NO_CORES in statuses:
         return Reason.NO_CORES, {}
-    if absence.NOT_INSTALLED in statuses:
-        return Reason.NOT_INSTALLED, _only_among(frame, frame["status"] == absence.NOT_INSTALLED)
+    if requirements.NOT_INSTALLED in statuses:
+        return Reason.NOT_INSTALLED, _only_among(
+            frame, frame["status"] == requirements.NOT_INSTALLED
+        )
     if frame.empty:
         return Reason.NO_RESULTS, {}
     if absent or not statement.contrasts:

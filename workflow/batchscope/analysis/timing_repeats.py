@@ -14,7 +14,7 @@ import pandas
 from pandas.api import types
 
 from batchscope.analysis import intervals, step_cost
-from batchscope.host import absence
+from batchscope.host import requirements
 from batchscope.study.common_settings import QUARTILES, REPEAT
 from batchscope.study.tables import FIRST, OF_TIMINGS
 
@@ -122,7 +122,7 @@ def _with_memory(rows: pandas.DataFrame) -> pandas.DataFrame:
 
 def training_times(speeds: pandas.DataFrame, epochs: Iterable[int]) -> pandas.DataFrame:
     """Returns a row for each number of epochs and row of throughput that was timed."""
-    timed = speeds[~speeds["status"].isin(absence.WORDS)]
+    timed = speeds[~speeds["status"].isin(requirements.LABELS)]
     steps = timed["train_examples"].astype(float) / timed["batch_size"].astype(float)
     times = {f"seconds_per_epoch{q}": steps * timed[f"seconds_per_step{q}"] for q in QUARTILES}
     rows = timed.assign(**times).merge(pandas.DataFrame({"at_epoch": [*epochs]}), how="cross")

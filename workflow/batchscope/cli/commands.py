@@ -15,7 +15,7 @@ from typing import Any
 from batchscope import wording
 from batchscope.cli import options
 from batchscope.errors import ConfigError, UserError, unexpected
-from batchscope.host import absence
+from batchscope.host import requirements
 from batchscope.problems import show
 from batchscope.study import log_source, optimizer_constants, tasks
 
@@ -35,7 +35,7 @@ def plan(arguments: Namespace) -> None:
     from batchscope.datasets import descriptions
 
     if arguments.gpus:
-        os.environ[absence.VARIABLE] = "true"
+        os.environ[requirements.REMOTE_GPUS] = "true"
     study = plan.study(arguments.config, arguments.scale, arguments.results)
     step_times.note(study, arguments.results)
     print(plan.text(study, arguments.results), flush=True)
@@ -57,7 +57,7 @@ def watch(arguments: Namespace) -> None:
     clear = "\033[H\033[2J" if sys.stdout.isatty() and not arguments.once else ""
     while True:
         study = options.last_study(arguments.results)
-        print(clear + watch.text(study, arguments.results, absence.cores()), flush=True)
+        print(clear + watch.text(study, arguments.results, requirements.cores()), flush=True)
         if arguments.once:
             return
         time.sleep(arguments.seconds)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 
 from batchscope.cli import commands, steps
 from batchscope.errors import Interrupted, UserError, check_folder
-from batchscope.host import job, warm_process
+from batchscope.host import fork_server
 from batchscope.study import versions
 from batchscope.study.names import configuration, parse_run
 from batchscope.study.registry import MEASURES, TIMINGS
@@ -94,17 +94,19 @@ def _noted(arguments: argparse.Namespace) -> Iterator[None]:
     estimates.note_job(arguments.results, arguments.step, name, arguments.output, seconds)
 
 
-def serve() -> None:
+def serve(snakemake_pid: int, descriptor: int) -> None:
+    """Run the fork server, or a step in a fork of it."""
     parser()
     modules = ("datasets", "measures.measure_job", "timing.loops", "timing.timing_job")
     modules += ("training.trainer",)
-    warm_process.serve(main, shared, modules, ("report", "figures.drawing.canvas"))
+    table_modules = ("report", "figures.drawing.canvas")
+    main(fork_server.serve(snakemake_pid, descriptor, can_share, modules, table_modules))
 
 
-def shared(words: list[str]) -> bool:
-    """Whether a step may run in a copy of the warm process, which has one thread and no GPU."""
+def can_share(words: list[str]) -> bool:
+    """Whether a step may run in a fork of the server, which has one thread and no GPU."""
     given = dict(zip(words, words[1:], strict=False))
-    if words[0] in job.TABLE_STEPS:
+    if words[0] in fork_server.TABLE_STEPS:
         return True
     if words[0] in TIMINGS and not TIMINGS[words[0]].forked:
         return False

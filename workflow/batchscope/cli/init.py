@@ -25,7 +25,7 @@ from batchscope.datasets.raw import Request
 from batchscope.datasets.source import expanded
 from batchscope.errors import ScaledTwice, TrainsItself, UserError
 from batchscope.external import folders
-from batchscope.host import absence, control_groups
+from batchscope.host import memory_limits, requirements
 from batchscope.store import paths
 from batchscope.study import (
     dataset_definitions,
@@ -82,7 +82,7 @@ def write(arguments: Namespace) -> str:
             raise
         step_times.note(study, arguments.results)
         rows = status.rows(study, arguments.results)
-        seconds = status.wall_seconds(study, rows, absence.cores())
+        seconds = status.wall_seconds(study, rows, requirements.cores())
         if seconds < new_study.LONG_SECONDS:
             break
     took = {"duration": wording.duration(seconds), "runs_made": len(study.runs), "seeds": seeds}
@@ -154,7 +154,7 @@ def _found(name: str, arguments: Namespace) -> dict[str, Any]:
             folder=data.folder.as_posix(),
         )
         raise UserError(f"{error}\n{text}") from None
-    memory = _SHARE * 1e6 * control_groups.limit_mb() / absence.cores()
+    memory = _SHARE * 1e6 * memory_limits.limit_mb() / requirements.cores()
     optimizer = _optimizer(arguments.optimizer, getattr(network, "optimizer", None))
     return {
         "dataset": name if own else arguments.data,

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from batchscope import wording
-from batchscope.host import absence
+from batchscope.host import requirements
 from batchscope.store import interims, jobs, owners, paths, records, status
 from batchscope.store.jobs import TRAINING
 from batchscope.store.status import JobRow
@@ -27,7 +27,7 @@ def study(config_path: Path | str, scale: str, results: Path | str) -> Study:
     """
     recorded = functools.partial(records.training_images, results)
     looked = functools.partial(interims.stages, results)
-    here = os.environ.get(absence.VARIABLE) != "true"
+    here = os.environ.get(requirements.REMOTE_GPUS) != "true"
     planned = config.study(config_path, scale, recorded, looked, here)
     owners.check(paths.study_folder(results, planned.folder_name), planned.name, config_path)
     return planned
@@ -42,7 +42,7 @@ def text(study: Study, results: Path | str) -> str:
     lines += [*_external_runs(study), *_commands(study, results)]
     if datasets:
         lines.append(f"Data sets to prepare: {', '.join(datasets)}.")
-    lines.append(f"Missing: {status.remaining(study, rows, absence.cores())}.")
+    lines.append(f"Missing: {status.remaining(study, rows, requirements.cores())}.")
     outdated = Counter((row.job.measure, row.version) for row in rows if row.version)
     for (step, version), count in outdated.items():
         lines.append(
@@ -66,7 +66,7 @@ def _table(study: Study, rows: list[JobRow]) -> Iterator[str]:
     }
     cells = [("experiment", "runs", "missing measures and timings")]
     for name, group in {**groups, **({"all": rows} if len(groups) > 1 else {})}.items():
-        runs = Counter(absence.word(row.status) for row in group if row.job.noun == TRAINING)
+        runs = Counter(requirements.label(row.status) for row in group if row.job.noun == TRAINING)
         missing = (row.job for row in group if row.status == records.MISSING)
         others = Counter(job.measure for job in missing if job.noun != TRAINING)
         counted = [

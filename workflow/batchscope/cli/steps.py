@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from batchscope.cli import options
-from batchscope.host import absence
+from batchscope.host import requirements
 from batchscope.study.names import configuration, parse_run, parse_sweep
 from batchscope.study.registry import MEASURES, TIMINGS
 
@@ -50,11 +50,11 @@ def train(
         chunk_seconds: Largest duration of one call of TensorFlow; `chunk_steps`, its most steps.
     """
     start(parse_run(run))
-    from batchscope.store import memory_kills
+    from batchscope.host import memory_limits
     from batchscope.training import runs, trainer
 
     training = runs.TrainingRun(results, run, model_file)
-    if killed := memory_kills.record_or_retry(training.folder, killed_at_mb):
+    if killed := memory_limits.record_or_retry(training.folder, killed_at_mb):
         print(f"{run}: {trainer.record_kill(training, killed)}. {killed}")
         return
     limits = trainer.FitLimits(chunk_seconds, chunk_steps, checkpoint_seconds)
@@ -112,7 +112,7 @@ def timing(
 ) -> None:
     """Time a sweep, or the configuration of a training."""
     subject = configuration(timing) if timing else parse_sweep(sweep or "")
-    absence.check_threads(subject.factors["threads"])
+    requirements.check_threads(subject.factors["threads"])
     if TIMINGS[step].batch_sizes != "searched":  # the tries of a search start TensorFlow themselves
         start(subject.factors)
     from batchscope.timing import timing_job
@@ -204,5 +204,5 @@ def start(factors: dict[str, Any]) -> None:
     """Start TensorFlow for a run or a timing; refuse more threads than there are cores."""
     from batchscope.host import tensorflow_start
 
-    absence.check_threads(factors["threads"])
+    requirements.check_threads(factors["threads"])
     tensorflow_start.start(factors["threads"], factors["device"], factors.get("replicas", 1))

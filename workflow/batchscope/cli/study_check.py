@@ -3,29 +3,32 @@
 With the sizes of these data, the study is planned again: batches, and settings of measures, may not
 fit the training set.
 
-A user's model file may end the process or change its folder. So the models are built in a copy of
-this process, which reports on each; a report that is missing tells of a file that ended it.
+A user's model file may end its process, change its folder, or not end. So each model is built in a
+process of its own, which has a time limit.
 """
 
 from __future__ import annotations
 
-import concurrent.futures
-import contextlib
 import importlib.util
 import multiprocessing
 import os
 import sys
-from multiprocessing.connection import Connection
+from collections.abc import Callable
+from multiprocessing import connection
 from pathlib import Path
 from typing import Any
 
 from batchscope.cli import steps
 from batchscope.errors import ConfigError, UserError
+from batchscope.host import supervisor, tensorflow_start
 from batchscope.store import jobs, records
 from batchscope.study import names, planner
 
 # Of a data set: what its examples look like, None where only its preparation finds it.
 Looks = dict[str, Any]
+
+_BUILD_SECONDS = 600.0  # time limit of building a model
+_END_SECONDS = 60.0  # time limit of the end of a process after that
 
 
 def check(study: Any, results: Path) -> None:
@@ -33,10 +36,8 @@ def check(study: Any, results: Path) -> None:
     table = jobs.JobTable(study, results)
     models = sorted(table.own_models())
     wanted = {*table.own_data(), *(dataset for dataset, _ in models)}
-    # In a copy too: some data are read by TensorFlow, which no later copy may have started.
-    fork = multiprocessing.get_context("fork")
-    with concurrent.futures.ProcessPoolExecutor(1, mp_context=fork) as copy:
-        looks, sizes, problems = copy.submit(_looks, study, results, wanted).result()
+    # TensorFlow reads some data, and must not start in a process that forks others.
+    looks, sizes, problems = in_process(_looks, study, results, wanted)
     try:
         planner.make(study.written, recorded=sizes.get, folder=study.folder)
     except ConfigError as error:
@@ -46,7 +47,21 @@ def check(study: Any, results: Path) -> None:
         text = "not checked before their first job: TensorFlow is in the jobs' environment only"
         print(f"models: {text}.", file=sys.stderr)
         waiting = []
-    problems += _model_problems(study, looks, waiting)
+    if waiting:
+        tensorflow_start.load()  # once, for all the forks
+    for dataset, model in waiting:
+        file = study.models[model]
+        try:
+            in_process(_build, model, looks[dataset], file, seconds=_BUILD_SECONDS)
+        except UserError as error:
+            problems.append(str(error))
+        except EOFError:
+            problems.append(f"{file}: ended the process; a file that returns a model is expected.")
+        except TimeoutError:
+            problems.append(
+                f"{file}: did not end within {_BUILD_SECONDS + _END_SECONDS:.0f} s; a file that "
+                "only builds a model, and whose threads are daemons, is expected."
+            )
     if problems:
         raise ConfigError(list(dict.fromkeys(problems)))
 
@@ -74,38 +89,51 @@ def _looks(
     return looks, sizes, problems
 
 
-def _model_problems(study: Any, looks: Looks, waiting: list[tuple[str, str]]) -> list[str]:
-    fork = multiprocessing.get_context("fork")
-    problems: list[str] = []
-    while waiting:
-        reader, writer = fork.Pipe(duplex=False)
-        process = fork.Process(target=_build, args=(study, looks, waiting, writer))
-        process.start()
-        writer.close()
-        with contextlib.suppress(EOFError):
-            while True:
-                problems.append(reader.recv())
-                waiting = waiting[1:]
-        process.join()
-        if waiting:
-            file = study.models[waiting.pop(0)[1]]
-            problems.append(f"{file}: ended the process; a file that returns a model is expected.")
-    return [*filter(None, problems)]
-
-
-def _build(study: Any, looks: Looks, models: list[tuple[str, str]], reports: Connection) -> None:
-    """Sends a text for each model, empty of one that is well, until a file ends the process."""
+def _build(model: str, look: Any, file: str) -> None:
     steps.start({"threads": 1, "device": "cpu"})
-    from batchscope.training import models as training_models
+    from batchscope.training import models
 
     folder = os.getcwd()
-    for dataset, model in models:
-        problem, file = "", study.models[model]
-        try:
-            training_models.build(model, looks[dataset], 0, file)
-        except UserError as error:
-            problem = str(error)
-        if os.getcwd() != folder:
-            os.chdir(folder)
-            problem = f"{file}: changes the working directory; a file that keeps it is expected."
-        reports.send(problem)
+    models.build(model, look, 0, file)
+    if os.getcwd() != folder:
+        raise UserError(f"{file}: changes the working directory; a file that keeps it is expected.")
+
+
+def in_process(function: Callable[..., Any], *arguments: Any, seconds: float | None = None) -> Any:
+    """Call a function in a fork of this process; return its result or raise its UserError.
+
+    Args:
+        seconds: The time limit of the call.
+
+    Raises:
+        EOFError: If the function ends the process.
+        TimeoutError: If the call, or a thread that it starts, does not end in time.
+    """
+    fork = multiprocessing.get_context("fork")
+    receiver, sender = fork.Pipe(duplex=False)
+    child = fork.Process(target=_send_result, args=(sender, os.getpid(), function, arguments))
+    child.start()
+    sender.close()
+    try:
+        if not receiver.poll(seconds):
+            raise TimeoutError
+        result, error = receiver.recv()
+        child.join(_END_SECONDS)
+        if child.is_alive():
+            raise TimeoutError
+    finally:
+        child.kill()
+        child.join()
+    if error:
+        raise error
+    return result
+
+
+def _send_result(
+    sender: connection.Connection, parent: int, function: Callable[..., Any], arguments: Any
+) -> None:
+    supervisor.set_parent_death_signal(parent)
+    try:
+        sender.send((function(*arguments), None))
+    except UserError as error:
+        sender.send((None, error))

@@ -14,7 +14,7 @@ from batchscope.datasets import kinds, npz_header, targets
 from batchscope.datasets.folder_parts import PART_OF
 from batchscope.datasets.raw import Raw, Request, reading
 from batchscope.errors import unexpected
-from batchscope.host import control_groups
+from batchscope.host import memory_limits
 from batchscope.store.paths import SPLITS
 from batchscope.study.example_kinds import IMAGES, ROWS, SEQUENCES, TOKENS
 
@@ -61,7 +61,7 @@ def read_npz(place: str, path: Path) -> dict[str, np.ndarray]:
         for key in archive.files:
             if key.casefold() in USED:
                 with reading(f"{place}: {key}", "a plain array", *DAMAGED):
-                    array = npz_header.mapped(path, key, control_groups.most_held())
+                    array = npz_header.mapped(path, key, memory_limits.largest_array())
                     arrays[key.casefold()] = array = archive[key] if array is None else array
                     if not isinstance(array, np.ndarray):
                         raise ValueError("a file of another kind")

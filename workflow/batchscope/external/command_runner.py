@@ -23,8 +23,8 @@ import pandas
 from batchscope import disk, wording
 from batchscope.errors import UserError, raise_problems
 from batchscope.external import cells, log_checks, numbers
-from batchscope.host import absence, control_groups, description, guard, job, locks
-from batchscope.store import memory_kills, paths, progress, records
+from batchscope.host import description, fork_server, locks, memory_limits, requirements, supervisor
+from batchscope.store import paths, progress, records
 from batchscope.study import commands, tasks
 from batchscope.study.log_source import AUTO
 from batchscope.study.own_columns import AXES, outcomes
@@ -79,7 +79,7 @@ def make(results: Path | str, name: str) -> str:
     folder = paths.run_folder(results, name)
     run = _planned(folder, name)
     with locks.held(folder / "run.lock", "make this run"):
-        if killed := memory_kills.record_or_retry(folder, None):
+        if killed := memory_limits.record_or_retry(folder, None):
             ended, rows = None, pandas.DataFrame()
             status, message = records.OUT_OF_MEMORY, killed
         else:
@@ -113,13 +113,13 @@ def _run(folder: Path, run: commands.CommandRun) -> Ended:
     files.mkdir(parents=True, exist_ok=True)
     resumed = any(files.iterdir())
     words, env = run.resolved(str(files))
-    before = control_groups.count()
-    guard.adopt()
+    before = memory_limits.kill_count()
+    supervisor.become_subreaper()
     here, there = socket.socketpair()
     with here, open(output, "wb") as out:
         with there:
             process = subprocess.Popen(
-                [sys.executable, "-I", guard.__file__, *words],
+                [sys.executable, "-I", supervisor.__file__, *words],
                 cwd=command.folder,
                 env=_environment(command) | env,
                 stdin=there,
@@ -128,9 +128,10 @@ def _run(folder: Path, run: commands.CommandRun) -> Ended:
                 start_new_session=True,
             )
         gpu, family = (0 if command.gpus else None), Family(process.pid)
-        with job.signals_sent(here), Sampler(INTERVAL, command.threads, gpu, family) as sampler:
+        sampler = Sampler(INTERVAL, command.threads, gpu, family)
+        with fork_server.forwarded_signals(lambda signum: here.sendall(bytes([signum]))), sampler:
             said = _said(here, folder, output)
-        guard.kill_all()  # where the guard was killed
+        supervisor.kill_descendants()  # if the supervisor was killed
         process.wait()
     series = sampler.series()
     found = samples.summary(series)
@@ -141,7 +142,7 @@ def _run(folder: Path, run: commands.CommandRun) -> Ended:
         said.get("status", -signal.SIGKILL),
         _tail(output),
         bool(said.get("signals")),
-        control_groups.limit_met(before),
+        memory_limits.limit_met(before),
         None if resumed else seconds,
         {**used, "gpu_device": sampler.gpu_device},
         series,
@@ -175,14 +176,14 @@ def throughput(rows: pandas.DataFrame) -> float | None:
 
 def _environment(command: commands.Command) -> dict[str, str]:
     """Returns the environment of a command, but for what the study adds."""
-    own = {job.VARIABLE, absence.VARIABLE}
+    inherited = {**os.environ}
+    inherited.pop(requirements.REMOTE_GPUS, None)
     hidden = {} if command.gpus else {"CUDA_VISIBLE_DEVICES": ""}
-    threads = dict.fromkeys(_THREADS, str(command.threads))
-    return {name: each for name, each in os.environ.items() if name not in own} | threads | hidden
+    return inherited | dict.fromkeys(_THREADS, str(command.threads)) | hidden
 
 
 def _said(here: socket.socket, folder: Path, output: Path) -> dict[str, Any]:
-    """Returns what the guard says when the command has ended; nothing where it was killed."""
+    """Returns the answer of the supervisor; {} if it was killed."""
     begun = time.monotonic()
     run_job = (folder.parents[1], "run_command", folder.name)
     with progress.running(*run_job):
@@ -220,7 +221,7 @@ def _judged(
     if ended.status and (refusal := step_errors.refusal("\n".join(reversed(ended.lines)))):
         return records.OUT_OF_MEMORY, refusal, rows
     if ended.status in _KILLED and ended.limit_mb is not None:
-        return records.OUT_OF_MEMORY, memory_kills.record_or_retry(folder, ended.limit_mb), rows
+        return records.OUT_OF_MEMORY, memory_limits.record_or_retry(folder, ended.limit_mb), rows
     if stated == records.DIVERGED:
         return records.DIVERGED, "A loss of the log is no longer finite.", rows
     if stated == records.OUT_OF_MEMORY:
@@ -310,7 +311,7 @@ def _write(
         "train_seconds": alone,
         "alone": command.alone,
         "examples_per_second": throughput(rows) if alone else None,
-        **(ended.used if ended else {"memory_peak_mb": control_groups.limit_mb()}),
+        **(ended.used if ended else {"memory_peak_mb": memory_limits.limit_mb()}),
         **(utilisation(ended.series, rows) if ended else {}),
         **command.needs,
         "versions": {},  # whatever the command runs in
@@ -318,7 +319,7 @@ def _write(
         "finished_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
     disk.write_json(paths.run_record(folder), record)
-    (folder / memory_kills.NOTE).unlink(missing_ok=True)
+    (folder / memory_limits.NOTE).unlink(missing_ok=True)
 
 
 def _timed(rows: pandas.DataFrame, seconds: float | None) -> pandas.DataFrame:

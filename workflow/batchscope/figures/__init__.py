@@ -18,6 +18,7 @@ from __future__ import annotations
 import functools
 import importlib
 import json
+import os
 from collections.abc import Collection, Iterable
 from itertools import repeat
 from pathlib import Path
@@ -161,6 +162,7 @@ def write(
     Raises:
         UserError: If a name is not registered.
     """
+    import multiprocessing
     from concurrent.futures import ProcessPoolExecutor
 
     from batchscope import disk
@@ -177,9 +179,9 @@ def write(
         shared = repeat(beside), numbers, repeat(figure_format)
         given = (_write_figure, repeat(tables), names, *shared)
         if (workers := min(processes, len(names))) > 1:
-            with ProcessPoolExecutor(
-                workers, None, tasks.set_user_metrics, (tasks.user_metrics(),)
-            ) as pool:
+            arguments = (os.getpid(), tasks.user_metrics())
+            fork = multiprocessing.get_context("fork")
+            with ProcessPoolExecutor(workers, fork, _start_worker, arguments) as pool:
                 found = [*pool.map(*given)]
         else:
             found = [*map(*given)]
@@ -197,6 +199,13 @@ def whole(folder: Path) -> bool:
     except (OSError, ValueError, TypeError, KeyError):
         return False
     return names <= {path.name for path in folder.iterdir()}
+
+
+def _start_worker(parent: int, metrics: dict[str, str]) -> None:
+    from batchscope.host import supervisor
+
+    supervisor.set_parent_death_signal(parent)
+    tasks.set_user_metrics(metrics)
 
 
 _read_once = functools.cache(read)  # by each of the processes that share the figures

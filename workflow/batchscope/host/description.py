@@ -9,7 +9,7 @@ from typing import Any
 
 import psutil
 
-from batchscope.host import absence
+from batchscope.host import requirements
 
 PACKAGES = ("tensorflow", "keras", "numpy", "scipy", "snakemake")
 
@@ -35,7 +35,7 @@ def describe() -> dict[str, Any]:
         **({"cpu_max_mhz": frequency.max} if frequency and frequency.max else {}),
         "cores": psutil.cpu_count(logical=False),
         "logical_cores": psutil.cpu_count(logical=True),
-        "usable_cores": absence.cores(),
+        "usable_cores": requirements.cores(),
         "memory_gb": round(psutil.virtual_memory().total / 2**30, 1),
         **_gpus(),
         "platform": platform.platform(),

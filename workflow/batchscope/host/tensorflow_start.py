@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from batchscope import wording
 from batchscope.errors import UserError
-from batchscope.host import absence
+from batchscope.host import requirements
 
 # Packages that Keras imports only where they are installed, for features that nothing here
 # uses. Importing them takes about as long as TensorFlow itself.
@@ -50,7 +50,7 @@ def hushed() -> Iterator[None]:
 
 
 def threads_of(threads: int) -> int:
-    return threads or absence.cores()
+    return threads or requirements.cores()
 
 
 def limit(threads: int = 1, device: str = "cpu") -> None:

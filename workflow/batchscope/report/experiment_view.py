@@ -11,7 +11,7 @@ import pandas
 
 from batchscope import wording
 from batchscope.analysis import comparisons, intervals, run_series, step_cost
-from batchscope.host import absence
+from batchscope.host import requirements
 from batchscope.report import rising
 from batchscope.report.content import ExperimentResults
 from batchscope.report.text import (
@@ -278,7 +278,7 @@ def timings(sweeps: pandas.DataFrame, throughput: pandas.DataFrame) -> Row | Non
         for row in group.frame.to_dict("records"):
             timed = _timed(row, group.label, throughput)
             there = not timed.keys().isdisjoint(_MEASURED)
-            waits = not there and timed.get("status") in absence.WORDS
+            waits = not there and timed.get("status") in requirements.LABELS
             found["left_out" if waits else "configurations"].append(timed)
             measured |= there
     return {**found, "levels": _levels(found["configurations"])} if measured else None

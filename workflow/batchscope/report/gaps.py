@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from batchscope import project_files
-from batchscope.host import absence
+from batchscope.host import requirements
 from batchscope.report.content import Inputs
 from batchscope.report.runs_table import distinct
 from batchscope.store import paths, records
@@ -28,7 +28,7 @@ _LAST_LINE = 400  # most characters that are quoted of a log's last line
 STATUSES = (  # in the order of the page
     records.FINISHED,
     *(records.DIVERGED, records.OUT_OF_MEMORY, records.OFF_TARGET, records.MISSING),
-    *absence.WORDS,
+    *requirements.LABELS,
 )
 
 
@@ -69,7 +69,7 @@ def _of_runs(study: Study, inputs: Inputs, command: str) -> Iterator[Gap]:
     by_status: dict[tuple[str, bool], list[tuple[str, str]]] = {}
     waiting = {run for jobs in inputs.states.absent().values() for job in jobs for run in job.runs}
     for run, row in distinct(inputs.rows).items():
-        listed_below = row["status"] in absence.WORDS and row["run"] in waiting
+        listed_below = row["status"] in requirements.LABELS and row["run"] in waiting
         if row["status"] == records.FINISHED or listed_below:
             continue
         message, made = row.get("message", ""), row.get("machine") == own_columns.ELSEWHERE

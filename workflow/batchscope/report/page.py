@@ -15,7 +15,7 @@ import jinja2
 from markupsafe import Markup
 
 from batchscope import project_files, wording
-from batchscope.host import absence
+from batchscope.host import requirements
 from batchscope.report import text
 from batchscope.study import explanations, factor_words, names
 
@@ -27,7 +27,7 @@ _FILTERS = {
     **{name: getattr(text, name) for name in (*_TEXTS, "whole")},
     "described": factor_words.describe,
     "named": lambda token: names.split_token(token)[0],
-    "status": absence.word,
+    "status": requirements.label,
     "verdict": text.VERDICTS.get,
 }
 

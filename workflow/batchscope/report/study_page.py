@@ -14,7 +14,7 @@ import pandas
 from markupsafe import Markup
 
 from batchscope import wording
-from batchscope.host import absence
+from batchscope.host import requirements
 from batchscope.report import (
     claim_rows,
     decision,
@@ -180,7 +180,9 @@ def counts(inputs: Inputs) -> Row:
     return {
         "runs": len(runs),
         "finished": found[records.FINISHED],
-        "parts": [absence.counted(word, found[word]) for word in dict.fromkeys([*known, *found])],
+        "parts": [
+            requirements.label_count(word, found[word]) for word in dict.fromkeys([*known, *found])
+        ],
         "elsewhere": sum(row.get("machine") == own_columns.ELSEWHERE for row in runs.values()),
         "timings": len(inputs.timings),
     }

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from batchscope import disk, project_files
 from batchscope.errors import UserError
-from batchscope.host import absence, interruption
+from batchscope.host import interruption, memory_limits, requirements
 from batchscope.rules.study import RESULTS, CalledStudy
-from batchscope.store import interims, jobs, memory_kills, owners, paths, status
+from batchscope.store import interims, jobs, leftovers, owners, paths, status
 
 
 def prepare_environment(gpus: bool, scheduled: bool = False) -> None:
@@ -24,10 +24,10 @@ def prepare_environment(gpus: bool, scheduled: bool = False) -> None:
         scheduled: Whether a scheduler started this process: another attempt may have more memory.
     """
     if scheduled:
-        os.environ[memory_kills.SCHEDULED] = "true"
+        os.environ[memory_limits.SCHEDULED] = "true"
     # A job on a cluster's node keeps the value of the process that submitted it.
     if gpus:
-        os.environ[absence.VARIABLE] = "true"
+        os.environ[requirements.REMOTE_GPUS] = "true"
     folder = os.path.dirname(sys.executable)
     path = os.environ.get("PATH", "")
     if path.partition(os.pathsep)[0] != folder:
@@ -39,13 +39,14 @@ def is_shown(record: logging.LogRecord) -> bool:
 
     A training may keep the weights that a `snapshot` job would make.
     """
-    if interruption.is_interrupted() and record.levelno >= logging.ERROR:
+    if record.levelno >= logging.ERROR and interruption.is_interrupted():
         return False
     return "rule snapshot were not present when the DAG was created" not in record.getMessage()
 
 
 def start(study: CalledStudy) -> None:
     """Check user data and models, and leave notes for the jobs; exit if a check fails."""
+    leftovers.sweep(RESULTS)
     owners.claim(study.folder, study.plan.name, study.config_path)
     # No part of a training's command: the epochs of another study would train every run again.
     jobs.note_epochs(study.plan, study.table.here(), RESULTS)
@@ -86,7 +87,7 @@ def open_line(study: CalledStudy) -> str:
         rows = status.rows(planned, RESULTS)
     except UserError as error:
         return str(error)
-    left = status.remaining(planned, rows, absence.cores())
+    left = status.remaining(planned, rows, requirements.cores())
     return (
         f"Open after interim analysis {number}: {', '.join(experiments)}. The next stage has "
         f"{left}: run the same command again."

@@ -14,7 +14,7 @@ from typing import Any
 
 from batchscope import project_files
 from batchscope.errors import UserError, check_folder
-from batchscope.host import absence
+from batchscope.host import requirements
 from batchscope.store import interims, jobs, owners, paths, records, status
 from batchscope.study import command_line, commands, plan
 from batchscope.study import config as configuration
@@ -101,7 +101,7 @@ def called(
         study = CalledStudy(_planned(path, read.scale, local), path, read.scale, read.partial)
         owners.check(study.folder, study.plan.name, path)
         # The table reads every folder of results, which a job of a cluster does not need.
-        absent = study.table.absent() if any(map(absence.of, _needs(study.plan))) else {}
+        absent = study.table.absent() if any(map(requirements.missing, _needs(study.plan))) else {}
     except UserError as error:
         sys.exit(str(error))  # an exception would add a traceback of the Snakefile
     for line in (*study.plan.warnings, *status.absence_lines(absent)):

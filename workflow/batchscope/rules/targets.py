@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from batchscope import figures
-from batchscope.host import absence
+from batchscope.host import requirements
 from batchscope.rules import inputs
 from batchscope.rules.study import RESULTS, CalledStudy
 from batchscope.store import interims, paths
@@ -41,7 +41,8 @@ def data(study: CalledStudy) -> list[str]:
 def runs(study: CalledStudy) -> list[str]:
     """Return the records of all runs that this machine can make."""
     needs = study.plan.runs | {name: run.needs for name, run in study.plan.commands.items()}
-    return [f"{RESULTS}/runs/{run}/record.json" for run in needs if not absence.of(needs[run])]
+    runs = (run for run in needs if not requirements.missing(needs[run]))
+    return [f"{RESULTS}/runs/{run}/record.json" for run in runs]
 
 
 def check_made(targets: Iterable[str]) -> None:

@@ -15,8 +15,8 @@ from typing import Any
 
 from batchscope import disk
 from batchscope.errors import UserError
-from batchscope.host import absence
-from batchscope.host.absence import Absence
+from batchscope.host import requirements
+from batchscope.host.requirements import MissingRequirement
 from batchscope.store import estimates, paths, records
 from batchscope.study import batch_phases, commands, names, plan, snapshot_epochs
 from batchscope.study.registry import MEASURES, OF_SWEEPS, TIMINGS
@@ -61,7 +61,7 @@ class JobState:
     job: Job
     made: bool  # whether all of its files exist and are up to date
     recorded: bool  # whether each of its runs has a record
-    lacking: Absence | None  # what this machine lacks for it, whether it is made or not
+    lacking: MissingRequirement | None  # what this machine lacks for it, whether it is made or not
 
     @property
     def missing(self) -> bool:
@@ -113,14 +113,14 @@ class JobTable:
         made = recorded and (
             names_there.issuperset(paths.run_files(factors)) or bool(_other_version(job))
         )
-        return JobState(job, made, recorded, absence.of(factors))
+        return JobState(job, made, recorded, requirements.missing(factors))
 
     def _commanded(self, name: str, run: commands.CommandRun) -> JobState:
         path = paths.run_record(paths.run_folder(self.results, name))
         job = Job(path, RUN_COMMAND, (name,), alone=run.command.alone)
         names_there = _names(path.parent)
         made = names_there.issuperset(paths.COMMAND_FILES)
-        return JobState(job, made, paths.RECORD in names_there, absence.of(run.needs))
+        return JobState(job, made, paths.RECORD in names_there, requirements.missing(run.needs))
 
     def here(self) -> Iterator[Job]:
         """Yield the measures and timings for which this machine lacks nothing."""
@@ -128,9 +128,9 @@ class JobTable:
             if not state.lacking and state.job.noun != TRAINING:
                 yield state.job
 
-    def absent(self) -> dict[Absence, list[Job]]:
+    def absent(self) -> dict[MissingRequirement, list[Job]]:
         """Return what this machine lacks -> the jobs that wait for it."""
-        waiting: dict[Absence, list[Job]] = {}
+        waiting: dict[MissingRequirement, list[Job]] = {}
         for state in self.every.values():
             if state.lacking and state.waits:
                 waiting.setdefault(state.lacking, []).append(state.job)
@@ -154,7 +154,7 @@ class JobTable:
             factors["dataset"]
             for experiment in self.study.experiments.values()
             for factors in experiment.factors()
-            if not absence.of(factors)
+            if not requirements.missing(factors)
         }
         files = {paths.RECORD, *paths.ARRAYS}
         return {
@@ -177,7 +177,7 @@ def _measured(job: Job, trained: list[JobState]) -> JobState:
     """Return the state of a measure or a timing, given the states of its trainings."""
     recorded = all(state.recorded for state in trained)
     if job.sweep:
-        lacking = absence.of(job.sweep.factors)
+        lacking = requirements.missing(job.sweep.factors)
     elif recorded and job.measure in MEASURES and not MEASURES[job.measure].data:
         lacking = None  # it reads weights only
     else:
@@ -205,7 +205,7 @@ def _other_version(job: Job) -> str | None:
 
 def unrecorded(factors: dict[str, Any]) -> str:
     """Return the status of a run without a record: `missing`, or what this machine lacks."""
-    lacking = absence.of(factors)
+    lacking = requirements.missing(factors)
     return lacking.status if lacking else records.MISSING
 
 

@@ -15,6 +15,7 @@ ARRAYS = tuple(f"{split}_{what}.npy" for split in SPLITS for what in ("images", 
 RUN_FILES = ("history.csv", "final.npz", "best.npz", "initial.npz", "updates.npz")
 TRAJECTORY = "trajectory.csv"  # of a run that is evaluated within its epochs, or by a command
 DEFAULT_TARGETS = "default_targets.json"  # beside the tables of an experiment
+CHECKPOINT = "checkpoint.npz"  # of a training that has not ended
 SNAPSHOTS = "epochs"  # folder of a run's weights before its last
 # Of a run that a command makes: what its job leaves, what makes it, its output, its own files.
 COMMAND_FILES = (RECORD, TRAJECTORY)

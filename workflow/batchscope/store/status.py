@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from batchscope import disk, wording
-from batchscope.host.absence import Absence
+from batchscope.host.requirements import MissingRequirement
 from batchscope.store import jobs, paths, records
 from batchscope.store.estimates import Estimates
 from batchscope.store.jobs import MEASURE, TIMING, TRAINING, Job
@@ -122,12 +122,12 @@ def remaining(study: plan.Study, rows: list[JobRow], cores: int) -> str:
     return f"{text}, about {on_cores}"
 
 
-def absence_lines(absent: Mapping[Absence, Sequence[Job]]) -> list[str]:
+def absence_lines(absent: Mapping[MissingRequirement, Sequence[Job]]) -> list[str]:
     """Return a line for each missing requirement: the jobs that wait for it, and its remedy."""
     lines = []
     for what, jobs_left in absent.items():
         verb = "waits" if len(jobs_left) == 1 else "wait"
-        lines.append(f"{what.title}, for which {waiting(jobs_left)} {verb}; {what.mend}.")
+        lines.append(f"{what.title}, for which {waiting(jobs_left)} {verb}; {what.fix}.")
     return lines
 
 

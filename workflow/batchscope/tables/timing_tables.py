@@ -15,7 +15,7 @@ import numpy as np
 import pandas
 
 from batchscope.analysis import run_series, step_cost, timing_repeats
-from batchscope.host import absence
+from batchscope.host import requirements
 from batchscope.store import jobs, records
 from batchscope.study import names, run_factors
 from batchscope.study.common_settings import REPEAT
@@ -61,7 +61,7 @@ def find(
                 continue
             record = long_tables.read_record(job.path, "status")
             here = place.machine == study.machine
-            if record is None and here and (lacking := absence.of(job.sweep.factors)):
+            if record is None and here and (lacking := requirements.missing(job.sweep.factors)):
                 status = {"status": lacking.status}
                 sizes = [{"batch_size": size, **status} for size in job.sweep.batch_sizes]
                 record = {**status, "sizes": sizes, "samples": {}, "tries": []}
@@ -105,7 +105,7 @@ def summaries(results: Path | str, study: Study, experiment: str) -> pandas.Data
 
 def _step_time(timing: TimingRecord) -> Row:
     record = timing.record
-    if record["status"] in absence.WORDS:
+    if record["status"] in requirements.LABELS:
         return {"status": record["status"]}
     timed = [size for size in record["sizes"] if size["blocks"]]
     row: Row = {

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import psutil
 
-from batchscope.host import control_groups, guard, tensorflow_start
+from batchscope.host import memory_limits, supervisor, tensorflow_start
 from batchscope.store import records
 from batchscope.timing import step_errors
 from batchscope.timing.instruments import processes, samples
@@ -71,7 +71,7 @@ def limits_now(device: str, asked_mb: float) -> MemoryLimits:
     machine's available memory and the remainder of each control group that contains this process,
     as under SLURM or in a container.
     """
-    left = [group.left() for group in control_groups.own()]
+    left = [group.free for group in memory_limits.control_groups()]
     free = [psutil.virtual_memory().available, *(most for most in left if most is not None)]
     return MemoryLimits(device, float(asked_mb), FREE_SHARE * min(free) / MEGABYTE)
 
@@ -242,8 +242,8 @@ def run(
 
 def give_way() -> None:
     """Let the kernel end this process first, and at the latest with its parent."""
-    guard.end_with_parent()
-    guard.be_killed_first()
+    supervisor.set_parent_death_signal()
+    supervisor.prefer_for_oom_kill()
 
 
 def _peak_mb(on_gpu: bool) -> float:

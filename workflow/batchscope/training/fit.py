@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from batchscope.errors import Interrupted
 from batchscope.host import description
-from batchscope.store import jobs, records, weights
+from batchscope.store import jobs, paths, records, weights
 from batchscope.store.progress import Reporter
 from batchscope.study import batch_phases, incompatible_factors, snapshot_epochs, tasks
 from batchscope.study.batch_phases import Course
@@ -78,7 +78,7 @@ class Training:
         self.stopping = False
         self._validated: tuple[int, dict[str, float]] = (-1, {})  # updates, and what came of them
         self._chunk = 1  # steps per call, until it is known how long they take
-        self.checkpoint = self.folder / "checkpoint.npz"
+        self.checkpoint = self.folder / paths.CHECKPOINT
         self.snapshots = self.folder / "epochs"  # weights after epochs before the last
         self.visits: tuple[int, ...] = ()  # updates after which it is visited
         # Half a training by one TensorFlow and half by another is none of either.

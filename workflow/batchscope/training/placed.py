@@ -11,11 +11,11 @@ import numpy as np
 import tensorflow as tf
 
 from batchscope import private_interfaces
-from batchscope.host import control_groups
+from batchscope.host import memory_limits
 
 
 def stays_on_disk(images: Any) -> bool:
-    return isinstance(images, np.memmap) and images.nbytes > control_groups.most_held()
+    return isinstance(images, np.memmap) and images.nbytes > memory_limits.largest_array()
 
 
 def rows_of(images: Any) -> Callable[[tf.Tensor], tf.Tensor]:

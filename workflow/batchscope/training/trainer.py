@@ -11,8 +11,8 @@ import numpy as np
 import tensorflow as tf
 
 from batchscope import disk
-from batchscope.host import description, locks
-from batchscope.store import memory_kills, paths, records
+from batchscope.host import description, locks, memory_limits
+from batchscope.store import paths, records
 from batchscope.study import optimizer_constants, snapshot_epochs
 from batchscope.study.versions import VERSIONS
 from batchscope.training import models, replicas
@@ -122,7 +122,7 @@ def write(training: Training, end: End) -> None:
     }
     disk.write_json(paths.run_record(folder), record)
     training.checkpoint.unlink(missing_ok=True)
-    (folder / memory_kills.NOTE).unlink(missing_ok=True)
+    (folder / memory_limits.NOTE).unlink(missing_ok=True)
 
 
 def _write_weights(training: Training, status: str) -> None:

@@ -27,7 +27,7 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
 from batchscope import project_files, wording
 from batchscope.analysis import intervals, run_series
-from batchscope.host import absence
+from batchscope.host import requirements
 from batchscope.store import records
 from batchscope.study.outcomes import LEAST_WITH_INTERVAL
 from batchscope.study.specifications import Scale
@@ -374,7 +374,7 @@ def present(frame: pandas.DataFrame) -> list[run_series.Series]:
     They would be an empty panel, or a line of a legend without a line; a note counts their runs.
     """
     groups = run_series.series(frame)
-    there = [group for group in groups if not group.frame["status"].isin(absence.WORDS).all()]
+    there = [group for group in groups if not group.frame["status"].isin(requirements.LABELS).all()]
     return there or groups
 
 
@@ -422,8 +422,8 @@ def notes(figure: Figure, frame: pandas.DataFrame, *others: str) -> None:
         coupled.append(f"{factor.replace('_', ' ')} {', '.join(listed)}")
     counts = frame["status"].value_counts()
     failed = [
-        absence.counted(status, counts[status]) + wording.aside(_SHORT.get(status, ""))
-        for status in (*_SHORT, *absence.WORDS)
+        requirements.label_count(status, counts[status]) + wording.aside(_SHORT.get(status, ""))
+        for status in (*_SHORT, *requirements.LABELS)
         if status in counts
     ]
     lines = [

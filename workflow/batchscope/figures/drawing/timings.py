@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 
 from batchscope.analysis import run_series
 from batchscope.figures.drawing import canvas
-from batchscope.host import absence
+from batchscope.host import requirements
 from batchscope.study.tables import possible
 
 
@@ -24,7 +24,7 @@ def here(rows: pandas.DataFrame) -> pandas.DataFrame:
 
     No utilisation in them is above 100 %, which short samples can show.
     """
-    rows = rows[~rows["status"].isin(absence.WORDS)] if "status" in rows else rows
+    rows = rows[~rows["status"].isin(requirements.LABELS)] if "status" in rows else rows
     shares = rows.filter(like="_percent")
     return rows.assign(**{name: shares[name].clip(*possible(name)) for name in shares})
 

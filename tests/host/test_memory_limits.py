@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from batchscope.errors import UserError
-from batchscope.host import control_groups
-from batchscope.store import memory_kills
+from batchscope.host import memory_limits
 from batchscope.study import model_files
 from digit_runs import arrays, run_name, with_digits
 from launcher import Launcher
@@ -35,16 +34,11 @@ class Groups:
         self.top = self.root if version == 2 else self.root / "memory"
         (self.top / "job" / "step").mkdir(parents=True)
 
-    def write(self, group: str, limit: object, refusals: int, kills: int | None) -> None:
+    def write(self, group: str, limit: object, kills: int) -> None:
         files = {
-            2: {
-                "memory.max": limit,
-                "memory.events": f"low 0\noom 9\noom_kill {kills}",
-                "memory.events.local": f"low 0\noom {refusals}\noom_kill 0",
-            },
+            2: {"memory.max": limit, "memory.events": f"low 0\noom 9\noom_kill {kills}"},
             1: {
                 "memory.limit_in_bytes": 9223372036854771712 if limit == "max" else limit,
-                "memory.failcnt": refusals,
                 "memory.oom_control": f"under_oom 0\noom_kill {kills}",
             },
         }[self.version]
@@ -52,63 +46,61 @@ class Groups:
             (self.top / group / name).write_text(f"{text}\n")
 
     def use(self, monkeypatch) -> Groups:
-        for name, path in (("OWN", self.own), ("ROOT", self.root), ("VMSTAT", self.vmstat)):
-            monkeypatch.setattr(control_groups, name, path)
+        paths = {"GROUPS": self.own, "CONTROLLERS": self.root, "VMSTAT": self.vmstat}
+        for name, path in paths.items():
+            monkeypatch.setattr(memory_limits, name, path)
         return self
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_the_limit_that_was_met_is_reported(tmp_path, monkeypatch, version):
+def test_the_limit_is_reported_if_the_kernel_has_killed(tmp_path, monkeypatch, version):
     groups = Groups(tmp_path, version).use(monkeypatch)
-    groups.write("job", 800 * MB, 1, 0)
-    groups.write("job/step", 300 * MB, 5, 2)
-    before = control_groups.count()
-    groups.vmstat.write_text("oom_kill 5\n")  # of another group
-    groups.write("job/step", 300 * MB, 6, 2)  # the cache gave way
-    assert control_groups.limit_met(before) is None
-    groups.write("job/step", 300 * MB, 6, 3)
-    assert control_groups.limit_met(before) == 300
-    # Together with its neighbours it met the limit of the group above.
-    groups.write("job/step", 300 * MB, 5, 3)
-    groups.write("job", 800 * MB, 2, 0)
-    assert control_groups.limit_met(before) == 800
+    groups.write("job", 800 * MB, 0)
+    groups.write("job/step", 300 * MB, 2)
+    kills = memory_limits.kill_count()
+    groups.vmstat.write_text("oom_kill 5\n")  # in another group
+    assert memory_limits.limit_met(kills) is None
+    groups.write("job/step", 300 * MB, 3)
+    assert memory_limits.limit_met(kills) == 300
+    groups.write("job", 200 * MB, 0)
+    assert memory_limits.limit_met(kills) == 200
 
 
 def test_without_a_limit_or_control_groups_the_machine_counts(tmp_path, monkeypatch):
     groups = Groups(tmp_path).use(monkeypatch)
-    groups.write("job/step", "max", 0, 2)
-    before = control_groups.count()
-    groups.write("job/step", "max", 0, 3)
+    groups.write("job/step", "max", 2)
+    kills = memory_limits.kill_count()
+    groups.write("job/step", "max", 3)
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    assert control_groups.limit_met(before) == control_groups.limit_mb() == total / MB
+    assert memory_limits.limit_met(kills) == memory_limits.limit_mb() == total / MB
     groups.own.unlink()
-    before = control_groups.count()
-    assert control_groups.limit_met(before) is None
+    kills = memory_limits.kill_count()
+    assert memory_limits.limit_met(kills) is None
     groups.vmstat.write_text("oom_kill 5\n")
-    assert control_groups.limit_met(before) is not None
-    groups.vmstat.unlink()  # not Linux
-    assert control_groups.count() == control_groups.Counts(None, {})
-    assert control_groups.limit_met(before) is None
+    assert memory_limits.limit_met(kills) is not None
+    groups.vmstat.unlink()
+    assert memory_limits.kill_count() is None
+    assert memory_limits.limit_met(kills) is None
 
 
 def test_a_scheduler_may_give_more_memory(tmp_path, monkeypatch):
     groups = Groups(tmp_path / "kernel").use(monkeypatch)
     run = tmp_path / "run"
-    groups.write("job", 2000 * MB, 0, 0)
-    monkeypatch.setenv(memory_kills.SCHEDULED, "7")
-    assert memory_kills.record_or_retry(run, None) is None
-    with pytest.raises(UserError, match="run: received at most 2000 MB of memory"):
-        memory_kills.record_or_retry(run, 2000.0)
-    groups.write("job", 4000 * MB, 0, 0)
-    assert memory_kills.record_or_retry(run, None) is None  # more: it trains
+    groups.write("job", 2000 * MB, 0)
+    monkeypatch.setenv(memory_limits.SCHEDULED, "7")
+    assert memory_limits.record_or_retry(run, None) is None
+    with pytest.raises(UserError, match="run: the kernel killed .* 2000 MB"):
+        memory_limits.record_or_retry(run, 2000.0)
+    groups.write("job", 4000 * MB, 0)
+    assert memory_limits.record_or_retry(run, None) is None  # more: it trains
     with pytest.raises(UserError, match="4000 MB"):
-        memory_kills.record_or_retry(run, 4000.0)
+        memory_limits.record_or_retry(run, 4000.0)
     message = "The kernel killed the training for memory; its limit was 4000 MB."
-    assert memory_kills.record_or_retry(run, None) == message
+    assert memory_limits.record_or_retry(run, None) == message
     # By hand, elsewhere: what a scheduler gave says nothing; a kill is a result at once.
-    monkeypatch.delenv(memory_kills.SCHEDULED)
-    assert memory_kills.record_or_retry(run, None) is None
-    assert memory_kills.record_or_retry(run, 4000.0) == message
+    monkeypatch.delenv(memory_limits.SCHEDULED)
+    assert memory_limits.record_or_retry(run, None) is None
+    assert memory_limits.record_or_retry(run, 4000.0) == message
 
 
 # Runs a step as a job, with the kernel's files of a test, and lets its training be killed when it
@@ -118,11 +110,11 @@ import os, signal, sys
 from pathlib import Path
 from batchscope import errors
 from batchscope.cli import entry, steps
-from batchscope.host import control_groups, job
+from batchscope.host import fork_server, memory_limits
 
 folder, counted, *words = sys.argv[1:]
 folder = Path(folder)
-control_groups.OWN, control_groups.ROOT = folder / "own", folder / "root"
+memory_limits.GROUPS, memory_limits.CONTROLLERS = folder / "own", folder / "root"
 start = steps.start
 
 def start_to_die(factors):
@@ -139,13 +131,12 @@ def start_to_die(factors):
             group = folder / "root" / "job" / "step"
             if counted == "counted":
                 (group / "memory.events").write_text("oom_kill 1")
-                (group / "memory.events.local").write_text("oom 1")
             os.kill(os.getpid(), signal.SIGKILL)
 
     whole, training.Training._pause = training.Training._pause, die
 
 steps.start = start_to_die
-sys.exit(job.run(words, entry.main))
+sys.exit(fork_server.run(words, entry.main))
 """
 
 
@@ -163,7 +154,7 @@ def killed(groups: Groups, counted: bool, results: Path, run: str, **environment
 @pytest.mark.slow
 def test_a_kill_for_memory_is_recorded_and_any_other_is_reported(results, tmp_path):
     groups = Groups(tmp_path)
-    groups.write("job/step", 300 * MB, 0, 0)
+    groups.write("job/step", 300 * MB, 0)
     run = run_name(epochs=3, seed=21, batch_size=200)
     folder = results / "runs" / run
     done = killed(groups, False, results, run)
@@ -183,17 +174,17 @@ def test_a_kill_for_memory_is_recorded_and_any_other_is_reported(results, tmp_pa
     files = ("record.json", "history.csv", "final.npz", "best.npz", "initial.npz", "updates.npz")
     assert {path.name for path in folder.glob("*.*")} == {*files}
     # On a cluster the next attempt does it, for it has no more memory.
-    groups.write("job/step", 300 * MB, 0, 0)
+    groups.write("job/step", 300 * MB, 0)
     run = run_name(epochs=3, seed=22, batch_size=200)
     folder = results / "runs" / run
     done = killed(groups, True, results, run, BATCHSCOPE_SCHEDULED="true")
     assert done.returncode == 1 and "Traceback" not in done.stderr
-    assert "An attempt with more goes on from the checkpoint" in done.stderr
+    assert "The next call of snakemake goes on from the checkpoint" in done.stderr
     assert not (folder / "record.json").exists() and (folder / "checkpoint.npz").exists()
     done = killed(groups, True, results, run, BATCHSCOPE_SCHEDULED="true")
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads((folder / "record.json").read_text())["status"] == "out_of_memory"
-    assert not (folder / memory_kills.NOTE).exists()
+    assert not (folder / memory_limits.NOTE).exists()
 
 
 LIMIT_MB = 1500  # TensorFlow takes a third of it, and the model's activations 4 GB
@@ -203,12 +194,12 @@ LIMIT_MB = 1500  # TensorFlow takes a third of it, and the model's activations 4
 def real_group():
     """A control group of the kernel's; skips where this machine lets nobody make one."""
     name = f"batchscope-test-{os.getpid()}"
-    groups = control_groups.own()
-    counted = [group for group in groups if group.number(control_groups._KILLS) is not None]
-    if any(group.version == 1 for group in (*counted, *filter(control_groups.Group.limit, groups))):
+    groups = memory_limits.control_groups()
+    counting = [group for group in groups if group.read(memory_limits._KILLS) is not None]
+    if any(group.version == 1 for group in counting):
         folder, limit = groups[0].folder / name, "memory.limit_in_bytes"
     else:
-        folder, limit = control_groups.ROOT / name, "memory.max"
+        folder, limit = memory_limits.CONTROLLERS / name, "memory.max"
     with contextlib.ExitStack() as stack:
         try:
             folder.mkdir()
@@ -235,9 +226,9 @@ def test_the_kernels_own_kill_is_recorded(results, real_group, warm):
         environment = {**os.environ}
         if warm:
             launcher = Launcher()
-            stack.callback(launcher.warm.wait, 60)
+            stack.callback(launcher.server.wait, 60)
             stack.callback(launcher.kill)
-            enter(launcher.warm.pid)
+            enter(launcher.server.pid)
             environment |= launcher.environment
         done = subprocess.run(
             [sys.executable, "workflow/run.py", "train", *words],

@@ -10,7 +10,7 @@ import yaml
 import commanded
 from batchscope import disk
 from batchscope.cli import entry
-from batchscope.host import absence
+from batchscope.host import requirements
 from batchscope.rules import inputs, session, targets
 from batchscope.rules.study import CalledStudy
 from batchscope.store import jobs, paths, status
@@ -39,9 +39,9 @@ STUDY = {
 @pytest.fixture(autouse=True)
 def _own_folder(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv(absence.VARIABLE, "")
+    monkeypatch.setenv(requirements.REMOTE_GPUS, "")
     monkeypatch.setenv("PATH", os.environ["PATH"])
-    monkeypatch.setattr(absence, "gpu_present", lambda: False)
+    monkeypatch.setattr(requirements, "has_gpu", lambda: False)
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_the_plan_counts_what_waits(study):
     rows = [row for row in status.rows(study, "results") if row.job.noun == "training"]
     assert Counter(row.status for row in rows) == {"no_gpu": 4, "missing": 4}
     ((lacking, waiting),) = jobs.JobTable(study, "results").absent().items()
-    assert lacking == absence.GPU
+    assert lacking == requirements.GPU
     assert status.waiting(waiting) == "4 trainings and 2 timings"
     for run in filter(needs_gpu, study.runs):  # trained elsewhere
         finish(run)
@@ -96,7 +96,7 @@ def test_tables_follow_what_comes_to_be_there(study, monkeypatch):
     without = inputs.followed(made, "trained")
     finish(next(filter(needs_gpu, study.runs)))
     copied = inputs.followed(made, "trained")
-    monkeypatch.setenv(absence.VARIABLE, "true")
+    monkeypatch.setenv(requirements.REMOTE_GPUS, "true")
     made = CalledStudy(study, "study.yaml", "full", False)
     within = inputs.followed(made, "trained")
     assert len({without, copied, within}) == 3
@@ -104,14 +104,18 @@ def test_tables_follow_what_comes_to_be_there(study, monkeypatch):
 
 
 def test_more_threads_than_cores_wait_where_jobs_run_here(monkeypatch):
-    monkeypatch.setattr(absence, "cores", lambda: 2)
+    monkeypatch.setattr(requirements, "cores", lambda: 2)
     factors = {"threads": 3, "device": "cpu"}
-    assert absence.of(factors | {"threads": 2}) is None is absence.of(factors | {"threads": 0})
-    lacking = absence.of(factors)
+    assert (
+        requirements.missing(factors | {"threads": 2})
+        is None
+        is requirements.missing(factors | {"threads": 0})
+    )
+    lacking = requirements.missing(factors)
     assert lacking.status == "no_cores"
     assert lacking.title.startswith("threads: received 3, ") and "(2)" in lacking.title
-    monkeypatch.setenv(absence.VARIABLE, "true")  # a node decides
-    assert absence.of(factors) is None
+    monkeypatch.setenv(requirements.REMOTE_GPUS, "true")  # a node decides
+    assert requirements.missing(factors) is None
 
 
 def test_runs_wait_for_a_path_that_their_command_requires():
@@ -147,10 +151,10 @@ SWEEP = "digits+small_cnn+bs=8+opt=sgd+dev=cpu+th=3"
     ],
 )
 def test_a_job_refuses_more_threads_than_there_are_cores(words, monkeypatch):
-    monkeypatch.setattr(absence, "cores", lambda: 2)
+    monkeypatch.setattr(requirements, "cores", lambda: 2)
     with pytest.raises(SystemExit, match="^threads: received 3; at most 2 "):
         entry.main(words)
-    absence.check_threads(2)
+    requirements.check_threads(2)
 
 
 def test_rows_say_what_is_left_out_and_what_was_trained_is_kept(study):

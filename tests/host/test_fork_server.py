@@ -1,4 +1,4 @@
-"""Steps in copies of the warm process or of their job: same bits, same exit status, same death."""
+"""Steps in forks of the server or of their job: same bits, same exit status, same death."""
 
 import contextlib
 import functools
@@ -17,7 +17,7 @@ import pytest
 
 from batchscope import disk
 from batchscope.cli import entry
-from batchscope.host import job
+from batchscope.host import fork_server
 from batchscope.study import names
 from digit_runs import assert_same_bits, run_name, with_digits
 from launcher import Launcher
@@ -43,7 +43,7 @@ def results(tmp_path_factory, digits) -> Path:
 def start(
     made: Launcher | None, results: Path | str, *words: str, shell: bool = False, cwd: Path = ROOT
 ) -> subprocess.Popen:
-    """Starts a step as a job that knows the warm process."""
+    """Starts a step as a job that knows the fork server."""
     command = [sys.executable, str(ROOT / "workflow" / "run.py"), *words, "--results", str(results)]
     if shell:  # one that waits for the step, as between Snakemake and most jobs
         command = ["/bin/sh", "-c", f"{shlex.join(command)}; exit $?"]
@@ -68,24 +68,23 @@ def wait_for(condition) -> None:
         time.sleep(0.02)
 
 
-def copies(made: Launcher) -> list[psutil.Process]:
-    """Returns the copies of the warm process: one that waits for each step, and the step."""
-    return made.warm.children(recursive=True)
+def forks(made: Launcher) -> list[psutil.Process]:
+    return made.server.children(recursive=True)
 
 
-def test_a_copy_trains_the_same_bits_in_the_folder_of_its_job(launcher, results, tmp_path):
+def test_a_fork_trains_the_same_bits_in_the_folder_of_its_job(launcher, results, tmp_path):
     run = run_name(epochs=2)
     (tmp_path / "data").symlink_to(results / "data")
     assert run_step(None, tmp_path, "train", "--run", run) == (0, "")
-    copy = start(launcher, results.name, "train", "--run", run, cwd=results.parent)
-    wait_for(lambda: len(copies(launcher)) == 2 or copy.poll() is not None)
-    output, errors = copy.communicate(timeout=LIMIT)
-    assert (copy.returncode, errors) == (0, "")
+    fork = start(launcher, results.name, "train", "--run", run, cwd=results.parent)
+    wait_for(lambda: forks(launcher) or fork.poll() is not None)
+    output, errors = fork.communicate(timeout=LIMIT)
+    assert (fork.returncode, errors) == (0, "")
     assert f"{run}: finished" in output
     assert_same_bits(tmp_path / "runs" / run, results / "runs" / run)
-    wait_for(lambda: not copies(launcher))
-    assert launcher.warm.num_threads() == 1  # what has threads must not be forked
-    assert launcher.warm.cpu_times().children_user > 0  # whoever times a study counts the copies
+    wait_for(lambda: not forks(launcher))
+    assert launcher.server.num_threads() == 1  # what has threads must not be forked
+    assert launcher.server.cpu_times().children_user > 0  # whoever times a study counts the forks
 
 
 def long_training(made, results, seed: int, **options) -> tuple[subprocess.Popen, Path]:
@@ -98,63 +97,64 @@ def long_training(made, results, seed: int, **options) -> tuple[subprocess.Popen
     return process, folder
 
 
-@pytest.mark.parametrize("warm", [True, False])
-def test_a_signal_reaches_the_step(launcher, results, warm):
-    process, folder = long_training(launcher if warm else None, results, seed=10 + warm)
+@pytest.mark.parametrize("served", [True, False])
+def test_a_signal_reaches_the_step(launcher, results, served):
+    process, folder = long_training(launcher if served else None, results, seed=10 + served)
     process.terminate()
     output, _ = process.communicate(timeout=LIMIT)
     assert process.returncode == entry.INTERRUPTED
     assert (folder / "checkpoint.npz").exists() and not (folder / "record.json").exists()
 
 
-@pytest.mark.parametrize("warm", [True, False])
-def test_a_killed_job_takes_its_step_along(launcher, results, warm):
-    process, _ = long_training(launcher if warm else None, results, seed=12 + warm)
-    of = copies(launcher) if warm else psutil.Process(process.pid).children()
+@pytest.mark.parametrize("served", [True, False])
+def test_a_killed_job_takes_its_step_along(launcher, results, served):
+    process, _ = long_training(launcher if served else None, results, seed=12 + served)
+    (step,) = forks(launcher) if served else psutil.Process(process.pid).children()
     process.kill()
     process.communicate()
-    assert len(of) == 1 + warm and psutil.wait_procs(of, LIMIT)[1] == []
+    assert psutil.wait_procs([step], LIMIT)[1] == []
 
 
 @pytest.mark.parametrize(("signum", "status"), [(signal.SIGKILL, 137), (signal.SIGSEGV, 139)])
 def test_a_killed_step_fails_its_job(launcher, results, signum, status):
     process, _ = long_training(launcher, results, seed=100 + signum)
-    (step,) = copies(launcher)[0].children()
+    (step,) = forks(launcher)
     step.send_signal(signum)
     _, errors = process.communicate(timeout=LIMIT)
     assert process.returncode == status
     assert "The step was " in errors
-    wait_for(lambda: not copies(launcher))
+    wait_for(lambda: not forks(launcher))
 
 
 def test_another_python_and_another_user_are_not_served(launcher, monkeypatch):
     code = (
-        "import sys; sys.prefix = '/another'; from batchscope.host import job;"
-        f"print(job.ask(['evaluate', '--run', {run_name(epochs=7)!r}]))"
+        "import os, sys; sys.prefix = '/another'; from batchscope.host import fork_server;"
+        f"words = ['evaluate', '--run', {run_name(epochs=7)!r}];"
+        "print(fork_server.request(words, os.environ[fork_server.SNAKEMAKE_PID]))"
     )
     assert python("-c", code, **launcher.environment).stdout == "None\n"
     one, other = socket.socketpair()
     with one, other:
-        assert job.same_user(one)
-        monkeypatch.setattr(job.os, "getuid", lambda: -1)
-        assert not job.same_user(one)
+        assert fork_server.is_same_user(one)
+        monkeypatch.setattr(fork_server.os, "getuid", lambda: -1)
+        assert not fork_server.is_same_user(one)
 
 
 def test_without_the_process_a_job_imports_for_itself(results):
     made = Launcher()
-    end(made.warm)
+    end(made.server)
     assert run_step(made, results, "train", "--run", run_name(epochs=1))[0] == 0
     made.kill()
 
 
-@pytest.mark.parametrize("factors", [{}, {"threads": 2}], ids=["forked", "a process of its own"])
+@pytest.mark.parametrize("factors", [{}, {"threads": 2}], ids=["served", "alone"])
 def test_jobs_end_with_the_process_that_launched_them_behind_a_shell_too(results, factors):
     made = Launcher()
     process, _ = long_training(made, results, seed=14, shell=True, **factors)
     parents = psutil.Process(process.pid), psutil.Process(made.process.pid)
     started = [child for parent in parents for child in parent.children(recursive=True)]
-    # The warm process, the job, and its step: two copies of the one, or a copy of the other.
-    assert len(started) == (3 if factors else 4) and made.warm in started
+    # The server, the job, and the step: a fork of the one or of the other.
+    assert len(started) == 3 and made.server in started
     made.kill()
     try:
         process.communicate(timeout=LIMIT)
@@ -172,7 +172,7 @@ def end(*processes: subprocess.Popen | psutil.Process) -> None:
 
 def test_a_job_that_waits_for_the_import_ends_with_the_process_that_launched_it(results):
     made = Launcher()
-    made.warm.suspend()
+    made.server.suspend()
     run = run_name(epochs=1, seed=15)
     process = start(made, results, "train", "--run", run)
     try:
@@ -182,61 +182,132 @@ def test_a_job_that_waits_for_the_import_ends_with_the_process_that_launched_it(
         made.kill()
         assert process.wait(LIMIT) == 137
         assert not (results / "runs" / run).exists()
-        made.warm.resume()
-        assert made.warm.wait(LIMIT) is None
+        made.server.resume()
+        assert made.server.wait(LIMIT) is None
     finally:
-        end(made.warm, process)
+        end(made.server, process)
 
 
 @pytest.mark.parametrize("waits_for", ["the import", "its step"])
 def test_ctrl_c_ends_a_job_without_a_traceback(results, waits_for):
-    """A terminal sends SIGINT to the job alone; the warm process is in a group of its own."""
+    """A terminal sends SIGINT to the job alone; the server is in a group of its own."""
     made, record = Launcher(), results / "interrupted.json"
     words = ("time_epoch", "--timing", TIMING, "--settings", "bl=9+bsec=600")
     if waits_for == "the import":
-        made.warm.suspend()
+        made.server.suspend()
     process = start(made, results, *words, "--output", str(record))
     try:
         wait_for(lambda: psutil.Process(process.pid).net_connections("unix"))
         if waits_for == "its step":
-            wait_for(lambda: len(copies(made)) == 2)
+            wait_for(lambda: forks(made))
         process.send_signal(signal.SIGINT)
         assert process.wait(LIMIT) != 0 and not record.exists()
-        end(made.warm)  # it may hold the job's standard output, which it did not receive yet
+        end(made.server)  # it may hold the job's standard output, which it did not receive yet
         assert process.stdout.read() == process.stderr.read() == ""
     finally:
-        end(made.warm, process)
+        end(made.server, process)
 
 
 def test_it_ends_in_the_middle_of_its_import_where_its_project_is_gone(tmp_path):
     made = Launcher(shutil.copytree(ROOT / "workflow", tmp_path / "code"), stderr=subprocess.PIPE)
-    wait_for(lambda: any("tensorflow" in each.path for each in made.warm.memory_maps()))
-    made.warm.suspend()
+    wait_for(lambda: any("tensorflow" in each.path for each in made.server.memory_maps()))
+    made.server.suspend()
     made.kill()
     shutil.rmtree(tmp_path / "code")
-    made.warm.resume()
-    made.warm.wait(LIMIT)
+    made.server.resume()
+    made.server.wait(LIMIT)
     assert made.process.stderr.read() == ""
 
 
-def test_a_timing_and_tables_run_in_copies_and_tables_do_not_wait_for_the_import(results, tmp_path):
+def test_a_timing_and_tables_run_in_forks_and_tables_do_not_wait_for_the_import(results, tmp_path):
     timing = names.timing_name(names.parse_run(run_name()))
     record = results / "timed.json"
     given = ("tabulate", "--config", str(ROOT / "config.yaml"), "--experiment", "minimum")
     alone, copied = tmp_path / "alone" / "minimum", tmp_path / "copied" / "minimum"
     made = Launcher()
-    made.warm.suspend()  # while it imports TensorFlow
+    made.server.suspend()  # while it imports TensorFlow
     assert run_step(made, results, *given, "--output", str(alone))[0] == 0
-    made.warm.resume()
+    made.server.resume()
     words = ("time_epoch", "--timing", timing, "--settings", "bl=3+bsec=0.01")
     assert run_step(made, results, *words, "--output", str(record)) == (0, "")
     assert disk.read_json(record)["status"] == "finished"
     tables = start(made, results, *given, "--output", str(copied))
-    wait_for(lambda: copies(made) or tables.poll() is not None)
+    wait_for(lambda: forks(made) or tables.poll() is not None)
     tables.communicate(timeout=LIMIT)
     for path in alone.iterdir():
         assert path.read_bytes() == (copied / path.name).read_bytes()
     made.kill()
+
+
+def test_a_job_ends_with_snakemake_though_nobody_reads_its_errors(results):
+    made = Launcher()
+    process, _ = long_training(made, results, seed=16, threads=2)
+    (step,) = psutil.Process(process.pid).children()
+    process.stdout.close()
+    process.stderr.close()
+    made.kill()
+    try:
+        assert process.wait(LIMIT) == 137
+        assert psutil.wait_procs([step], timeout=LIMIT)[1] == []
+    finally:
+        end(process, step)
+
+
+def test_a_path_with_a_colon(results, tmp_path):
+    made = Launcher(shutil.copytree(ROOT / "workflow", tmp_path / "a:b"))
+    assert run_step(made, results, "train", "--run", run_name(epochs=1, seed=17)) == (0, "")
+    assert made.server.cpu_times().children_user > 0
+    made.kill()
+
+
+# A step that starts a process, which waits.
+STARTS = """
+import subprocess, sys, time
+from batchscope.host import fork_server
+
+def main(words):
+    print(subprocess.Popen(["sleep", "600"]).pid, flush=True)
+    time.sleep(600)
+
+sys.exit(fork_server.run(["train"], main))
+"""
+# Two figures in two processes, which wait.
+DRAWS = """
+import os, sys, time
+from batchscope import figures
+
+def wait(*arguments):
+    os.write(1, f"{os.getpid()}\\n".encode())
+    time.sleep(600)
+
+figures._write_figure = wait
+figures.write(sys.argv[1], [*figures.FIGURES][:2], sys.argv[1], processes=2)
+"""
+
+
+def started_by(program: str, count: int, *arguments: str) -> tuple[subprocess.Popen, list]:
+    """Run a program; return it with the processes that it says to have started."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "workflow")}
+    command = [sys.executable, "-c", program, *arguments]
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+    return process, [psutil.Process(int(process.stdout.readline())) for _ in range(count)]
+
+
+def test_what_a_killed_step_started_ends():
+    process, started = started_by(STARTS, 1)
+    (step,) = psutil.Process(process.pid).children()
+    step.kill()
+    assert process.wait(LIMIT) == 137
+    assert psutil.wait_procs(started, LIMIT)[1] == []
+
+
+def test_the_workers_of_a_killed_process_that_draws_figures_end(tmp_path):
+    process, workers = started_by(DRAWS, 2, str(tmp_path / "figures"))
+    process.kill()
+    try:
+        assert psutil.wait_procs(workers, LIMIT)[1] == []
+    finally:
+        end(*workers)
 
 
 TIMING = names.timing_name(names.parse_run(run_name()))
@@ -247,7 +318,7 @@ ON_GPU = names.timing_name(names.parse_run(run_name(device="gpu")))
     ("words", "shared"),
     [
         *((f"{step} --run {run_name()}", True) for step in ("train", "snapshot", "sharpness")),
-        *((f"{step} --config c.yaml", True) for step in sorted(job.TABLE_STEPS)),
+        *((f"{step} --config c.yaml", True) for step in sorted(fork_server.TABLE_STEPS)),
         (f"train --run {run_name(threads=2)}", False),
         (f"train --run {run_name(replicas=2)}", False),
         (f"sharpness --run {run_name(replicas=2)}", True),
@@ -257,4 +328,4 @@ ON_GPU = names.timing_name(names.parse_run(run_name(device="gpu")))
     ],
 )
 def test_steps_that_may_share_a_process_with_one_thread(words, shared):
-    assert entry.shared(words.split()) is shared
+    assert entry.can_share(words.split()) is shared

@@ -1,0 +1,310 @@
+"""Run the jobs of one Snakemake as forks of one process that has TensorFlow imported.
+
+TensorFlow's import takes longer than most steps. So Snakemake starts a fork server, which imports
+TensorFlow and runs nothing of it: a process without threads can be forked. A job imports this
+module alone before it asks the server.
+
+Listening: the server has two abstract Unix sockets with Snakemake's process id in their names.
+`training` accepts connections at once and answers after the import of TensorFlow. `tables`, for
+steps without TensorFlow, exists after that import; until then these jobs import for themselves.
+
+Forking: a job sends its words, folder, environment, stdout and stderr. The server forks a child
+that runs the step, and sends the child's exit status. Without a server the job forks itself. The
+server refuses another Python, and steps with GPUs or several threads. The job passes SIGINT and
+SIGTERM on to its step, which leads a process group of its own.
+
+Ends: when a process is killed, others follow.
+- Snakemake: the server, by the parent-death signal, and the jobs, which watch Snakemake. (The shell
+  between them may live on.)
+- The server: its steps, by the parent-death signal.
+- A job: its step, by the parent-death signal or because the connection to the step closes.
+- A step: its process group, killed by its parent. Worker processes of a step set the parent-death
+  signal too, because a step and its parent may be killed at once.
+"""
+
+import contextlib
+import fcntl
+import gc
+import importlib
+import json
+import os
+import select
+import signal
+import socket
+import struct
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from batchscope.host import interruption, memory_limits
+
+SNAKEMAKE_PID = "BATCHSCOPE_SNAKEMAKE_PID"  # environment variable of a job of Snakemake
+TABLE_STEPS = frozenset({"tabulate", "claims", "figures", "interim", "report"})
+_TRAINING, _TABLES = "training", "tables"
+# The server's answers: a step's process id, then its exit status (-n if signal n ended the step).
+_PID, _STATUS = struct.Struct("!q"), struct.Struct("!h")
+# Signals that ask a process to stop, and their handlers in a step.
+_STOP_SIGNALS = {signal.SIGTERM: signal.SIG_DFL, signal.SIGINT: interruption.stop}
+
+Main = Callable[[list[str]], object]
+
+
+class Step(NamedTuple):
+    """A step in another process, seen from its job."""
+
+    pid: int
+    end: socket.socket | int  # readable when the step has ended: the server's answer, or a pidfd
+
+    def send(self, signum: int) -> None:
+        with contextlib.suppress(OSError):
+            os.killpg(self.pid, signum)
+
+    def wait(self, snakemake_pid: str) -> int:
+        """Return the exit status; -n if signal n ended the step."""
+        with forwarded_signals(self.send):
+            _wait_for(self.end, snakemake_pid, self.send)
+        if isinstance(self.end, int):
+            return _reap(self.pid)
+        status = _receive(self.end, _STATUS)
+        return -signal.SIGKILL if status is None else status
+
+
+def run(words: list[str], main: Main) -> object:
+    """Run a command; return its exit status.
+
+    A job of Snakemake, and every training, runs in another process, which this one watches. A
+    training that the kernel killed for memory is started again, to record that.
+    """
+    interruption.stop_quietly()
+    snakemake_pid = os.environ.pop(SNAKEMAKE_PID, "")  # processes that the step starts are no jobs
+    is_training = words[:1] == ["train"]
+    if not snakemake_pid and not is_training:
+        return main(words)
+    kills = memory_limits.kill_count()
+    while True:
+        step = request(words, snakemake_pid) or _fork()
+        if step is None:
+            return main(words)
+        status = step.wait(snakemake_pid)
+        limit_mb = memory_limits.limit_met(kills)
+        if not is_training or status != -signal.SIGKILL or limit_mb is None:
+            break
+        is_training, words = False, [*words, "--killed-at-mb", str(limit_mb)]
+    if status >= 0:
+        return status
+    cause = "killed" if status == -signal.SIGKILL else f"ended by {signal.Signals(-status).name}"
+    print(f"The step was {cause}.", file=sys.stderr)
+    return 128 - status
+
+
+def request(words: list[str], snakemake_pid: str) -> Step | None:
+    """Ask the fork server to run a step; return None if it does not answer or refuses."""
+    is_table = words[:1] and words[0] in TABLE_STEPS
+    if not snakemake_pid or not (is_table or {"--run", "--timing"} & {*words}):
+        return None
+    server = socket.socket(socket.AF_UNIX)
+    with contextlib.suppress(OSError):
+        server.connect(_address(snakemake_pid, _TABLES if is_table else _TRAINING))
+        if is_same_user(server):
+            job = {"words": words, "folder": os.getcwd(), "environment": dict(os.environ)}
+            text = json.dumps({**job, "python": sys.prefix})
+            socket.send_fds(server, [b"-"], [sys.stdout.fileno(), sys.stderr.fileno()])
+            server.sendall(text.encode() + b"\n")
+            _wait_for(server, snakemake_pid)
+            if (pid := _receive(server, _PID)) is not None:
+                return Step(pid, server)
+    server.close()
+    return None
+
+
+def _fork() -> Step | None:
+    """Fork this process for a step; return None in the child."""
+    parent = os.getpid()
+    # No signal may arrive before its handler is set, in either process.
+    signal.pthread_sigmask(signal.SIG_BLOCK, _STOP_SIGNALS)
+    if pid := os.fork():
+        with contextlib.suppress(OSError):  # the child did the same and has ended
+            os.setpgid(pid, pid)
+        return Step(pid, os.pidfd_open(pid))
+    _become_step(parent)
+    return None
+
+
+def _become_step(parent: int) -> None:
+    from batchscope.host import supervisor
+
+    supervisor.set_parent_death_signal(parent)
+    os.setpgid(0, 0)
+    for signum, handler in _STOP_SIGNALS.items():
+        signal.signal(signum, handler)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOP_SIGNALS)
+
+
+def _reap(pid: int) -> int:
+    """Kill what is left of the process group of a step that has ended; return its exit status."""
+    with contextlib.suppress(OSError):
+        os.killpg(pid, signal.SIGKILL)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def _wait_for(
+    file: socket.socket | int, snakemake_pid: str, send: Callable[[int], None] = lambda signum: None
+) -> None:
+    """Wait until a file is readable. If Snakemake ends first, kill the step and this process."""
+    with contextlib.suppress(ProcessLookupError):
+        snakemake = [os.pidfd_open(int(snakemake_pid))] if snakemake_pid else []
+        if file in select.select([file, *snakemake], [], [])[0]:
+            return
+    send(signal.SIGKILL)
+    with contextlib.suppress(OSError):  # whoever read stderr may have ended with Snakemake
+        print("Snakemake was killed, and this step with it.", file=sys.stderr, flush=True)
+    os._exit(128 + signal.SIGKILL)
+
+
+@contextlib.contextmanager
+def forwarded_signals(send: Callable[[int], object]) -> Iterator[None]:
+    """Pass on the signals that ask this process to stop."""
+
+    def forward(signum: int, frame: object) -> None:
+        with contextlib.suppress(OSError):  # the receiver has ended
+            send(signum)
+
+    handlers = {signum: signal.signal(signum, forward) for signum in _STOP_SIGNALS}
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOP_SIGNALS)
+    try:
+        yield
+    finally:
+        for signum, handler in handlers.items():
+            signal.signal(signum, handler)
+
+
+def announce() -> None:
+    """Let the jobs that this process starts end with it, and ask the server that it launches."""
+    os.environ[SNAKEMAKE_PID] = str(os.getpid())
+
+
+def launch(code: Path) -> None:
+    """Start the fork server of this process, from its main thread.
+
+    Args:
+        code: The folder that contains the package batchscope.
+    """
+    import subprocess
+
+    announce()
+    try:
+        listener = _listen(os.getpid(), _TRAINING)
+    except OSError:
+        return
+    program = (
+        "import sys; sys.path.insert(0, sys.argv[1]); from batchscope.cli import entry;"
+        "sys.exit(entry.serve(*map(int, sys.argv[2:])))"
+    )
+    arguments = (str(code), str(os.getpid()), str(listener.fileno()))
+    with listener:
+        subprocess.Popen(
+            [sys.executable, "-c", program, *arguments],
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+            pass_fds=[listener.fileno()],
+        )
+
+
+def serve(
+    snakemake_pid: int,
+    descriptor: int,
+    can_share: Callable[[list[str]], bool],
+    modules: tuple[str, ...],
+    table_modules: tuple[str, ...],
+) -> list[str]:
+    """Run the fork server. Return in each child that is to run a step, with the step's words.
+
+    Args:
+        descriptor: The listening socket `training`.
+        can_share: Whether a step may run in a fork of this process.
+        modules: Modules of batchscope to import after TensorFlow.
+        table_modules: Modules to import before the first table, figure or report.
+    """
+    from batchscope.host import supervisor, tensorflow_start
+
+    supervisor.set_parent_death_signal(snakemake_pid)
+    for signum in _STOP_SIGNALS:  # a scheduler signals all processes; the jobs pass theirs on
+        signal.signal(signum, signal.SIG_IGN)
+    training = socket.socket(fileno=descriptor)
+    tensorflow_start.load()
+    _import(modules)
+    tables = _listen(snakemake_pid, _TABLES)
+    parent = os.getpid()
+    steps: dict[int, tuple[int, socket.socket]] = {}  # pidfd -> process id, connection to the job
+    while True:
+        for ready in select.select([training, tables, *steps], [], [])[0]:
+            if ready in steps:
+                pid, job = steps.pop(ready)
+                os.close(ready)
+                with job, contextlib.suppress(OSError):  # the job may have ended
+                    job.sendall(_STATUS.pack(_reap(pid)))
+                continue
+            if ready is tables:
+                _import(table_modules)
+            job, _ = ready.accept()
+            if pid := os.fork():
+                steps[os.pidfd_open(pid)] = pid, job
+                continue
+            for server_socket in (training, tables, *(other for _, other in steps.values())):
+                server_socket.close()
+            _become_step(parent)
+            return _read_request(job, can_share)
+
+
+def _read_request(job: socket.socket, can_share: Callable[[list[str]], bool]) -> list[str]:
+    """Take over a job's streams, folder and environment; return its words."""
+    with contextlib.suppress(OSError, ValueError):
+        _, files, _, _ = socket.recv_fds(job, 1, 2)
+        with job.makefile("rb") as stream:
+            received = json.loads(stream.readline())
+        same_python = received["python"] == sys.prefix
+        if is_same_user(job) and same_python and can_share(received["words"]):
+            for file, stream_number in zip(files, (1, 2), strict=True):
+                os.dup2(file, stream_number)
+                os.close(file)
+            os.chdir(received["folder"])
+            os.environ.clear()
+            os.environ.update(received["environment"])
+            # From here on, the kernel kills this process when the job's end is closed.
+            fcntl.fcntl(job, fcntl.F_SETSIG, signal.SIGKILL)
+            fcntl.fcntl(job, fcntl.F_SETOWN, os.getpid())
+            fcntl.fcntl(job, fcntl.F_SETFL, fcntl.fcntl(job, fcntl.F_GETFL) | os.O_ASYNC)
+            if not select.select([job], [], [], 0)[0]:  # it was not closed before
+                job.sendall(_PID.pack(os.getpid()))
+                return received["words"]
+    job.shutdown(socket.SHUT_RDWR)
+    os._exit(0)
+
+
+def _import(modules: tuple[str, ...]) -> None:
+    for module in modules:
+        importlib.import_module(f"batchscope.{module}")
+    gc.freeze()  # the garbage collector of a fork would copy the memory that it visits
+
+
+def _address(snakemake_pid: int | str, name: str) -> str:
+    return f"\0batchscope-{snakemake_pid}-{name}"
+
+
+def _listen(snakemake_pid: int, name: str) -> socket.socket:
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(_address(snakemake_pid, name))
+    listener.listen(1024)
+    return listener
+
+
+def is_same_user(connection: socket.socket) -> bool:
+    peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    return struct.unpack("3i", peer)[1] == os.getuid()
+
+
+def _receive(connection: socket.socket, number: struct.Struct) -> int | None:
+    with contextlib.suppress(OSError, struct.error):
+        return number.unpack(connection.recv(number.size))[0]
+    return None

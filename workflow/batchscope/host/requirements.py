@@ -1,0 +1,88 @@
+"""Requirements of a training, a timing or a command: files, a GPU, and cores.
+
+A missing requirement is found when planning and shown with its fix. Jobs that need it are left out
+and nothing is recorded, so that the same command runs them once the requirement is met.
+"""
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from batchscope.errors import UserError
+
+# `true` if Snakemake was given GPUs, as in a cluster's profile: other machines run the jobs.
+REMOTE_GPUS = "BATCHSCOPE_GPUS"
+
+# Status of a job with a missing requirement.
+NOT_INSTALLED = "not_installed"
+NO_GPU = "no_gpu"
+NO_CORES = "no_cores"
+LABELS = {NOT_INSTALLED: "not installed", NO_GPU: "no GPU", NO_CORES: "too few cores"}
+
+
+def label(status: str) -> str:
+    return LABELS.get(status, status.replace("_", " "))
+
+
+def label_count(status: str, count: int) -> str:
+    """Return `18 left out (no GPU)`, or `2 diverged` for a status of a finished job."""
+    return (
+        f"{count} left out ({LABELS[status]})" if status in LABELS else f"{count} {label(status)}"
+    )
+
+
+class MissingRequirement(NamedTuple):
+    """A requirement that this machine does not meet."""
+
+    status: str  # of the jobs that need it
+    title: str
+    fix: str
+
+
+GPU = MissingRequirement(
+    NO_GPU,
+    "No NVIDIA GPU",
+    "run it on a machine that has one, with its driver and tensorflow[and-cuda], or with --profile "
+    "slurm; or set device: cpu, of a command resources: {gpu: 0}",
+)
+
+
+def missing(factors: dict[str, Any]) -> MissingRequirement | None:
+    """Return the first requirement that this machine does not meet.
+
+    Args:
+        factors: Factors of a training or a timing, or the `needs` of a command's run.
+    """
+    threads = factors["threads"]
+    for path in factors.get("requires", ()):
+        if not os.path.exists(path):
+            title = f"Not installed: {os.path.relpath(path)}"
+            return MissingRequirement(NOT_INSTALLED, title, "install or create it")
+    if os.environ.get(REMOTE_GPUS) == "true":
+        return None
+    if factors["device"] == "gpu" and not has_gpu():
+        return GPU
+    if threads > cores():
+        received = f"received {threads}, more than the cores that may be used here ({cores()})"
+        fix = "run it on a machine that has as many, or with --profile slurm; or set fewer threads"
+        return MissingRequirement(NO_CORES, f"threads: {received}", fix)
+    return None
+
+
+def cores() -> int:
+    return len(os.sched_getaffinity(0))
+
+
+def check_threads(threads: int) -> None:
+    """Refuse more threads than the job may use cores: they would take turns."""
+    if threads > cores():
+        raise UserError(
+            f"threads: received {threads}; at most {cores()} are expected, the cores that the job "
+            "may use here."
+        )
+
+
+def has_gpu() -> bool:
+    """Whether this machine has an NVIDIA GPU, without importing a framework."""
+    return Path("/proc/driver/nvidia/version").exists() or shutil.which("nvidia-smi") is not None
