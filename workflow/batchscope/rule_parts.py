@@ -6,13 +6,14 @@ A path that a rule is given is spelled here, or comes from `literal`.
 import functools
 import hashlib
 import json
+import math
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from batchscope.store import job_files, paths, states
+from batchscope.store import job_files, memory_kills, paths, states
 from batchscope.study import names, plan, run_factors, snapshot_epochs, tables, versions
 from batchscope.study.specifications import MOST_REPEATS, REPEATS, Measure, Timing
 
@@ -168,17 +169,14 @@ def turn(timing: str) -> Callable[[Any], int]:
     return priority
 
 
-def enough(memory_mb: int, attempt: int) -> int:
-    """Returns the memory of an attempt at a run, MB.
+def run_memory_mb(run: str, megabytes: int) -> int:
+    """Return the memory in MB to request for a training, or for a user's command.
 
-    The last has no more than the one before: it records that this was not enough.
+    After the kernel has killed it for memory, that is twice its limit then. At four times the
+    rule's memory, another kill is recorded as the result.
     """
-    return memory_mb * 2 ** min(attempt - 1, 2)
-
-
-def growing(memory_mb: int) -> Callable[[Any, int], int]:
-    """Returns the memory that an attempt is given, MB: twice that of the attempt before."""
-    return lambda wildcards, attempt: memory_mb * 2 ** (attempt - 1)
+    limit = memory_kills.noted_limit_mb(paths.run_folder(RESULTS, run))
+    return megabytes if limit is None else min(4 * megabytes, math.ceil(2 * limit))
 
 
 def gpus(name: str) -> int:

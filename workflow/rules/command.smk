@@ -12,7 +12,9 @@ rule run_command:
         ENVIRONMENT
     threads: STUDY.of_command(lambda one: ALONE if one.alone else one.threads)
     resources:
-        mem_mb=lambda wildcards, attempt: parts.enough(STUDY.command(wildcards).memory_mb, attempt),
+        mem_mb=lambda wildcards: parts.run_memory_mb(
+            wildcards.command, STUDY.command(wildcards).memory_mb
+        ),
         runtime=240,
         gpu=STUDY.of_command(lambda one: one.gpus),
         cpus_per_task=STUDY.of_command(lambda one: one.threads),

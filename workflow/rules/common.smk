@@ -6,7 +6,7 @@ import time
 sys.path.insert(0, f"{workflow.basedir}/workflow")
 
 from batchscope import project_files, rule_parts as parts, snakefile as jobs
-from batchscope.host import warm_process
+from batchscope.host import allocation, warm_process
 from batchscope.study.names import COMMAND_PATTERN as COMMAND
 from batchscope.study.registry import MEASURES, TIMINGS
 from batchscope.study.versions import VERSIONS
@@ -45,6 +45,14 @@ ALONE = 4096
 RUN = rf"(?!{COMMAND})[a-z0-9_.=+-]+"
 EVALUATED_RUN = rf"(?!{COMMAND})[a-z0-9_.=+-]+\+ee=[a-z0-9_.=+-]+"  # also within its epochs
 
+# Groups: `--group-components` sets how many runs, or timings, are one job of a cluster. Local jobs are
+# not grouped, and a dry-run would pay for groups.
+CLUSTER = workflow.nodes is not None or workflow.remote_exec
+RUNS, TIMING = ("runs", "timing") if CLUSTER else (None, None)
+
+# A function costs time for each job; one machine needs none.
+TRAINING_MB = (lambda wildcards: parts.run_memory_mb(wildcards.run, 2000)) if CLUSTER else 2000
+
 # What a training, a measure of one or a timing needs besides its data.
 MODEL = STUDY.shared(STUDY.model_file)
 GPUS = STUDY.shared(parts.gpus)
@@ -56,21 +64,27 @@ THREADS = STUDY.shared(parts.threads)
 logger.addFilter(jobs.deserves_a_line)
 
 
+def start_fork_server():
+    if STUDY.study.runs:
+        warm_process.launch(project_files.WORKFLOW)
+
+
+if workflow.remote_exec:
+    allocation.run_group(workflow, [RUNS, TIMING], start_fork_server)
+
+
 onstart:
     STUDY.claim()
     # No part of a training's command: another study's would train every run again.
     STUDY.note_epochs()
     STUDY.note_commands()
-    # Local jobs fork from one process that has TensorFlow imported; a cluster's import it. What is
-    # trained here needs it, and nothing else.
     if workflow.local_exec:
         # Snakemake's limit of jobs per second is for schedulers of clusters. It looks again for jobs
         # to start a second after each time that it looked: for ever, and once more per second for
         # each job that ended.
         workflow.scheduler.job_rate_limiter = None
         warm_process.announce()
-    if workflow.local_exec and STUDY.study.runs:
-        warm_process.launch(project_files.WORKFLOW)
+        start_fork_server()
     STUDY.check()
 
 

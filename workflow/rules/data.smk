@@ -14,9 +14,6 @@ rule prepare_data:
         parts.log(parts.dataset_record("{dataset}")),
     conda:
         ENVIRONMENT
-    resources:
-        mem_mb=lambda wildcards, attempt: 3000 * attempt,
-        runtime=120,
     params:
         # A function of the data set's name, which carries the definition's digest.
         definition=lambda wildcards: STUDY.definition(wildcards.dataset),

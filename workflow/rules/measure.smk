@@ -20,9 +20,9 @@ for ENTRY in MEASURES.values():
             parts.log(parts.output(ENTRY)),
         conda:
             ENVIRONMENT
+        group: RUNS
         resources:
-            mem_mb=parts.growing(ENTRY.memory_mb),
-            runtime=ENTRY.minutes,
+            mem_mb=ENTRY.memory_mb,
             gpu=MEASURE_GPUS if ENTRY.data else 0,
         params:
             ENTRY.version,

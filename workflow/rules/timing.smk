@@ -16,15 +16,15 @@ for ENTRY in TIMINGS.values():
         priority: parts.turn(ENTRY.name)
         conda:
             ENVIRONMENT
+        group: TIMING
         threads: ALONE
         resources:
-            mem_mb=parts.growing(ENTRY.memory_mb),
-            runtime=ENTRY.minutes,
+            mem_mb=ENTRY.memory_mb,
             gpu=GPUS,
             # What a cluster is asked for in place of `threads`.
             cpus_per_task=THREADS,
             # Replaces the profile's default, so the signal stands here again.
-            slurm_extra="--exclusive --signal=TERM@60",
+            slurm_extra="--exclusive --nice=1000 --signal=TERM@60",
             alone=1,
         params:
             ENTRY.version,

@@ -15,10 +15,11 @@ rule train:
         run=rf"(?!{EVALUATED_RUN}){RUN}",
     conda:
         ENVIRONMENT
+    group: RUNS
     threads: THREADS
     resources:
-        mem_mb=lambda wildcards, attempt: parts.enough(2000, attempt),
-        runtime=240,
+        mem_mb=TRAINING_MB,
+        cpus_per_task=THREADS,
         gpu=GPUS,
     params:
         VERSIONS["train"],
@@ -50,10 +51,11 @@ rule snapshot:
         "logs/snapshot/{run}/{epoch}.log",
     conda:
         ENVIRONMENT
+    group: RUNS
     threads: THREADS
     resources:
-        mem_mb=parts.growing(2000),
-        runtime=240,
+        mem_mb=2000,
+        cpus_per_task=THREADS,
         gpu=GPUS,
     params:
         VERSIONS["train"],
