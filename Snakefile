@@ -5,28 +5,28 @@ min_version("9.0")
 
 include: "workflow/rules/common.smk"
 include: "workflow/rules/data.smk"
-include: "workflow/rules/command.smk"
 include: "workflow/rules/train.smk"
+include: "workflow/rules/command.smk"
 include: "workflow/rules/measure.smk"
 include: "workflow/rules/timing.smk"
 include: "workflow/rules/study.smk"
 
 
 rule all:
-    """The report, and whatever is missing behind it."""
+    """The report, the interim analysis of this stage, and every missing file behind them."""
     default_target: True
     input:
         # A function, which other targets do not call.
-        lambda wildcards: STUDY.targets(),
+        lambda wildcards: targets.of_all(STUDY),
 
 
 rule data:
     """The data sets of the study."""
     input:
-        STUDY.data_targets(),
+        targets.data(STUDY),
 
 
 rule runs:
-    """The trainings of the study."""
+    """The runs of the study."""
     input:
-        STUDY.run_records(),
+        targets.runs(STUDY),

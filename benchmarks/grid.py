@@ -35,7 +35,7 @@ sys.path.insert(0, "workflow")
 from batchscope.study import names
 from batchscope.study.registry import TIMINGS
 from batchscope.host import tensorflow_start
-from batchscope.store import job_files
+from batchscope.store import job_table
 from batchscope.study import config
 
 RESULTS = Path("results")
@@ -72,7 +72,7 @@ def main(path, cores):
             sys.exit("Expected measures of single trainings and their times alone.")
         for run in experiment.runs:
             runs.setdefault(run, {})  # trained, also where it is only timed
-        for job in job_files.measure_jobs(experiment, RESULTS, study.machine):
+        for job in job_table.measure_jobs(experiment, RESULTS, study.machine):
             wanted = times if job.measure in TIMINGS else runs[job.runs[0]]
             wanted[job.path] = job if job.measure in TIMINGS else job.measure
     pool = multiprocessing.get_context("spawn").Pool(cores, start)

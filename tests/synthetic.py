@@ -13,7 +13,7 @@ import pandas
 from numpy.random import Generator
 
 from batchscope import disk
-from batchscope.store import job_files, paths, records
+from batchscope.store import job_table, paths, records
 from batchscope.study import dataset_definitions, names, setting, tasks
 from batchscope.study.claims import Claim
 from batchscope.study.experiments import TrainingExperiment
@@ -220,8 +220,8 @@ def _write_run(
         if measure == "landscape" and finished:
             disk.write_arrays(path.with_suffix(".npz"), _landscape(settings, size, generator))
         if measure == "time_epoch":
-            place = next(job_files.places(planned, results))
-            path = job_files.time_path(place, experiment, factors, measure)
+            place = next(job_table.places(planned, results))
+            path = job_table.time_path(place, experiment, factors, measure)
         elif not finished:
             values, details = dict.fromkeys(values), {}
         values = _of_task(values, task)

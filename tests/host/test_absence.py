@@ -7,9 +7,11 @@ import pytest
 import yaml
 
 import commanded
-from batchscope import disk, snakefile
+from batchscope import disk
 from batchscope.cli import entry
 from batchscope.host import absence
+from batchscope.rules import inputs, session, targets
+from batchscope.rules.study import CalledStudy
 from batchscope.store import paths, status
 from batchscope.study import config, names
 from batchscope.tables import command_runs, run_table, timing_tables
@@ -66,12 +68,12 @@ def finish(run: str) -> None:
 
 @pytest.mark.parametrize("sent", [False, True])
 def test_jobs_that_need_a_gpu_are_left_out_or_sent(study, sent):
-    snakefile.activate(gpus=sent)
-    made = snakefile.Jobs(study, "study.yaml", "full", False)
+    session.prepare_environment(gpus=sent)
+    made = CalledStudy(study, "study.yaml", "full", False)
     assert len(study.runs) == 8
-    assert [needs_gpu(path) for path in made.run_records()].count(True) == 4 * sent
+    assert [needs_gpu(path) for path in targets.runs(made)].count(True) == 4 * sent
     for experiment, count in (("trained", 12), ("timed", 2)):
-        read = made.table_inputs(experiment)
+        read = inputs.records(made, experiment)
         assert len(read) == count * (1 + sent)
         assert sum(map(needs_gpu, read)) == count * sent
 
@@ -89,12 +91,13 @@ def test_the_plan_counts_what_waits(study):
 
 
 def test_tables_follow_what_comes_to_be_there(study, monkeypatch):
-    made = snakefile.Jobs(study, "study.yaml", "full", False)
-    without = made.also("trained")
+    made = CalledStudy(study, "study.yaml", "full", False)
+    without = inputs.followed(made, "trained")
     finish(next(filter(needs_gpu, study.runs)))
-    copied = made.also("trained")
+    copied = inputs.followed(made, "trained")
     monkeypatch.setenv(absence.VARIABLE, "true")
-    within = snakefile.Jobs(study, "study.yaml", "full", False).also("trained")
+    made = CalledStudy(study, "study.yaml", "full", False)
+    within = inputs.followed(made, "trained")
     assert len({without, copied, within}) == 3
     assert "left_out" not in within
 
@@ -116,7 +119,7 @@ def test_runs_wait_for_a_path_that_their_command_requires():
     Path("mine/study.yaml").write_text(yaml.safe_dump(raw))
     Path("mine/envs/here").mkdir(parents=True)
     study = config.study("mine/study.yaml")
-    records = snakefile.Jobs(study, "mine/study.yaml", "full", False).run_records()
+    records = targets.runs(CalledStudy(study, "mine/study.yaml", "full", False))
     assert len(records) == 2 and all("+env=here+" in path for path in records)
     found = status.overview(study, "results")
     assert found.total.statuses["not_installed"] == found.total.statuses["missing"] == 2

@@ -9,8 +9,8 @@ import yaml
 
 import run
 import small_study
-from batchscope import snakefile
 from batchscope.errors import UserError
+from batchscope.rules import study
 from batchscope.store import owners, status
 
 TABLE = Path("results/studies/s/a/runs.csv")
@@ -29,7 +29,7 @@ def tabulate(path: str, scale: str = "full") -> None:
 
 
 def planned(path: str, scale: str = "full") -> str:
-    snakefile.Jobs.of([path], {"scale": scale})
+    study.called([path], {"scale": scale})
     return status.main(path, scale, "results")
 
 
@@ -60,7 +60,7 @@ def refused(call, owner: str = "mine.yaml") -> None:
 def test_another_file_of_the_same_study_is_refused_before_it_changes_anything(project):
     write("studies/copy.yaml", experiment={"vary": {"batch_size": [8]}})
     before = TABLE.read_text()
-    refused(lambda: snakefile.Jobs.of(["studies/copy.yaml"], {}))
+    refused(lambda: study.called(["studies/copy.yaml"], {}))
     refused(lambda: status.main("studies/copy.yaml", "full", "results"))
     refused(lambda: tabulate("studies/copy.yaml"))
     assert TABLE.read_text() == before

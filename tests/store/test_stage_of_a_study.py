@@ -4,7 +4,7 @@ import json
 
 import commanded
 from batchscope import disk
-from batchscope.store import job_files, looks, paths
+from batchscope.store import interims, job_table, paths
 from batchscope.study import planner
 from batchscope.study.stages import Stage
 from small_study import config
@@ -14,7 +14,7 @@ STAGED = {"until": "decided", "at_most": 13}
 
 def wrote(results, number, *rows, **more):
     """Writes the table of a look: rows are (seeds, runs, seeds that would settle it)."""
-    path = paths.look_table(results, "s", number)
+    path = paths.interim_table(results, "s", number)
     path.parent.mkdir(parents=True, exist_ok=True)
     own = ("experiment", "planned", "seeds_to_resolve", "seeds", "runs", *more)
     cells = [
@@ -43,21 +43,21 @@ def test_a_study_begins_with_the_seeds_of_the_first_look(tmp_path):
     assert counts(study) == {16: 6, 32: 6}
     assert study.experiments["a"].looks == (6, 9, 13)
     assert study.experiments["a"].seeds == tuple(range(6))
-    assert looks.last(tmp_path, "s") == 0 and looks.goes_on(tmp_path, "s")
+    assert interims.count(tmp_path, "s") == 0 and interims.is_open(tmp_path, "s")
 
 
 def test_each_configuration_has_the_most_seeds_that_a_look_gave_it(tmp_path):
     first = next(iter(planned().runs))
     wrote(tmp_path, 1, ("9", [first], "11"), ("", [], ""))
     wrote(tmp_path, 2, ("13", [first], "12"), ("9", [first], "7"))
-    stage = looks.stages(tmp_path, "s")["a"]
+    stage = interims.stages(tmp_path, "s")["a"]
     assert stage == Stage(13, {first: 13})
     study = planned(stage)
     assert counts(study) == {16: 13, 32: 6}
     assert study.experiments["a"].seeds == tuple(range(13))
-    assert looks.last(tmp_path, "s") == 2 and looks.goes_on(tmp_path, "s")
+    assert interims.count(tmp_path, "s") == 2 and interims.is_open(tmp_path, "s")
     wrote(tmp_path, 3, ("", [], ""))
-    assert not looks.goes_on(tmp_path, "s")
+    assert not interims.is_open(tmp_path, "s")
 
 
 def test_the_seeds_of_a_pilot_are_left_out():
@@ -76,7 +76,7 @@ def test_later_seeds_have_timing_jobs_of_their_own():
     def timed(first):
         given = {"seeds": {**STAGED, "first": first}, "measure": ["time_epoch"]}
         experiment = planned(**given).experiments["a"]
-        return {job.path for job in job_files.measure_jobs(experiment, "results", "local")}
+        return {job.path for job in job_table.measure_jobs(experiment, "results", "local")}
 
     assert len(timed(0)) == len(timed(6)) == 12 and not timed(0) & timed(6)
 
@@ -91,10 +91,10 @@ def test_other_seeds_are_another_plan(tmp_path):
 
     run = next(iter(planned().runs))
     wrote(tmp_path, 1, ("9", [run], "11"), first="0")
-    stage = looks.stages(tmp_path, "s")["a"]
+    stage = interims.stages(tmp_path, "s")["a"]
     assert not told(9, stage) and "9" in told(8, stage)[0]
     wrote(tmp_path, 2, ("", [], ""), first="9")
-    assert looks.stages(tmp_path, "s")["a"] == Stage(13, {}, first=9)
+    assert interims.stages(tmp_path, "s")["a"] == Stage(13, {}, first=9)
 
 
 def test_another_plan_after_a_look_is_said():

@@ -8,7 +8,7 @@ import pytest
 import small_study
 from batchscope import disk
 from batchscope.host import absence
-from batchscope.store import job_files, paths, states
+from batchscope.store import job_table, paths
 from batchscope.study import planner
 from batchscope.study.versions import VERSIONS
 
@@ -23,7 +23,7 @@ def finish(results, study, version=None) -> list[Path]:
     """Writes every file of a study; returns all of them."""
     wanted = [paths.dataset_folder(results, token) / name
               for token in study.datasets for name in (paths.RECORD, *paths.ARRAYS)]  # fmt: skip
-    for state in states.JobTable(study, results).every.values():
+    for state in job_table.JobTable(study, results).every.values():
         factors = study.runs[state.job.runs[0]]
         names = paths.run_files(factors) if state.job.measure == "train" else [state.job.path.name]
         wanted += [state.job.path.with_name(name) for name in names]
@@ -37,11 +37,11 @@ def test_each_file_of_a_run_and_of_its_data_is_known(tmp_path):
     study = planned(set={"evaluate_every": 100}, vary={"batch_size": [16]}, measure=["evaluate"])
     files = finish(tmp_path, study)
     assert sum(path.name == "trajectory.csv" for path in files) == len(study.runs)
-    table = states.JobTable(study, tmp_path)
+    table = job_table.JobTable(study, tmp_path)
     assert not any(state.missing for state in table.every.values()) and all(table.data().values())
     for path in files:
         elsewhere = path.rename(tmp_path / "elsewhere")
-        table = states.JobTable(study, tmp_path)
+        table = job_table.JobTable(study, tmp_path)
         missing = [state for state in table.every.values() if state.missing]
         lost = [state.job for state in missing if not state.stale]
         if path.parent.parent.name == "data":
@@ -59,10 +59,10 @@ def test_each_file_of_a_run_and_of_its_data_is_known(tmp_path):
 def test_a_measure_is_made_again_after_its_run(tmp_path):
     study = planned(vary={"batch_size": [16]}, seeds=1, measure=["evaluate", "weight_distance"])
     finish(tmp_path, study)
-    training, *measures = states.JobTable(study, tmp_path).every.values()
+    training, *measures = job_table.JobTable(study, tmp_path).every.values()
     latest = max(measure.job.path.stat().st_mtime_ns for measure in measures)
     os.utime(training.job.path, ns=2 * (latest + 10**6,))
-    by_now = [*states.JobTable(study, tmp_path).every.values()]
+    by_now = [*job_table.JobTable(study, tmp_path).every.values()]
     assert [state.missing for state in by_now] == [False, True, True]
     assert all(state.stale for state in by_now[1:])
 
@@ -73,9 +73,9 @@ def test_a_measure_has_all_of_its_files(tmp_path, deleted):
     finish(tmp_path, study)
     (path,) = tmp_path.glob("runs/*/landscape/default.json")
     path.with_suffix(".npz").touch()
-    assert not any(state.missing for state in states.JobTable(study, tmp_path).every.values())
+    assert not any(state.missing for state in job_table.JobTable(study, tmp_path).every.values())
     path.with_suffix(deleted).unlink()
-    (state,) = (each for each in states.JobTable(study, tmp_path).every.values() if each.missing)
+    (state,) = (each for each in job_table.JobTable(study, tmp_path).every.values() if each.missing)
     assert state.job.path == path and not state.made
 
 
@@ -84,10 +84,10 @@ def test_a_run_of_another_version_is_not_trained_for_its_files(tmp_path, version
     study = planned(vary={"batch_size": [16]}, seeds=1)
     finish(tmp_path, study, version)
     next(tmp_path.glob("runs/*/updates.npz")).unlink()
-    (state,) = states.JobTable(study, tmp_path).every.values()
+    (state,) = job_table.JobTable(study, tmp_path).every.values()
     assert state.made == made
     state.job.path.write_text("")  # a damaged record has no version
-    (state,) = states.JobTable(study, tmp_path).every.values()
+    (state,) = job_table.JobTable(study, tmp_path).every.values()
     assert state.missing
 
 
@@ -97,17 +97,17 @@ def test_what_waits_for_what_is_not_here(tmp_path, monkeypatch):
     monkeypatch.setattr(
         absence, "of", lambda factors: absence.GPU if factors["device"] == "gpu" else None
     )
-    table = states.JobTable(study, tmp_path)
+    table = job_table.JobTable(study, tmp_path)
     assert sum(state.missing for state in table.every.values()) == 3
     assert [job.measure for job in table.absent()[absence.GPU]] == ["train"]
-    assert states.statuses(table) == {
+    assert job_table.statuses(table) == {
         run: "no_gpu" if factors["device"] == "gpu" else "missing"
         for run, factors in study.runs.items()
     }
     # Trained elsewhere: what reads weights alone is measured here.
     (run,) = (run for run, factors in study.runs.items() if factors["device"] == "gpu")
-    disk.write_json(job_files.training_job(tmp_path, run).path, {"status": "finished"})
-    table = states.JobTable(study, tmp_path)
+    disk.write_json(job_table.training_job(tmp_path, run).path, {"status": "finished"})
+    table = job_table.JobTable(study, tmp_path)
     assert {job.measure for job in table.absent()[absence.GPU]} == {"train", "evaluate"}
     assert len([job for job in table.here() if run in job.runs]) == 1
 
@@ -118,13 +118,13 @@ def test_own_models_of_which_something_is_missing(tmp_path, monkeypatch):
     study = planned(OWN, vary=vary, seeds=1, measure=["evaluate"])
     (token,) = [model for model, path in study.models.items() if path]
     (dataset,) = study.datasets
-    assert states.JobTable(study, tmp_path).own_models() == {(dataset, token)}
+    assert job_table.JobTable(study, tmp_path).own_models() == {(dataset, token)}
     *_, last = finish(tmp_path, study)
-    assert states.JobTable(study, tmp_path).own_models() == set()
+    assert job_table.JobTable(study, tmp_path).own_models() == set()
     last.unlink()
-    assert states.JobTable(study, tmp_path).own_models() == {(dataset, token)}
+    assert job_table.JobTable(study, tmp_path).own_models() == {(dataset, token)}
     for other in (
         planned(vary={"batch_size": [8]}),
         planned(OWN, vary=vary, set={"device": "gpu"}),
     ):
-        assert states.JobTable(other, tmp_path).own_models() == set()
+        assert job_table.JobTable(other, tmp_path).own_models() == set()

@@ -8,7 +8,7 @@ import small_study
 from batchscope import disk
 from batchscope.errors import UserError
 from batchscope.host import absence
-from batchscope.store import estimates, job_files, paths, states, status
+from batchscope.store import estimates, job_table, paths, status
 from batchscope.study import config, names, planner
 from batchscope.study.versions import VERSIONS
 
@@ -67,7 +67,7 @@ def prepare(results):
 def complete(study, results, train=None, evaluate=None):
     """Writes every file of a study, of some version of the training and of evaluate."""
     prepare(results)
-    for state in states.JobTable(study, results).every.values():
+    for state in job_table.JobTable(study, results).every.values():
         if state.job.measure == "train":
             finish(results, state.job.runs[0], 8.0)
             record = disk.read_json(state.job.path)
@@ -161,9 +161,9 @@ def measured(results, study, run, measure, seconds, word="finished", settings="d
     """Writes the record of a measure of a run, or of its timing job."""
     name, path = run, paths.measure_path(results, run, measure, settings)
     if measure == "time_epoch":
-        factors, here = study.runs[run], next(job_files.places(study, results))
+        factors, here = study.runs[run], next(job_table.places(study, results))
         name = names.timing_name(factors)
-        path = job_files.time_path(here, study.experiments["a"], factors, measure)
+        path = job_table.time_path(here, study.experiments["a"], factors, measure)
     disk.write_json(path, {"status": word})
     estimates.note(results, measure, name, path, seconds)
 
@@ -233,6 +233,6 @@ def test_records_that_do_not_say_predict_nothing_and_damaged_ones_are_named(stud
 )
 def test_the_time_left_goes_by_cores_and_gpus(given, cores, expected):
     study = planner.make(small_study.config(defaults=given, experiment={"seeds": 3}))
-    jobs = [(job_files.training_job("nowhere", run), 3600.0) for run in study.runs]
+    jobs = [(job_table.training_job("nowhere", run), 3600.0) for run in study.runs]
     left = replace(status.overview(study, "nowhere"), jobs=jobs)
     assert expected <= left.wall_seconds(cores) <= expected + 10

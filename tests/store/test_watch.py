@@ -1,13 +1,13 @@
 """What `watch` shows of a study: jobs left, time, the best run, and what runs."""
 
 from batchscope import disk
-from batchscope.store import job_files, paths, progress, watch
+from batchscope.store import job_table, paths, progress, watch
 from batchscope.store.watch import Snapshot
 from batchscope.study import planner
 from small_study import config
 
-TRAINING = job_files.Job(paths.run_record("r"), "train", ("r",))
-SHARPNESS = job_files.Job(paths.run_record("r"), "sharpness", ("r",))
+TRAINING = job_table.Job(paths.run_record("r"), "train", ("r",))
+SHARPNESS = job_table.Job(paths.run_record("r"), "sharpness", ("r",))
 RUNS = [
     progress.Running("sharpness", "a+bs=8", "", 12.0, ""),
     progress.Running("train", "a+bs=16", "epoch 2 of 5", 3.0, ""),
@@ -50,4 +50,4 @@ def test_the_best_run_is_the_finished_one_with_the_lowest_validation_loss(tmp_pa
         now = watch.snapshot(study, tmp_path, 2)
     assert now.best == {"a": (0.5, study.runs[large])}
     assert [(job.step, job.name) for job in now.running] == [("evaluate", large)]
-    assert [job.noun for job in now.jobs_left] == [job_files.MEASURE] * 2
+    assert [job.noun for job in now.jobs_left] == [job_table.MEASURE] * 2

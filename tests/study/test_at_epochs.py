@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from batchscope import datasets, disk, figures
-from batchscope.store import job_files, paths
+from batchscope.store import job_table, paths
 from batchscope.study import config, names
 from batchscope.tables import csv_tables, experiment_tables
 from digit_runs import step, train
@@ -35,8 +35,8 @@ def made(tmp_path_factory):
     ((token, definition),) = study.datasets.items()
     datasets.prepare(token, definition, results)
     (run,) = study.runs
-    jobs = [*job_files.measure_jobs(study.experiments["epochs"], results, study.machine)]
-    job_files.note_epochs(study, jobs, results)
+    jobs = [*job_table.measure_jobs(study.experiments["epochs"], results, study.machine)]
+    job_table.note_epochs(study, jobs, results)
     train(results, run)
     for job in jobs:
         words = ("--run", run, "--settings", job.path.stem, "--output", str(job.path))
@@ -55,9 +55,9 @@ def test_the_files_are_those_of_the_plan(made):
 
 
 def test_a_record_of_an_epoch_has_the_settings_of_its_measure():
-    assert job_files.at_epoch("noise_scale", {"examples": 64, "micro_batch": 1}, 2) == "ex=64+at=2"
+    assert job_table.at_epoch("noise_scale", {"examples": 64, "micro_batch": 1}, 2) == "ex=64+at=2"
     # Weights that are stated by the epoch are stated once.
-    assert job_files.at_epoch("evaluate", {"weights": "best"}, 2) == "at=2"
+    assert job_table.at_epoch("evaluate", {"weights": "best"}, 2) == "at=2"
 
 
 def test_after_the_last_epoch_the_weights_are_the_final_ones(made):

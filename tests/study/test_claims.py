@@ -4,7 +4,8 @@ import math
 
 import pytest
 
-from batchscope import snakefile
+from batchscope.rules import inputs
+from batchscope.rules.study import CalledStudy
 from batchscope.study import planner, tables, tasks
 from batchscope.study.claims import Trend
 from batchscope.tables import long_tables
@@ -82,9 +83,9 @@ def test_claims_change_no_run():
     del without["claims"]
     stated, none = (planner.make(one) for one in (study(FALLS), without))
     assert stated.runs == none.runs
-    jobs = snakefile.Jobs(stated, "config.yaml", "full", False)
-    assert jobs.stated() == ["results/studies/claims/claims.csv"]
-    assert jobs.claim_tables() == ["results/studies/claims/gap/runs.csv"]
+    called = CalledStudy(stated, "config.yaml", "full", False)
+    assert inputs.claims(called) == ["results/studies/claims/claims.csv"]
+    assert inputs.claimed_tables(called) == ["results/studies/claims/gap/runs.csv"]
 
 
 def above(of, to):

@@ -9,9 +9,10 @@ import pytest
 import yaml
 
 import commanded
-from batchscope import figures, snakefile
+from batchscope import figures
 from batchscope.errors import ConfigError
 from batchscope.host import absence
+from batchscope.rules.study import called
 from batchscope.store import status
 from batchscope.study import commands, config, planner, setting
 from batchscope.study.names import is_command
@@ -246,9 +247,9 @@ def test_a_missing_program_stops_a_study_unless_jobs_run_elsewhere(tmp_path, mon
     with pytest.raises(ConfigError, match=rf"^{place}.*'./no-program'"):
         status.main("study.yaml", "full", "results")
     with pytest.raises(SystemExit, match=place):
-        snakefile.Jobs.of(["study.yaml"], {})
+        called(["study.yaml"], {})
     for elsewhere in ({"cluster": True}, {"remote": True}):
-        warnings = snakefile.Jobs.of(["study.yaml"], {}, **elsewhere).study.warnings
+        warnings = called(["study.yaml"], {}, **elsewhere).plan.warnings
         assert any(line.startswith(place) for line in warnings)
     monkeypatch.setenv(absence.VARIABLE, "true")
     assert f"Warning: {place}" in status.main("study.yaml", "full", "results")

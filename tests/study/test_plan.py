@@ -294,14 +294,15 @@ def test_trainings_have_seconds_by_a_timing_of_theirs_or_of_one_beside_them():
 
 
 def test_budgets_change_tables_and_no_run():
-    from batchscope import snakefile
+    from batchscope.rules import inputs
+    from batchscope.rules.study import CalledStudy
 
     plans = [
         planner.make(config(experiment={"budgets": stated} if stated else {}))
         for stated in ({"epochs": 1}, {"epochs": 2}, None)
     ]
-    jobs = [snakefile.Jobs(planned, "config.yaml", "full", False) for planned in plans]
-    assert len({one.also("a") for one in jobs}) == 3
+    called = [CalledStudy(planned, "config.yaml", "full", False) for planned in plans]
+    assert len({inputs.followed(study, "a") for study in called}) == 3
     assert plans[0].runs == plans[1].runs == plans[2].runs
 
 

@@ -5,7 +5,9 @@ import json
 import commanded
 import small_study
 import synthetic
-from batchscope import figures, snakefile
+from batchscope import figures
+from batchscope.rules import inputs
+from batchscope.rules.study import CalledStudy
 from batchscope.study import planner, published_numbers, run_factors, tables
 from batchscope.tables import csv_tables, experiment_tables, published
 
@@ -91,8 +93,8 @@ def test_nothing_published_is_headers(tmp_path):
     assert len(figures.read(tmp_path).published) == 0
 
 
-def followed(planned):
-    return snakefile.Jobs(planned, "config.yaml", "full", False)
+def called(planned):
+    return CalledStudy(planned, "config.yaml", "full", False)
 
 
 def test_a_change_of_the_numbers_tabulates_again_and_trains_nothing():
@@ -102,14 +104,14 @@ def test_a_change_of_the_numbers_tabulates_again_and_trains_nothing():
     renamed = study([before])
     renamed["experiments"]["gap"]["published"]["accuracy"] |= {"figure": "Table 5"}
     plans.append(planner.make(renamed))
-    found = [followed(planned).also("gap") for planned in plans]
+    found = [inputs.followed(called(planned), "gap") for planned in plans]
     assert len(set(found)) == len(found)
     assert "published" not in json.loads(found[0])
-    assert len({tuple(followed(planned).table_inputs("gap")) for planned in plans}) == 1
+    assert len({tuple(inputs.records(called(planned), "gap")) for planned in plans}) == 1
     # What a document found stands in the report alone.
     reworded = study([before])
     reworded["experiments"]["gap"]["published"]["accuracy"] |= {"found": "It falls."}
-    assert followed(planner.make(reworded)).also("gap") == found[1]
+    assert inputs.followed(called(planner.make(reworded)), "gap") == found[1]
     assert "published.csv" in tables.FILES
 
 

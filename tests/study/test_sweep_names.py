@@ -2,7 +2,7 @@
 
 import pytest
 
-from batchscope.store import job_files
+from batchscope.store import job_table
 from batchscope.study import names, run_factors
 
 FACTORS = {"dataset": "mnist-1f0a93c2", "model": "campbell_cnn", "optimizer": "adam"}
@@ -92,8 +92,8 @@ def test_combinations_that_differ_in_batch_size_alone_are_one_sweep():
 
 def test_jobs_of_each_timing():
     two = sweep(4, 8, loop="eager", delay_seconds=0.001)
-    assert list(job_files.job_sweeps("throughput", two)) == [two]
-    assert list(job_files.job_sweeps("utilisation", two)) == [two]
-    assert [job.batch_sizes for job in job_files.job_sweeps("profile", two)] == [(4,), (8,)]
+    assert list(job_table.job_sweeps("throughput", two)) == [two]
+    assert list(job_table.job_sweeps("utilisation", two)) == [two]
+    assert [job.batch_sizes for job in job_table.job_sweeps("profile", two)] == [(4,), (8,)]
     # Memory is that of the step, whatever drives it.
-    assert list(job_files.job_sweeps("max_batch_size", two)) == [sweep()]
+    assert list(job_table.job_sweeps("max_batch_size", two)) == [sweep()]

@@ -10,7 +10,7 @@ import commanded
 from batchscope import disk
 from batchscope.errors import UserError
 from batchscope.report import runs_table
-from batchscope.store import paths, states, status
+from batchscope.store import job_table, paths, status
 from batchscope.study import planner
 from batchscope.study.versions import VERSIONS
 from batchscope.tables import experiment_tables
@@ -66,10 +66,10 @@ def test_a_record_without_its_evaluations_is_made_again(tmp_path):
     study = planned(tmp_path)
     name, run = next(iter(study.experiments["a"].commands.items()))
     write(tmp_path, name, run)
-    state = next(iter(states.JobTable(study, tmp_path).every.values()))
+    state = next(iter(job_table.JobTable(study, tmp_path).every.values()))
     assert state.made and not state.lacking
     (paths.run_folder(tmp_path, name) / paths.TRAJECTORY).unlink()
-    state = next(iter(states.JobTable(study, tmp_path).every.values()))
+    state = next(iter(job_table.JobTable(study, tmp_path).every.values()))
     assert state.missing
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import synthetic
 from batchscope import disk, errors
-from batchscope.store import job_files, paths, records
+from batchscope.store import job_table, paths, records
 from batchscope.study import columns, names, plan, run_factors, tables, tasks
 from batchscope.study.experiments import TimingExperiment
 from batchscope.study.registry import MEASURES
@@ -105,8 +105,8 @@ def test_the_csv_reads_back_as_it_was(written, tmp_path):
 def test_how_much_others_disturbed_the_timing_job_of_a_run(written):
     """Two of three blocks of the first seed's job; the records of others have no blocks."""
     factors = next(iter(written.gap.runs.values()))
-    (place,) = job_files.places(written.planned, written.results)
-    path = job_files.time_path(place, written.planned.experiments["gap"], factors, "time_epoch")
+    (place,) = job_table.places(written.planned, written.results)
+    path = job_table.time_path(place, written.planned.experiments["gap"], factors, "time_epoch")
     blocks = [
         {"seconds_per_epoch": 1.0, "foreign_cores": cores, "disturbed": cores > 0.2}
         for cores in (1.9, 0.1, 1.7)
@@ -202,7 +202,7 @@ def test_seconds_of_a_throughput_beside_where_no_epoch_was_timed(written, loop, 
     keys = TimingExperiment.model_validate({"timing": "throughput"})
     sweeps = (names.Sweep(factors, (size,)),)
     planned.experiments["speed"] = plan.PlannedExperiment("speed", keys, {}, sweeps=sweeps)
-    (job,) = job_files.timing_jobs(planned.experiments["speed"], results, planned.machine)
+    (job,) = job_table.timing_jobs(planned.experiments["speed"], results, planned.machine)
     blocks = [{"seconds_per_step": seconds} for seconds in (0.01, 0.02, 0.9)]
     disk.write_json(job.path, {"sizes": [{"batch_size": size, "blocks": blocks}]})
     chosen = replace(chosen, keys=chosen.keys.model_copy(update={"beside": ("speed",)}))
@@ -296,6 +296,6 @@ def test_seconds_of_a_rising_batch_size_are_those_of_its_examples_at_each_size(t
     (last,) = [path for path in tmp_path.rglob("*time_epoch*/*.json") if "bs=32" in str(path)]
     last.unlink()  # without a time at one of its sizes it has none
     assert math.isnan(synthetic.made("runs", tmp_path, planned)["seconds_per_epoch"].iloc[-1])
-    jobs = job_files.measure_jobs(planned.experiments["gap"], tmp_path, "local")
+    jobs = job_table.measure_jobs(planned.experiments["gap"], tmp_path, "local")
     timed = [job.path for job in jobs if job.runs == (rising,) and job.alone]
     assert len(timed) == 2 and last in timed

@@ -6,7 +6,7 @@ import math
 
 import small_study
 from batchscope import disk
-from batchscope.store import job_files, paths
+from batchscope.store import job_table, paths
 from batchscope.study import planner
 from batchscope.tables import advice
 
@@ -30,7 +30,7 @@ def test_trainings_measures_and_timings_of_a_seed(tmp_path):
         record = {"status": "finished", "contended_seconds": 10.0, "epochs_run": epochs}
         disk.write_json(path, record)
     with open(tmp_path / "job_seconds.csv", "a") as file:
-        for job in job_files.measure_jobs(gap, tmp_path, "local"):
+        for job in job_table.measure_jobs(gap, tmp_path, "local"):
             seconds = {"measure": 2, "timing": 5}[job.noun]
             file.write(",".join((*job.kind, f"{seconds}\n")))
     trainings, timings = advice.price_of_a_seed(tmp_path, gap)(gap.runs)

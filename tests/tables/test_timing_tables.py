@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from batchscope import disk, figures
-from batchscope.store import job_files
+from batchscope.store import job_table
 from batchscope.study import config, tables
 from batchscope.tables import experiment_tables, timing_tables
 from synthetic import edited
@@ -69,7 +69,7 @@ def written(tmp_path, monkeypatch):
         (("results", "desktop"), ("throughput", "utilisation", "max_batch_size", "profile")),
         (("elsewhere", "local"), ("throughput",)),
     ):
-        for job in job_files.timing_jobs(experiment, *place):
+        for job in job_table.timing_jobs(experiment, *place):
             if job.measure not in wanted:
                 continue
             slow = EAGER.get(job.sweep.factors["loop"], 1) * (2 if place[1] == "local" else 1)
@@ -89,7 +89,7 @@ def every_table(results, study) -> dict[str, pandas.DataFrame]:
 
 def own_jobs(study, measure: str) -> list:
     """The timing jobs of this machine."""
-    jobs = job_files.timing_jobs(study.experiments["machine"], "results", "desktop")
+    jobs = job_table.timing_jobs(study.experiments["machine"], "results", "desktop")
     return [job for job in jobs if job.measure == measure]
 
 
@@ -175,7 +175,7 @@ def test_over_jobs_line_and_points_are_of_the_same_medians(written):
     Path("jobs.yaml").write_text(yaml.safe_dump(study))
     study = config.study("jobs.yaml")
     slow = (1.0, 1.1, 1.2, 1.3, 1.4, 30.0)
-    for job in job_files.timing_jobs(study.experiments["machine"], "of_jobs", "desktop"):
+    for job in job_table.timing_jobs(study.experiments["machine"], "of_jobs", "desktop"):
         record = throughput(job.sweep.batch_sizes)
         for size in record["sizes"]:
             for each in size["blocks"]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from batchscope import disk
-from batchscope.store import job_files, paths
+from batchscope.store import job_table, paths
 from batchscope.study import planner
 from digit_runs import arrays, keep, record, run_name, step, train
 from small_study import config
@@ -123,15 +123,15 @@ def test_what_is_noted_for_the_trainings(tmp_path):
     raw = config(experiment=experiment, defaults={"epochs": 4})
     raw["experiments"]["b"] = {"vary": {"batch_size": [64]}, "seeds": 1, "measure": ["evaluate"]}
     study = planner.make(raw)
-    (a, b) = (job_files.measure_jobs(each, tmp_path, "") for each in study.experiments.values())
-    job_files.note_epochs(study, a, tmp_path)
+    (a, b) = (job_table.measure_jobs(each, tmp_path, "") for each in study.experiments.values())
+    job_table.note_epochs(study, a, tmp_path)
     (noted,) = tmp_path.iterdir()
     runs = [*study.experiments["a"].runs]  # of the other experiment nothing is read
     expected = [1, 2, "middle"]  # the last weights are kept anyway
     assert json.loads(noted.read_text()) == dict.fromkeys(runs, expected)
-    assert job_files.noted_epochs(tmp_path, runs[0]) == tuple(expected)
+    assert job_table.noted_epochs(tmp_path, runs[0]) == tuple(expected)
     # Of a study that reads none nothing stays noted, and nothing is written.
-    job_files.note_epochs(planner.make(config()), (), tmp_path)
-    assert job_files.noted_epochs(tmp_path, runs[0]) == ()
-    job_files.note_epochs(planner.make(config()), (), tmp_path / "none")
+    job_table.note_epochs(planner.make(config()), (), tmp_path)
+    assert job_table.noted_epochs(tmp_path, runs[0]) == ()
+    job_table.note_epochs(planner.make(config()), (), tmp_path / "none")
     assert not (tmp_path / "none").exists()

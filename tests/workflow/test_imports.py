@@ -37,7 +37,7 @@ THINGS = {
     ),
     # NumPy comes with the paths of the records; it is a tenth of a second.
     "the Snakefile": (
-        "from batchscope import snakefile;snakefile.Jobs.of(['config.yaml'], {})",
+        "from batchscope.rules import study, targets; study.called(['config.yaml'], {})",
         READING | {"PIL"},
     ),
     "preparing the digits": (

@@ -15,15 +15,15 @@ from pathlib import Path
 
 import pytest
 
-from batchscope import rule_parts
+from batchscope.rules import resources
 from batchscope.store import memory_kills, paths
 from batchscope.study import config
 from project import copy
 from slurm import cluster
 
 PROFILE = ("--profile", "slurm")
-# As `python -m snakemake`, which asks for the states of jobs at growing intervals. These jobs wait in
-# no queue.
+# As `python -m snakemake`, which asks for the states of jobs at growing intervals. These jobs
+# wait in no queue.
 ASKING_OFTEN = """
 from snakemake.cli import main
 from snakemake_executor_plugin_slurm import Executor
@@ -239,7 +239,7 @@ def test_a_run_killed_for_memory_requests_twice_its_limit(
     monkeypatch.chdir(tmp_path)
     if killed_at_mb:
         _note_kill(Path("results"), "run", killed_at_mb)
-    assert rule_parts.run_memory_mb("run", 2000) == expected
+    assert resources.run_memory_mb("run", 2000) == expected
 
 
 # A real SLURM ---------------------------------------------------------------------------------
@@ -287,7 +287,7 @@ def test_a_study_runs_through_to_its_report(project):
 def interrupted(project) -> dict[str, list]:
     """Three calls of a study: one cancelled, one out of time, and one that is not disturbed.
 
-    The slow training goes on for as long as a file exists, so that the machine's speed is irrelevant.
+    The slow training goes on for as long as a file exists, whatever the machine's speed.
     """
     study = project.study("tests/slurm/interrupted.yaml")
     models = {run["model"].partition("-")[0]: name for name, run in study.runs.items()}
@@ -297,7 +297,6 @@ def interrupted(project) -> dict[str, list]:
         file = project.root / variable
         file.touch()
         environment[variable] = str(file)
-    before = len(project.submissions())
 
     def call(until: Callable[[], bool] | None = None, *end: str) -> list[dict[str, str]]:
         """Call Snakemake, and end its only job by a command of SLURM."""
@@ -367,7 +366,9 @@ def _undisturbed_weights(project: Project, run: str, results: Path) -> bytes:
 @needs_a_cluster
 def test_a_call_submits_only_what_is_missing(project, interrupted):
     assert len(interrupted["submissions"]) == 3  # a job for each call
-    slow, failing, finished = (project.root / "results" / "runs" / run for run in interrupted["runs"])
+    slow, failing, finished = (
+        project.root / "results" / "runs" / run for run in interrupted["runs"]
+    )
     first, second, third = interrupted["states"]
     # Neither the member that failed nor the end of the job took the results of another member.
     assert finished / "record.json" in first

@@ -23,7 +23,6 @@ PACKAGES = {
     "tables": ("numpy", "pandas"),
     "figures": ("numpy", "pandas", "matplotlib"),
     "report": ("jinja2", "pandas"),
-    "rule_parts": (),
-    "snakefile": (),
+    "rules": (),
     "cli": (),
 }

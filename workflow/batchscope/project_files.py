@@ -31,6 +31,6 @@ def code_of(package: str) -> list[str]:
 
     The paths are relative to the working directory, and sorted.
     """
-    own = {path for path in LIBRARY.glob("*.py") if path.stem != "snakefile"}
+    own = {path for path in LIBRARY.glob("*.py")}
     behind = (path for name in _BEHIND[package] for path in (LIBRARY / name).rglob("*.py"))
     return sorted(map(os.path.relpath, own.union(behind)))

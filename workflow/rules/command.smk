@@ -1,28 +1,27 @@
-"""Runs that a command of the user's makes, each in a folder of its own."""
+"""Runs of the user's commands, each in a folder of its own."""
 
 
 rule run_command:
-    """Makes one run by the user's own command, and records how it ended and what it used."""
+    """Make one run with the user's command, and record its status and what it used."""
     output:
-        **parts.commanded(),
+        record="results/runs/{command}/record.json",
+        trajectory="results/runs/{command}/trajectory.csv",
     log:
-        parts.log(parts.run_file("{command}")),
-    priority: STUDY.of_command(lambda one: int(one.alone))
+        "logs/run_command/{command}.log",
+    priority: resources.of_command(STUDY, lambda command: int(command.alone))
     conda:
         ENVIRONMENT
-    threads: STUDY.of_command(lambda one: ALONE if one.alone else one.threads)
+    threads: resources.of_command(STUDY, resources.command_threads)
     resources:
-        mem_mb=lambda wildcards: parts.run_memory_mb(
-            wildcards.command, STUDY.command(wildcards).memory_mb
-        ),
+        mem_mb=resources.command_memory(STUDY),
         runtime=240,
-        gpu=STUDY.of_command(lambda one: one.gpus),
-        cpus_per_task=STUDY.of_command(lambda one: one.threads),
-        alone=STUDY.of_command(lambda one: int(one.alone)),
-        # Replaces the profile's default, so the signal stands here again.
-        slurm_extra=STUDY.of_command(lambda one: f"{'--exclusive ' * one.alone}--signal=TERM@60"),
+        gpu=resources.of_command(STUDY, lambda command: command.gpus),
+        cpus_per_task=resources.of_command(STUDY, lambda command: command.threads),
+        alone=resources.of_command(STUDY, lambda command: int(command.alone)),
+        # Replaces the profile's default, so it repeats the signal.
+        slurm_extra=resources.of_command(STUDY, resources.slurm_options),
     params:
         VERSIONS["run_command"],
-    # `exec`: as of a training, so that the signal before its time is up reaches the job alone.
+    # `exec`, as for a training.
     shell:
         "exec python workflow/run.py run_command --command {wildcards.command:q} > {log:q} 2>&1"

@@ -1,4 +1,4 @@
-"""Data: one job per data set, where Snakemake runs: a cluster's nodes may reach no data's address."""
+"""Data: one job per data set, where Snakemake runs: nodes of a cluster often have no internet."""
 
 
 localrules:
@@ -6,16 +6,15 @@ localrules:
 
 
 rule prepare_data:
-    """Reads or downloads a data set, splits it and writes its arrays."""
+    """Read or download a data set, split it and write its arrays."""
     output:
-        record=parts.dataset_record("{dataset}"),
-        arrays=parts.arrays("{dataset}"),
+        inputs.dataset_files("{dataset}"),
     log:
-        parts.log(parts.dataset_record("{dataset}")),
+        "logs/prepare_data/{dataset}.log",
     conda:
         ENVIRONMENT
     params:
-        # A function of the data set's name, which carries the definition's digest.
+        # A function of the data set's name, which has the definition's digest.
         definition=lambda wildcards: STUDY.definition(wildcards.dataset),
         version=VERSIONS["prepare_data"],
     shell:

@@ -1,84 +1,102 @@
-"""Tables, figures and pages: cheap, so they depend on their own code, and no cluster is asked."""
+"""Tables, figures and report: cheap, so they depend on their own code, and run where Snakemake runs."""
 
 
 localrules:
+    complete,
     tabulate,
     claims,
-    look,
+    interim,
     figures,
     report,
 
 
-rule tabulate:
-    """Writes the tidy tables of an experiment."""
+rule complete:
+    """Note when the last record of an experiment was made.
+
+    An input costs Snakemake a checksum for each output of its job, and tables are many outputs.
+    """
     input:
-        records=lambda wildcards: STUDY.table_inputs(wildcards.experiment),
-        code=jobs.TABLE_CODE,
+        lambda wildcards: inputs.records(STUDY, wildcards.experiment),
     output:
-        parts.experiment_tables(),
+        "results/studies/{study}/{experiment}/complete.txt",
+    log:
+        "logs/complete/{study}/{experiment}.log",
+    conda:
+        ENVIRONMENT
+    shell:
+        "date --iso-8601=ns > {output:q} 2> {log:q}"
+
+
+rule tabulate:
+    """Write the tidy tables of an experiment."""
+    input:
+        complete="results/studies/{study}/{experiment}/complete.txt",
+        code=inputs.TABLE_CODE,
+    output:
+        inputs.TABLES,
         # Not deleted before the job: the targets of the first analysis stay.
-        targets=update(parts.default_targets()),
+        targets=update("results/studies/{study}/{experiment}/default_targets.json"),
     log:
         "logs/tabulate/{study}/{experiment}.log",
     conda:
         ENVIRONMENT
     params:
         **PARAMS,
-        # What the tables read of the configuration besides the records' names.
-        also=lambda wildcards: STUDY.also(wildcards.experiment),
+        # What the tables read of the configuration besides the names of records.
+        followed=lambda wildcards: inputs.followed(STUDY, wildcards.experiment),
     shell:
-        parts.of_study(
-            "tabulate",
-            "--experiment {wildcards.experiment:q}"
-            " --output results/studies/{wildcards.study:q}/{wildcards.experiment:q}",
-        )
+        "python workflow/run.py tabulate --config {params.config:q} --scale {params.scale:q}"
+        " --experiment {wildcards.experiment:q}"
+        " --output results/studies/{wildcards.study:q}/{wildcards.experiment:q} > {log:q} 2>&1"
 
 
 rule claims:
-    """Tests what the documents of the study state."""
+    """Test the claims of the study's documents."""
     input:
-        tables=STUDY.claim_tables(),
+        tables=inputs.claimed_tables(STUDY),
         config=CONFIG,
-        code=jobs.TABLE_CODE,
+        code=inputs.TABLE_CODE,
     output:
-        STUDY.claims,
+        "results/studies/{study}/claims.csv",
     log:
-        f"logs/claims/{STUDY.study.folder_name}.log",
+        "logs/claims/{study}.log",
     conda:
         ENVIRONMENT
     params:
         **PARAMS,
     shell:
-        parts.of_study("claims")
+        "python workflow/run.py claims --config {params.config:q} --scale {params.scale:q}"
+        " --output {output:q} > {log:q} 2>&1"
 
 
-rule look:
-    """Looks at what is open, and gives the runs that it needs more seeds."""
+rule interim:
+    """Analyse the statements that are still open, and give their runs more seeds."""
     input:
-        tables=STUDY.tables(),
-        claims=STUDY.stated(),
+        tables=inputs.all_tables(STUDY),
+        claims=inputs.claims(STUDY),
     output:
-        parts.look_table(),
+        "results/studies/{study}/interims/{number}.csv",
     log:
-        "logs/look/{study}/{look}.log",
+        "logs/interim/{study}/{number}.log",
     conda:
         ENVIRONMENT
     params:
         **PARAMS,
     shell:
-        parts.of_study("look", "--output {output:q}")
+        "python workflow/run.py interim --config {params.config:q} --scale {params.scale:q}"
+        " --output {output:q} > {log:q} 2>&1"
 
 
 rule figures:
-    """Draws the figures of an experiment that have something to show."""
+    """Draw the figures of an experiment that have something to show."""
     input:
-        tables=parts.experiment_tables(),
+        tables=inputs.TABLES,
         config=CONFIG,
         style="workflow/report/batchscope.mplstyle",
-        code=jobs.FIGURE_CODE,
+        code=inputs.FIGURE_CODE,
     output:
         report(
-            directory(parts.figures_folder()),
+            directory("results/studies/{study}/{experiment}/figures"),
             patterns=["{figure}.svg"],
             caption="../report/figure.rst",
             category="{study}",
@@ -89,36 +107,35 @@ rule figures:
         "logs/figures/{study}/{experiment}.log",
     conda:
         ENVIRONMENT
-    threads: lambda wildcards: STUDY.figure_processes(wildcards.experiment)
+    threads: lambda wildcards: resources.figure_processes(STUDY, wildcards.experiment)
     params:
         **PARAMS,
     shell:
-        parts.of_study(
-            "figures",
-            "--experiment {wildcards.experiment:q} --processes {threads}"
-            " --tables results/studies/{wildcards.study:q}/{wildcards.experiment:q}"
-            " --output {output:q}",
-        )
+        "python workflow/run.py figures --config {params.config:q} --scale {params.scale:q}"
+        " --experiment {wildcards.experiment:q} --processes {threads}"
+        " --tables results/studies/{wildcards.study:q}/{wildcards.experiment:q}"
+        " --output {output:q} > {log:q} 2>&1"
 
 
 rule report:
-    """Builds the report of the study."""
+    """Build the report of the study."""
     input:
-        tables=STUDY.tables(),
-        figures=STUDY.figures(),
-        claims=STUDY.stated(),
+        tables=inputs.all_tables(STUDY),
+        figures=inputs.all_figures(STUDY),
+        claims=inputs.claims(STUDY),
         config=CONFIG,
-        code=jobs.REPORT_CODE,
-        logs=STUDY.quoted_logs(),
+        code=inputs.REPORT_CODE,
+        logs=inputs.quoted_logs(STUDY),
     output:
         page=STUDY.report,
         headline=STUDY.headline,
     log:
-        f"logs/report/{STUDY.study.folder_name}.log",
+        f"logs/report/{STUDY.plan.folder_name}.log",
     conda:
         ENVIRONMENT
     params:
         **PARAMS,
         partial="--partial" if STUDY.partial else "",
     shell:
-        parts.of_study("report", "--output {output.page:q} {params.partial}")
+        "python workflow/run.py report --config {params.config:q} --scale {params.scale:q}"
+        " --output {output.page:q} {params.partial} > {log:q} 2>&1"

@@ -1,35 +1,37 @@
-"""Timing: jobs that have the machine to themselves; every published time comes from one."""
+"""Timings: jobs that run exclusively; every published time comes from one."""
 
 for ENTRY in TIMINGS.values():
 
+    RECORD, *FOLDERS = inputs.files_of(ENTRY)
+
     rule:
+        """Time a training's configuration, or a sweep."""
         name:
             ENTRY.name
         input:
-            data=ancient(parts.data),
+            data=ancient(DATA),
             model=ancient(MODEL),
         output:
-            record=parts.output(ENTRY),
-            also=[directory(path) for path in parts.beside(ENTRY)],
+            RECORD,
+            *map(directory, FOLDERS),
         log:
-            parts.log(parts.output(ENTRY)),
-        priority: parts.turn(ENTRY.name)
+            inputs.log_of(ENTRY),
+        priority: resources.turn(ENTRY.name)
+        group:
+            TIMING
         conda:
             ENVIRONMENT
-        group: TIMING
-        threads: ALONE
+        threads: resources.EXCLUSIVE
         resources:
             mem_mb=ENTRY.memory_mb,
             gpu=GPUS,
-            # What a cluster is asked for in place of `threads`.
+            # A cluster gets this in place of `threads`.
             cpus_per_task=THREADS,
-            # Replaces the profile's default, so the signal stands here again.
+            # Replaces the profile's default, so it repeats the signal.
             slurm_extra="--exclusive --nice=1000 --signal=TERM@60",
             alone=1,
         params:
             ENTRY.version,
         shell:
-            # Evaluated anew when a job runs, and ENTRY is the last of all by then.
-            parts.command(locals().get("rule", ENTRY.name))
-
-    workflow.get_rule(ENTRY.name).docstring = ENTRY.doc
+            # Evaluated when a job runs, when ENTRY is the last of all.
+            inputs.command_of(locals().get("rule", ENTRY.name))

@@ -1,21 +1,27 @@
-"""Trainings: one job per run, and per snapshot that no training kept."""
+"""Trainings: one job per run, and one per snapshot that no training kept."""
 
 
 rule train:
-    """Trains one run; a killed training goes on from its checkpoint."""
+    """Train one run; a killed training goes on from its checkpoint."""
     input:
-        # Their content is pinned by the digests in the run's name, whatever their age.
-        data=ancient(parts.data),
+        # The digests in the run's name determine their content, whatever their age.
+        data=ancient(DATA),
         model=ancient(MODEL),
     output:
-        **parts.trained(),
+        record="results/runs/{run}/record.json",  # written last
+        history="results/runs/{run}/history.csv",
+        final="results/runs/{run}/final.npz",
+        best="results/runs/{run}/best.npz",
+        initial="results/runs/{run}/initial.npz",
+        updates="results/runs/{run}/updates.npz",
     log:
-        parts.log(parts.run_file()),
+        "logs/train/{run}.log",
     wildcard_constraints:
         run=rf"(?!{EVALUATED_RUN}){RUN}",
+    group:
+        RUNS
     conda:
         ENVIRONMENT
-    group: RUNS
     threads: THREADS
     resources:
         mem_mb=TRAINING_MB,
@@ -23,8 +29,8 @@ rule train:
         gpu=GPUS,
     params:
         VERSIONS["train"],
-    # SLURM signals every process of a job: a shell around the training would die of it at once,
-    # and Snakemake after it, without waiting for the checkpoint.
+    # SLURM signals every process of a job. `exec` leaves no shell, which would end at once, and
+    # Snakemake with it, before the training has written its checkpoint.
     shell:
         "exec python workflow/run.py train --run {wildcards.run:q} --model-file {input.model:q}"
         " > {log:q} 2>&1"
@@ -32,26 +38,32 @@ rule train:
 
 use rule train as train_with_trajectory with:
     output:
-        **parts.trained(),
-        trajectory=parts.run_file(file="trajectory.csv"),
+        record="results/runs/{run}/record.json",
+        history="results/runs/{run}/history.csv",
+        trajectory="results/runs/{run}/trajectory.csv",
+        final="results/runs/{run}/final.npz",
+        best="results/runs/{run}/best.npz",
+        initial="results/runs/{run}/initial.npz",
+        updates="results/runs/{run}/updates.npz",
     wildcard_constraints:
         run=EVALUATED_RUN,
 
 
 rule snapshot:
-    """Weights after an epoch: as the training kept them, or trained again to that epoch."""
+    """Store the weights after an epoch, as the training kept them, or train to that epoch again."""
     input:
-        record=parts.run_file(),
-        data=ancient(parts.data),
+        record="results/runs/{run}/record.json",
+        data=ancient(DATA),
         model=ancient(MODEL),
     output:
-        # What the training kept is not to be deleted before this job.
-        update(parts.snapshot()),
+        # Snakemake does not delete the weights that a training kept.
+        update("results/runs/{run}/epochs/{epoch}.npz"),
     log:
         "logs/snapshot/{run}/{epoch}.log",
+    group:
+        RUNS
     conda:
         ENVIRONMENT
-    group: RUNS
     threads: THREADS
     resources:
         mem_mb=2000,

@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 from batchscope import project_files
 from batchscope.errors import unexpected
 from batchscope.problems import show
-from batchscope.store import looks
+from batchscope.store import interims
 from batchscope.study import log_source, optimizer_constants, snapshot_epochs, tasks
 from batchscope.study.model import Positive
 from batchscope.study.names import (
@@ -171,7 +171,7 @@ def study(arguments: Namespace) -> Any:
     """Returns the study, which has the experiment that is asked for."""
     from batchscope.study import config
 
-    looked = functools.partial(looks.stages, vars(arguments).get("results", "results"))
+    looked = functools.partial(interims.stages, vars(arguments).get("results", "results"))
     found = config.study(arguments.config, arguments.scale, looked=looked)
     if "experiment" in arguments:
         known = found.experiments
@@ -187,4 +187,4 @@ def last_study(results: Path, names: Collection[str] = ()) -> Any:
 
     if not (last := owners.last(results, names)):
         return None
-    return config.study(*last, looked=functools.partial(looks.stages, results))
+    return config.study(*last, looked=functools.partial(interims.stages, results))

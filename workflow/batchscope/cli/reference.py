@@ -8,7 +8,7 @@ from batchscope import wording
 from batchscope.errors import UserError
 from batchscope.problems import nearest
 from batchscope.study import columns, explanations, tables
-from batchscope.study.decision_columns import CLAIMS, LOOKS
+from batchscope.study.decision_columns import CLAIMS, INTERIMS
 from batchscope.study.figures import FIGURES
 from batchscope.study.registry import MEASURES, OF_SWEEPS, OF_TRAININGS
 from batchscope.study.run_factors import FACTORS, TIMING_ONLY_FACTORS
@@ -17,7 +17,7 @@ from batchscope.study.specifications import Column, Entry
 from batchscope.study.versions import ENTRIES
 
 _COLUMNS = {name: table.columns for name, table in tables.TABLES.items() if table.columns}
-_COLUMNS |= {"claims": CLAIMS, "looks": LOOKS}  # of a study, not of an experiment
+_COLUMNS |= {"claims": CLAIMS, "interims": INTERIMS}  # of a study, not of an experiment
 _DECISIONS = [*(name for name in tables.DECISIONS if name != "advice"), "claims"]
 _OF_TRAININGS = [name for name in _COLUMNS if name not in {*tables.OF_TIMINGS, *_DECISIONS}]
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from batchscope.cli import steps
 from batchscope.host import absence
-from batchscope.store import estimates, records, states
+from batchscope.store import estimates, job_table, records
 from batchscope.study import names, run_factors
 
 _LARGEST = 1024  # examples of a timed batch: those above take about as long for each example
@@ -28,7 +28,7 @@ def note(study: Any, results: Path) -> None:
     """
     if importlib.util.find_spec("tensorflow") is None:  # it is in the jobs' environment only
         return
-    statuses = states.statuses(states.JobTable(study, results))
+    statuses = job_table.statuses(job_table.JobTable(study, results))
     missing = [each for run, each in study.runs.items() if statuses[run] == records.MISSING]
     history = estimates.History(results, set(map(estimates.subject, missing)))
     unknown: dict[tuple[Any, ...], dict[int, dict[str, Any]]] = {}

@@ -127,11 +127,11 @@ def claims(arguments: Namespace) -> None:
     experiment_tables.write_claims(study, arguments.output.parent, arguments.output)
 
 
-def look(arguments: Namespace) -> None:
-    """Look at a study whose seeds come in stages: which runs get more."""
+def interim(arguments: Namespace) -> None:
+    """Analyse a study whose seeds come in stages: which runs get more."""
     from batchscope.tables import experiment_tables
 
-    experiment_tables.write_look(arguments.results, options.study(arguments), arguments.output)
+    experiment_tables.write_interim(arguments.results, options.study(arguments), arguments.output)
 
 
 def report(arguments: Namespace) -> None:
@@ -155,7 +155,7 @@ OPTIONS = {
     tabulate: (*_STUDY, "--experiment", "--output"),
     figures: (*_STUDY, "--experiment", "--output", "--tables", "--processes"),
     claims: (*_STUDY, "--output"),
-    look: (*_STUDY, "--output"),
+    interim: (*_STUDY, "--output"),
     report: (*_STUDY, "--output", "--partial"),
 }
 

@@ -21,7 +21,7 @@ from typing import Any
 
 from batchscope.cli import steps
 from batchscope.errors import ConfigError, UserError
-from batchscope.store import records, states
+from batchscope.store import job_table, records
 from batchscope.study import names, planner
 
 # Of a data set: what its examples look like, None where only its preparation finds it.
@@ -30,7 +30,7 @@ Looks = dict[str, Any]
 
 def check(study: Any, results: Path) -> None:
     """Reads own data and builds own models; raises `ConfigError`, a line for each fault."""
-    table = states.JobTable(study, results)
+    table = job_table.JobTable(study, results)
     models = sorted(table.own_models())
     wanted = {*table.own_data(), *(dataset for dataset, _ in models)}
     # In a copy too: some data are read by TensorFlow, which no later copy may have started.

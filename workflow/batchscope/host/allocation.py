@@ -1,8 +1,8 @@
 """Jobs of a cluster: what Snakemake does on a node with the members of a group.
 
 The executor starts one Snakemake on the node. It passes neither `--group-components` nor
-`--keep-going`, and that Snakemake would start another one for each connected component, on all cores
-of the node.
+`--keep-going`. That Snakemake would start another one for each connected component, on all cores of
+the node.
 """
 
 import os

@@ -21,7 +21,7 @@ from batchscope.host import interruption
 VARIABLE = "BATCHSCOPE_WARM"  # the process id of the Snakemake that the job belongs to
 TRAINING, TABLES = "training", "tables"  # what a copy has imported
 # Steps that need no TensorFlow. They do not wait for its import.
-TABLE_STEPS = frozenset({"tabulate", "claims", "figures", "look", "report"})
+TABLE_STEPS = frozenset({"tabulate", "claims", "figures", "interim", "report"})
 STARTED = b"s"
 END = struct.Struct("!h")  # the exit status of a step; -n where signal n ended it
 # Signals that ask a process to stop, with what a copy does of itself.

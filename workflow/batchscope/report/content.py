@@ -18,7 +18,7 @@ from batchscope.datasets import samples
 from batchscope.errors import UserError
 from batchscope.figures import LISTING, FigureTables
 from batchscope.report import inline_svg, runs_table
-from batchscope.store import job_files, paths, records, states, weights
+from batchscope.store import job_table, paths, records, weights
 from batchscope.study.decision_columns import CLAIMS
 from batchscope.study.registry import TIMINGS
 from batchscope.tables import csv_tables
@@ -47,7 +47,7 @@ class Inputs:
     config_name: str
     config_text: str  # as written
     experiments: dict[str, ExperimentResults]
-    states: states.JobTable
+    states: job_table.JobTable
     runs: dict[str, Record]  # record of each run on the study's own machine
     other_runs: list[Record]  # of the same runs, on other machines
     timings: list[Record]
@@ -82,8 +82,8 @@ def read(
     experiments = {
         name: _experiment(study, name, folder / name, partial) for name in study.experiments
     }
-    table = states.JobTable(study, results)
-    here, *others = places = [*job_files.places(study, results)]
+    table = job_table.JobTable(study, results)
+    here, *others = places = [*job_table.places(study, results)]
     runs, timings = _runs(study, here), _timings(study, places)
     every = {name: records.data_record(results, name) for name in study.datasets}
     datasets = {name: record for name, record in every.items() if record is not None}
@@ -172,18 +172,18 @@ def _models(
     return found
 
 
-def _runs(study: Study, place: job_files.Place) -> dict[str, Record]:
+def _runs(study: Study, place: job_table.Place) -> dict[str, Record]:
     every = (*study.runs, *study.commands)
     found = {run: paths.run_record(paths.run_folder(place.results, run)) for run in every}
     return {run: _record(path, place.machine) for run, path in found.items() if path.exists()}
 
 
-def _timings(study: Study, places: Iterable[job_files.Place]) -> list[Record]:
+def _timings(study: Study, places: Iterable[job_table.Place]) -> list[Record]:
     found = {
         job.path: place.machine
         for experiment in study.experiments.values()
         for place in places
-        for job in job_files.measure_jobs(experiment, place.results, place.recorded)
+        for job in job_table.measure_jobs(experiment, place.results, place.recorded)
         if job.measure in TIMINGS
     }
     return [_record(path, machine) for path, machine in found.items() if path.exists()]

@@ -15,7 +15,7 @@ from batchscope.host import absence
 from batchscope.report.content import Inputs
 from batchscope.report.runs_table import distinct
 from batchscope.store import paths, records
-from batchscope.store.job_files import TRAINING
+from batchscope.store.job_table import TRAINING
 from batchscope.study import own_columns
 from batchscope.study.registry import OF_SWEEPS
 

@@ -11,7 +11,7 @@ from markupsafe import Markup, escape
 
 from batchscope import wording
 from batchscope.report.text import parsed, plain
-from batchscope.store import records, states
+from batchscope.store import job_table, records
 from batchscope.study import columns, outcomes, own_columns, run_factors, tasks
 from batchscope.study.names import split_token
 
@@ -77,12 +77,12 @@ def _unrecorded(study: Study, experiment: str, run: str) -> Row:
     row = {"run": run, "study": study.name, "experiment": experiment, "machine": study.machine}
     if made_by := study.commands.get(run):
         row |= {own_columns.named(key): plain(each) for key, each in made_by.factors.items()}
-        return {**row, "status": states.unrecorded(made_by.needs)}
+        return {**row, "status": job_table.unrecorded(made_by.needs)}
     row |= {key: plain(value) for key, value in study.runs[run].items()}
     for key in ("dataset", "model"):  # as in the tables: the plain name, and its digest
         row[key], digest = split_token(row[key])
         row[f"{key}_digest"] = digest or ""
-    return {**row, "status": states.unrecorded(study.runs[run])}
+    return {**row, "status": job_table.unrecorded(study.runs[run])}
 
 
 def distinct(rows: list[Row]) -> dict[str, Row]:

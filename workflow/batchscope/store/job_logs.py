@@ -5,7 +5,7 @@ from pathlib import Path
 
 from batchscope.errors import UserError, unexpected
 from batchscope.problems import show
-from batchscope.store import job_files, states
+from batchscope.store import job_table
 from batchscope.study import plan
 
 
@@ -13,8 +13,8 @@ def names(study: plan.Study | None, results: Path) -> set[str]:
     """Return the names of a study, its runs, timings and data sets, as paths of logs have them."""
     if study is None:
         return set()
-    jobs = [state.job for state in states.JobTable(study, results).every.values()]
-    timed = (job.path.parent.name for job in jobs if job.noun == job_files.TIMING)
+    jobs = [state.job for state in job_table.JobTable(study, results).every.values()]
+    timed = (job.path.parent.name for job in jobs if job.noun == job_table.TIMING)
     return {study.folder_name, *study.datasets, *timed, *(run for job in jobs for run in job.runs)}
 
 

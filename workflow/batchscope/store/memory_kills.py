@@ -16,7 +16,7 @@ SCHEDULED = "BATCHSCOPE_SCHEDULED"  # in the environment of a job that a schedul
 
 
 def noted_limit_mb(folder: Path) -> float | None:
-    """Return the memory limit at which the last attempt at a run was killed; None without a kill."""
+    """Return the memory limit at which the last attempt was killed; None without a kill."""
     note = folder / NOTE
     return disk.read_json(note)["limit_mb"] if note.exists() else None
 

@@ -68,8 +68,12 @@ def study_folder(results: Path | str, study: str) -> Path:
     return Path(results) / "studies" / study
 
 
-def look_table(results: Path | str, study: str, look: int | str) -> Path:
-    return study_folder(results, study) / "looks" / f"{look}.csv"
+def interims_folder(results: Path | str, study: str) -> Path:
+    return study_folder(results, study) / "interims"
+
+
+def interim_table(results: Path | str, study: str, number: int) -> Path:
+    return interims_folder(results, study) / f"{number}.csv"
 
 
 def figures_folder(results: Path | str, study: str, experiment: str) -> Path:

@@ -11,8 +11,8 @@ from pathlib import Path
 from batchscope import wording
 from batchscope.host import absence
 from batchscope.host.absence import Absence
-from batchscope.store import estimates, job_files, looks, paths, records, states
-from batchscope.store.job_files import MEASURE, TIMING, TRAINING, Job
+from batchscope.store import estimates, interims, job_table, paths, records
+from batchscope.store.job_table import MEASURE, TIMING, TRAINING, Job
 from batchscope.study import advice_needs, dataset_definitions, plan, run_factors
 from batchscope.study.registry import MEASURES, TIMINGS
 from batchscope.study.versions import VERSIONS
@@ -103,15 +103,15 @@ class Overview:
 
 
 def overview(
-    study: plan.Study, results: Path | str, table: states.JobTable | None = None
+    study: plan.Study, results: Path | str, table: job_table.JobTable | None = None
 ) -> Overview:
     """Returns where a study stands; raises `UserError` if a record is damaged.
 
     Args:
         table: How its jobs stand, where that is known.
     """
-    results, table = Path(results), table or states.JobTable(study, results)
-    statuses = states.statuses(table)
+    results, table = Path(results), table or job_table.JobTable(study, results)
+    statuses = job_table.statuses(table)
     missing = [run for run in study.runs if statuses[run] == records.MISSING]
     every = [state for state in table.every.values() if not state.lacking]
     others = [state for state in every if state.job.noun != TRAINING]
@@ -125,7 +125,7 @@ def overview(
     seconds = estimates.of_commands(results, study.commands)
     unmade = [state.job for state in others if state.missing]
     repeated = [*_repeated(others, {*old}, {*again})]
-    to_epoch = job_files.trained_again(study, unmade, results)
+    to_epoch = job_table.trained_again(study, unmade, results)
     trainings = [(run, study.runs[run]) for run in (*missing, *again)]
     trainings += [(run, {**study.runs[run], "epochs": epoch}) for run, epoch in to_epoch]
     history = estimates.History(results, {estimates.subject(factors) for _, factors in trainings})
@@ -147,7 +147,7 @@ def overview(
         missing_data=data,
         jobs=[
             *(
-                (job_files.training_job(results, run), history.seconds(own))
+                (job_table.training_job(results, run), history.seconds(own))
                 for run, own in trainings
             ),
             *((made_by[run], seconds[run]) for run in study.commands if run in commanded),
@@ -171,7 +171,7 @@ def overview(
 
 
 def _repeated(
-    others: Iterable[states.State], old: Collection[Path], again: Collection[str]
+    others: Iterable[job_table.JobState], old: Collection[Path], again: Collection[str]
 ) -> Iterator[Job]:
     """Yields what is made again by its version, or with one of its runs: a time reads no run."""
     for state in others:
@@ -181,20 +181,20 @@ def _repeated(
 
 
 def _weight_files(
-    study: plan.Study, missing: Iterable[str], table: states.JobTable
+    study: plan.Study, missing: Iterable[str], table: job_table.JobTable
 ) -> Iterator[tuple[str, int]]:
     """Yields how many files of weights each missing run writes.
 
     Initial weights are stored once for all runs of a model and a seed.
     """
-    read, initial = job_files.epochs_read(study, table.here()), set()
+    read, initial = job_table.epochs_read(study, table.here()), set()
     for run in missing:
         shared = (*estimates.subject(study.runs[run]), study.runs[run]["seed"])
         yield run, estimates.WEIGHT_FILES + len(read.get(run, ())) + (shared not in initial)
         initial.add(shared)
 
 
-def _standing(name: str, statuses: dict[str, str], found: Iterable[states.State]) -> Standing:
+def _standing(name: str, statuses: dict[str, str], found: Iterable[job_table.JobState]) -> Standing:
     runs: Counter[str] = Counter()
     unmade: Counter[str] = Counter()
     for state in found:
@@ -267,7 +267,7 @@ def _rest_lines(found: Overview, cores: int) -> list[str]:
     lines.append(_time_line(found, cores))
     lines.append(f"Disk needed: about {wording.size(found.disk_bytes, 2)}{unknown}.")
     for (step, version), count in found.outdated.items():
-        of, noun = ("", "run") if step in job_files.MAKES else (f" of {step}", "record")
+        of, noun = ("", "run") if step in job_table.MAKES else (f" of {step}", "record")
         what = wording.count(count, f"{noun}{of} was", f"{noun}s{of} were")
         lines.append(f"{what} made by another version ({version}; now {VERSIONS[step]}).")
     if found.outdated:
@@ -364,7 +364,7 @@ def main(config_path: str, scale: str, results: Path | str) -> str:
     from batchscope.study import config
 
     recorded = functools.partial(records.training_images, results)
-    looked = functools.partial(looks.stages, results)
+    looked = functools.partial(interims.stages, results)
     here = os.environ.get(absence.VARIABLE) != "true"
     study = config.study(config_path, scale, recorded, looked, here)
     owners.check(paths.study_folder(results, study.folder_name), study.name, config_path)

@@ -9,7 +9,7 @@ from typing import Any
 from batchscope import disk, wording
 from batchscope.errors import UserError
 from batchscope.store import paths, progress, records, status
-from batchscope.store.job_files import MEASURE, TIMING, TRAINING, Job
+from batchscope.store.job_table import MEASURE, TIMING, TRAINING, Job
 from batchscope.study import plan
 
 

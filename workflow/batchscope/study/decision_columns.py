@@ -425,7 +425,7 @@ CLAIMS: dict[str, Column] = {
     "figure": TextColumn("The figure of the experiment that shows it; may be empty."),
 }
 
-LOOKS: dict[str, Column] = {
+INTERIMS: dict[str, Column] = {
     "experiment": TextColumn("The experiment with seeds in stages."),
     "planned": IntegerColumn(
         "Number of seeds at the last interim analysis, as the study planned it."

@@ -11,7 +11,7 @@ import pandas
 from batchscope import disk, errors
 from batchscope.errors import UserError
 from batchscope.external.log_runs import ExternalRuns
-from batchscope.store import job_files, paths, records, states
+from batchscope.store import job_table, paths, records
 from batchscope.study import columns, command_factors, own_columns
 from batchscope.tables import long_tables
 
@@ -37,7 +37,7 @@ def read(results: Path | str, study: Study, experiment: str) -> CommandRuns:
     """
     runs, found = study.experiments[experiment].commands, []
     factors = dict(_factors(runs))
-    for place in job_files.places(study, results):
+    for place in job_table.places(study, results):
         for at, (name, run) in enumerate(runs.items()):
             folder = paths.run_folder(place.results, name)
             record = long_tables.read_record(paths.run_record(folder), "status")
@@ -46,7 +46,7 @@ def read(results: Path | str, study: Study, experiment: str) -> CommandRuns:
             first: dict[str, Any] = {"run": name, "machine": place.machine}
             first |= {each: run.factors[each] for each in ("batch_size", "seed")}
             first |= {column: values[at] for column, values in factors.items()}
-            first["status"] = record["status"] if record else states.unrecorded(run.needs)
+            first["status"] = record["status"] if record else job_table.unrecorded(run.needs)
             rows = _evaluations(folder) if record else pandas.DataFrame()
             named = dict.fromkeys([*own_columns.AXES[:2], *rows])
             rows = rows.reindex(range(max(1, len(rows))), columns=named)

@@ -27,7 +27,7 @@ from batchscope.analysis.targets import Target
 from batchscope.store import paths
 from batchscope.study import outcomes
 from batchscope.study.budget_kinds import END, SECONDS
-from batchscope.study.decision_columns import LOOKS
+from batchscope.study.decision_columns import INTERIMS
 from batchscope.study.outcomes import Outcome
 from batchscope.study.tables import TABLES
 from batchscope.tables import (
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 Tables = dict[str, pandas.DataFrame]
 # As `AdviceTables` has them.
-_OF_LOOK = ("comparisons", "runs", "limits", "critical_batch_size")
+_OF_INTERIM = ("comparisons", "runs", "limits", "critical_batch_size")
 
 
 def make(
@@ -164,18 +164,18 @@ def write_claims(study: Study, folder: Path | str, output: Path | str) -> None:
     csv_tables.write(claims.table(study.claims, read, study.machine, looks), Path(output))
 
 
-def write_look(results: Path | str, study: Study, output: Path) -> None:
+def write_interim(results: Path | str, study: Study, output: Path) -> None:
     """Write the open statements of a study, and the seeds that their runs get next."""
     folder = paths.study_folder(results, study.folder_name)
-    csv_tables.write(run_series.table([*_look_rows(study, folder)], LOOKS), output)
+    csv_tables.write(run_series.table([*_interim_rows(study, folder)], INTERIMS), output)
 
 
-def _look_rows(study: Study, folder: Path) -> Iterator[dict[str, Any]]:
+def _interim_rows(study: Study, folder: Path) -> Iterator[dict[str, Any]]:
     for name, experiment in study.experiments.items():
         planned = experiment.looks
         if not planned:
             continue
-        tables = {each: csv_tables.read(folder / name / f"{each}.csv") for each in _OF_LOOK}
+        tables = {each: csv_tables.read(folder / name / f"{each}.csv") for each in _OF_INTERIM}
         asked = advice_series.AdviceRequest(margins=experiment.keys.margins, looks=planned)
         first = experiment.seeds[0]
         own = {"experiment": name, "planned": planned[-1], "first": first}
@@ -185,4 +185,4 @@ def _look_rows(study: Study, folder: Path) -> Iterator[dict[str, Any]]:
             judged = csv_tables.read(folder / csv_tables.CLAIMS)
             found += open_statements.of_claims(stated, judged, tables["runs"], planned)
         # An experiment that states nothing was looked at too.
-        yield from ({**own, **row} for row in found or [dict.fromkeys(LOOKS, None) | own])
+        yield from ({**own, **row} for row in found or [dict.fromkeys(INTERIMS, None) | own])

@@ -16,8 +16,8 @@ import pandas
 
 from batchscope import disk, errors
 from batchscope.analysis import run_series
-from batchscope.store import job_files, paths, records
-from batchscope.store.job_files import Place
+from batchscope.store import job_table, paths, records
+from batchscope.store.job_table import Place
 from batchscope.study import (
     batch_phases,
     budget_kinds,
@@ -96,7 +96,7 @@ def made(results: Path | str, study: Study, experiment: str) -> dict[str, pandas
 
     What a row does not have is NaN, and what is no column of the table is left out.
     """
-    chosen, places = study.experiments[experiment], [*job_files.places(study, results)]
+    chosen, places = study.experiments[experiment], [*job_table.places(study, results)]
     tasks_of = learned(results, study, chosen)
     parts = {
         "history": (columns.HISTORY, _histories(places[0], study, chosen)),
@@ -214,7 +214,7 @@ def _at_epochs(places: list[Place], chosen: PlannedExperiment) -> Parts:
                 row = {"at_epoch": epoch, "machine": place.machine}
                 row["train_seconds"] = epoch * timed if epoch <= trained else NAN
                 for measure in early:
-                    settings = job_files.at_epoch(measure, asked[measure], epoch)
+                    settings = job_table.at_epoch(measure, asked[measure], epoch)
                     path = paths.measure_path(place.results, run, measure, settings)
                     row |= (read_record(path, "values") or {"values": {}})["values"]
                 rows.append(row)
@@ -226,7 +226,7 @@ def _timed(place: Place, experiment: PlannedExperiment, factors: Row, column: st
     timing = next((name for name in experiment.measures if name in OF_SECONDS), None)
     if timing is None:
         return NAN
-    record = read_record(job_files.time_path(place, experiment, factors, timing), "values")
+    record = read_record(job_table.time_path(place, experiment, factors, timing), "values")
     found = record and record["values"].get(column)
     return NAN if found is None else found
 
@@ -259,7 +259,7 @@ def _speeds(place: Place, study: Study, experiment: PlannedExperiment) -> Callab
     """
     beside: dict[tuple[str, int], float] = {}  # timing configuration and repeat -> examples/s
     for name in experiment.keys.beside:
-        for job in job_files.timing_jobs(study.experiments[name], place.results, place.recorded):
+        for job in job_table.timing_jobs(study.experiments[name], place.results, place.recorded):
             factors, timing_only = job.sweep.factors, run_factors.TIMING_ONLY_FACTORS.values()
             as_trained = (factors.get(own.name, own.default) == own.default for own in timing_only)
             if job.measure not in OF_SECONDS or not all(as_trained):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas
 
-from batchscope.store import job_files, paths, records, states
+from batchscope.store import job_table, paths, records
 from batchscope.study import batch_phases, columns, names
 from batchscope.study.registry import MEASURES
 from batchscope.study.specifications import Column
@@ -35,7 +35,7 @@ def collect(results: Path | str, study: Study, experiment: str) -> pandas.DataFr
     only the runs that its results hold have a row.
     """
     chosen, rows = study.experiments[experiment], []
-    for place in job_files.places(study, results):
+    for place in job_table.places(study, results):
         read = functools.cache(long_tables.read_record)  # what runs share
         for run, factors in chosen.runs.items():
             row = {"run": run, "study": study.name, "experiment": experiment}
@@ -44,7 +44,7 @@ def collect(results: Path | str, study: Study, experiment: str) -> pandas.DataFr
             if row["status"] == records.MISSING:
                 if place.machine != study.machine:
                     continue
-                row["status"] = states.unrecorded(factors)
+                row["status"] = job_table.unrecorded(factors)
             rows.append(row)
     # A record of another version may have columns that are not documented.
     learned = long_tables.learned(results, study, chosen)
@@ -55,7 +55,7 @@ def collect(results: Path | str, study: Study, experiment: str) -> pandas.DataFr
 
 
 def _values(
-    place: job_files.Place, experiment: PlannedExperiment, run: str, factors: Factors, read: Reader
+    place: job_table.Place, experiment: PlannedExperiment, run: str, factors: Factors, read: Reader
 ) -> dict[str, Any]:
     """Returns the columns that the files of one run give."""
     results = place.results
@@ -90,7 +90,7 @@ def _values(
 
 
 def _timed(
-    place: job_files.Place,
+    place: job_table.Place,
     experiment: PlannedExperiment,
     factors: Factors,
     timing: str,
@@ -102,7 +102,7 @@ def _timed(
     """
     by_size = {
         size: read(path, "values")
-        for size, path in job_files.time_paths(place, experiment, factors, timing).items()
+        for size, path in job_table.time_paths(place, experiment, factors, timing).items()
     }
     first, *others = by_size.values()
     if not all(by_size.values()):

@@ -16,7 +16,7 @@ import pandas
 
 from batchscope.analysis import run_series, step_cost, timing_repeats
 from batchscope.host import absence
-from batchscope.store import job_files, records
+from batchscope.store import job_table, records
 from batchscope.study import names, run_factors
 from batchscope.study.common_settings import REPEAT
 from batchscope.study.tables import FIRST, OF_TIMINGS
@@ -55,8 +55,8 @@ def find(
     What cannot be timed here has one that is on no disk.
     """
     chosen = study.experiments[experiment]
-    for place in job_files.places(study, results):
-        for job in job_files.timing_jobs(chosen, place.results, place.recorded):
+    for place in job_table.places(study, results):
+        for job in job_table.timing_jobs(chosen, place.results, place.recorded):
             if job.measure != measure:
                 continue
             record = long_tables.read_record(job.path, "status")

@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from batchscope.errors import Interrupted
 from batchscope.host import description
-from batchscope.store import job_files, records, weights
+from batchscope.store import job_table, records, weights
 from batchscope.store.progress import Reporter
 from batchscope.study import batch_phases, incompatible_factors, snapshot_epochs, tasks
 from batchscope.study.batch_phases import Course
@@ -62,7 +62,7 @@ class Training:
     ) -> None:
         self.run, self.limits = run, limits
         self.folder = folder or run.folder
-        self.read = () if folder else job_files.noted_epochs(run.results, run.name)
+        self.read = () if folder else job_table.noted_epochs(run.results, run.name)
         factors = self.factors = run.factors
         self.model = run.network()
         self.initial = models.weights(self.model)

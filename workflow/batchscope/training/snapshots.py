@@ -11,7 +11,7 @@ from pathlib import Path
 
 from batchscope import disk
 from batchscope.errors import UserError
-from batchscope.store import job_files, paths, records
+from batchscope.store import job_table, paths, records
 from batchscope.study import names
 from batchscope.training.runs import TrainingRun
 
@@ -23,7 +23,7 @@ def write(run: TrainingRun, epoch: int | str) -> None:
     `UserError` if the run trains otherwise here, `Interrupted` if a signal stopped it.
     """
     path = paths.snapshot_path(run.results, run.name, epoch)
-    number = job_files.snapshot_epoch(run.results, run.name, epoch)
+    number = job_table.snapshot_epoch(run.results, run.name, epoch)
     if number is None:
         records.write_weights(path, {}, {})
     elif not path.exists():

@@ -1,4 +1,4 @@
-"""What the rules receive of a study."""
+"""Targets, inputs and resources of a study's rules."""
 
 import dataclasses
 import json
@@ -10,17 +10,20 @@ from types import SimpleNamespace
 import pytest
 
 import small_study
-from batchscope import figures, rule_parts, snakefile
+from batchscope import figures
 from batchscope.host import absence
+from batchscope.rules import inputs, resources, session
+from batchscope.rules import targets as rule_targets
+from batchscope.rules.study import CalledStudy
 from batchscope.store import memory_kills, paths
 from batchscope.study import planner
 
 OWN = {"mine": str(Path(__file__).parents[1] / "data" / "noisy_model.py")}
 
 
-def made(models=None, **experiment) -> snakefile.Jobs:
+def made(models=None, **experiment) -> CalledStudy:
     config = small_study.config(models=models or {}, experiment={"seeds": 1, **experiment})
-    return snakefile.Jobs(planner.make(config), "config.yaml", "full", False)
+    return CalledStudy(planner.make(config), "config.yaml", "full", False)
 
 
 @pytest.mark.parametrize(
@@ -28,15 +31,15 @@ def made(models=None, **experiment) -> snakefile.Jobs:
     [("cpu", 1, 0, 0), ("cpu", 4, 0, 0), ("gpu", 1, 1, 1), ("gpu", 4, 4, 1)],
 )
 def test_a_training_claims_a_gpu_for_every_replica(device, replicas, training, measuring):
-    for run in made(set={"device": device, "replicas": replicas}).study.runs:
-        assert rule_parts.gpus(run) == training
-        assert rule_parts.measure_gpus(run) == measuring
+    for run in made(set={"device": device, "replicas": replicas}).plan.runs:
+        assert resources.gpus(run) == training
+        assert resources.measure_gpus(run) == measuring
 
 
 def test_tables_follow_every_file_that_they_read():
     study = made(measure={"line": {"between": {"batch_size": [16, 32]}}, "landscape": None})
-    small, large = study.study.runs
-    assert study.table_inputs("a") == [
+    small, large = study.plan.runs
+    assert inputs.records(study, "a") == [
         f"results/runs/{small}/record.json",
         f"results/runs/{large}/record.json",
         f"results/runs/{small}/line_to/{large}/default.json",
@@ -52,7 +55,7 @@ def test_tables_follow_every_file_that_they_read():
     [(OWN, False, False, 1), (OWN, False, True, 0), ({}, True, False, 1), ({}, False, False, 0)],
 )
 def test_own_models_and_data_are_checked(models, own_data, partial, started, tmp_path, monkeypatch):
-    study = made(models, vary={"model": [*models, "small_cnn"]}, set={"batch_size": 8}).study
+    study = made(models, vary={"model": [*models, "small_cnn"]}, set={"batch_size": 8}).plan
     if own_data:
         (token,) = study.datasets
         study.datasets[token]["path"] = "mine.csv"
@@ -60,28 +63,28 @@ def test_own_models_and_data_are_checked(models, own_data, partial, started, tmp
     calls = []
     done = subprocess.CompletedProcess([], returncode=0)
     monkeypatch.setattr(subprocess, "run", lambda command: calls.append(command) or done)
-    snakefile.Jobs(study, "config.yaml", "full", partial).check()
+    session.start(CalledStudy(study, "config.yaml", "full", partial))
     assert len(calls) == started
 
 
 def test_a_partial_report_follows_the_logs_that_it_quotes(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     study = made(measure=["evaluate"])
-    small, large = study.study.runs
+    small, large = study.plan.runs
     logs = [f"logs/evaluate/{small}/default.log", f"logs/train/{large}.log"]
     for log in [*logs, f"logs/train/{small}.log"]:
         Path(log).parent.mkdir(parents=True, exist_ok=True)
         Path(log).touch()
-    for name in paths.run_files(study.study.runs[small]):
+    for name in paths.run_files(study.plan.runs[small]):
         path = paths.run_folder("results", small) / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
-    assert study.quoted_logs() == []
-    assert dataclasses.replace(study, partial=True).quoted_logs() == logs
+    assert inputs.quoted_logs(study) == []
+    assert inputs.quoted_logs(dataclasses.replace(study, partial=True)) == logs
 
 
 def test_timing_jobs_take_turns_before_all_else():
-    turn = rule_parts.turn("time_epoch")
+    turn = resources.turn("time_epoch")
     names = ("default", "bl=3", "bl=3+rep=2", "rep=6", "rep=100")
     first, same, second, sixth, last = (turn(SimpleNamespace(settings=name)) for name in names)
     assert first == same > second > sixth > last > 0
@@ -91,17 +94,21 @@ def test_timing_jobs_take_turns_before_all_else():
 MEASURED = {"evaluate": None, "time_epoch": None, "landscape": None}
 
 
-def every_file(study: snakefile.Jobs) -> list[str]:
+def every_file(study: CalledStudy) -> list[str]:
     """Every file of a study, except data and figures, that is made again if it is deleted."""
-    runs = [paths.run_folder("results", run) for run in study.study.runs]
+    runs = [paths.run_folder("results", run) for run in study.plan.runs]
     files = [(run / name).as_posix() for run in runs for name in (*paths.RUN_FILES, paths.RECORD)]
-    files += [path for path in study.table_inputs("a") if not path.endswith("record.json")]
-    return [*files, study.report, study.headline, *study.tables(), *study.default_targets()]
+    files += [path for path in inputs.records(study, "a") if not path.endswith("record.json")]
+    return [*files, study.report, study.headline, *inputs.all_tables(study), *_more(study)]
 
 
-def draw(study: snakefile.Jobs) -> list[Path]:
+def _more(study: CalledStudy) -> list[str]:
+    return [f"{study.folder}/a/{name}" for name in ("default_targets.json", "complete.txt")]
+
+
+def draw(study: CalledStudy) -> list[Path]:
     """Write the folder of figures; return its files."""
-    folder = Path(*study.figures())
+    folder = Path(*inputs.all_figures(study))
     folder.mkdir(parents=True, exist_ok=True)
     names = [f"accuracy{suffix}" for suffix in figures.SUFFIXES]
     for name in names:
@@ -116,21 +123,21 @@ def whole(tmp_path, monkeypatch):
     """A study with every file, empty except the list of its figures."""
     monkeypatch.chdir(tmp_path)
     study = made(measure=MEASURED)
-    for path in [*study.data_targets(), *every_file(study)]:
+    for path in [*rule_targets.data(study), *every_file(study)]:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).touch()
     draw(study)
     return dataclasses.replace(study)
 
 
-def targets(study: snakefile.Jobs) -> set[str]:
+def targets(study: CalledStudy) -> set[str]:
     """Return the targets of the next call, without the report."""
     now = dataclasses.replace(study)  # its table is made once
-    return set(now.targets()) - {now.report}
+    return set(rule_targets.of_all(now)) - {now.report}
 
 
 def test_a_deleted_file_is_a_target(whole):
-    assert whole.targets() == [whole.report]
+    assert rule_targets.of_all(whole) == [whole.report]
     for path in every_file(whole):
         Path(path).unlink()
         assert targets(whole) == {path} - {whole.report}
@@ -140,7 +147,7 @@ def test_a_deleted_file_is_a_target(whole):
 def test_a_folder_that_lost_a_figure_is_drawn_again(whole):
     for path in draw(whole):
         path.unlink()
-        assert targets(whole) == {*whole.figures()} and not path.parent.exists()
+        assert targets(whole) == {*inputs.all_figures(whole)} and not path.parent.exists()
         draw(whole)
     assert targets(whole) == set()
 
@@ -148,16 +155,16 @@ def test_a_folder_that_lost_a_figure_is_drawn_again(whole):
 def test_neither_a_partial_report_nor_one_that_lacks_a_gpu_asks_for_records(whole, monkeypatch):
     partial = dataclasses.replace(whole, partial=True)
     files = [path for path in every_file(whole) if path.endswith(("record.json", "default.json"))]
-    for path in (*files, whole.tables()[0]):
+    for path in (*files, inputs.all_tables(whole)[0]):
         Path(path).unlink()
-    assert targets(partial) == {whole.tables()[0]}
+    assert targets(partial) == {inputs.all_tables(whole)[0]}
     monkeypatch.setattr(absence, "of", lambda factors: absence.GPU)
-    assert targets(whole) == {whole.tables()[0]}
+    assert targets(whole) == {inputs.all_tables(whole)[0]}
 
 
 def test_deleted_data_are_an_error_that_names_the_command(whole):
     """Snakemake would train again, or skip what else is missing."""
-    record, *arrays = whole.data_targets()
+    record, *arrays = rule_targets.data(whole)
     for deleted in ([record], arrays[:1], [record, *arrays]):
         for path in deleted:
             Path(path).unlink()
@@ -168,14 +175,17 @@ def test_deleted_data_are_an_error_that_names_the_command(whole):
             Path(path).touch()
     for path in [record, *arrays, *every_file(whole)]:
         Path(path).unlink(missing_ok=True)
-    assert {record, whole.run_records()[0]} < targets(whole)  # nothing was made of them yet
+    # Nothing was made of them yet. All missing records are behind complete.txt.
+    assert {record, *_more(whole)} < targets(whole) and rule_targets.runs(whole)[0] not in targets(
+        whole
+    )
 
 
 def test_a_call_without_its_targets_is_an_error(whole):
-    whole.check_targets([whole.report])
+    rule_targets.check_made([whole.report])
     Path(whole.report).unlink()
     with pytest.raises(SystemExit, match="report.html"):
-        whole.check_targets([whole.report])
+        rule_targets.check_made([whole.report])
 
 
 @pytest.mark.parametrize("name", ["a{b}", "a<b>", "a{b", "plain"])
@@ -184,12 +194,12 @@ def test_a_rule_has_no_brace_of_a_path(name, tmp_path, monkeypatch):
     Path(name).mkdir()
     path = Path(name, "model.py")
     path.write_text("x")
-    given = rule_parts.literal(str(path))
+    given = inputs.literal(str(path))
     assert (given == str(path)) == (name == "plain")
     assert not set(given) & set("{}<>") and Path(given).samefile(path) and given.endswith(".py")
     before = os.lstat(given).st_mtime_ns
-    assert rule_parts.literal(str(path)) == given and os.lstat(given).st_mtime_ns == before
-    assert rule_parts.environment("/a{b}") == "/a{{b}}/envs/batchscope.yaml"
+    assert inputs.literal(str(path)) == given and os.lstat(given).st_mtime_ns == before
+    assert inputs.environment("/a{b}") == "/a{{b}}/envs/batchscope.yaml"
 
 
 @pytest.mark.parametrize("scheduled", [False, True])
@@ -198,5 +208,5 @@ def test_a_job_of_any_scheduler_knows_that_it_is_one(monkeypatch, scheduled):
     monkeypatch.setenv("PATH", os.environ["PATH"])
     monkeypatch.setenv(memory_kills.SCHEDULED, "")
     monkeypatch.delenv(memory_kills.SCHEDULED)
-    snakefile.activate(gpus=False, scheduled=scheduled)
+    session.prepare_environment(gpus=False, scheduled=scheduled)
     assert (memory_kills.SCHEDULED in os.environ) == scheduled

@@ -1,0 +1,227 @@
+"""The inputs of rules, and the files of measures and timings, whose rules a loop makes."""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from batchscope import project_files
+from batchscope.rules.study import RESULTS, CalledStudy
+from batchscope.store import job_table, paths
+from batchscope.study import names, snapshot_epochs, tables, versions
+from batchscope.study.specifications import Measure, Timing
+
+_LINKS = Path(".snakemake", "paths")
+
+# Cheap rules run again if their code changes. The costly ones have versions.
+TABLE_CODE = project_files.code_of("tables")
+FIGURE_CODE = project_files.code_of("figures")
+REPORT_CODE = [*project_files.code_of("report"), *project_files.templates()]
+
+TABLES = [f"{RESULTS}/studies/{{study}}/{{experiment}}/{name}" for name in tables.FILES]
+
+
+def literal(path: str) -> str:
+    """Return a path for a rule; one with braces or angle brackets is reached by a link.
+
+    These have a meaning for Snakemake.
+    """
+    if not set("{}<>").intersection(path):
+        return path
+    link = _LINKS / f"{hashlib.sha256(path.encode()).hexdigest()[:16]}{Path(path).suffix}"
+    target = os.path.abspath(path)
+    if not link.is_symlink() or os.readlink(link) != target:
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.unlink(missing_ok=True)
+        link.symlink_to(target)
+    return link.as_posix()
+
+
+def environment(folder: str) -> str:
+    return f"{folder}/envs/batchscope.yaml".replace("{", "{{").replace("}", "}}")
+
+
+def subject(wildcards: Any) -> str:
+    """Return the name of the run, the timing configuration or the sweep of a job."""
+    values = (getattr(wildcards, name, None) for name in ("run", "timing", "sweep"))
+    return next(value for value in values if value)
+
+
+def for_each_job(study: CalledStudy, value_of: Callable[[str], Any]) -> Any:
+    """Return `value_of` of a job's subject as a function of wildcards, or the value of all jobs.
+
+    Snakemake calls a function several times per job, which slows the dry-run of a large study.
+    """
+    subjects = [*study.plan.runs]
+    for experiment in study.plan.experiments.values():
+        subjects += [job.subject for job in job_table.timing_jobs(experiment, RESULTS, "")]
+    values = [value_of(name) for name in subjects]
+    if values and all(value == values[0] for value in values):
+        return values[0]
+    return lambda wildcards: value_of(subject(wildcards))
+
+
+def dataset_record(name: str) -> str:
+    """Return the record of the data set of a run, a timing configuration or a sweep."""
+    return paths.dataset_record(RESULTS, name.split("+")[0]).as_posix()
+
+
+def dataset_files(name: str) -> list[str]:
+    folder = paths.dataset_folder(RESULTS, name)
+    return [(folder / file).as_posix() for file in (paths.RECORD, *paths.ARRAYS)]
+
+
+def model_file(study: CalledStudy, name: str) -> list[str]:
+    """Return the user's model file of a job; none for a built-in model."""
+    path = study.plan.models.get(name.split("+")[1])
+    return [literal(path)] if path else []
+
+
+def measured_records(entry: Measure) -> list[str]:
+    return [f"{RESULTS}/runs/{{{name}}}/record.json" for name in entry.subjects]
+
+
+def snapshots(study: CalledStudy, entry: Measure) -> dict[str, Any]:
+    """Return the input `snapshots` of a measure: a path, a function of wildcards, or nothing."""
+    if snapshot_epochs.MIDDLE in entry.weights:
+        return {"snapshots": f"{RESULTS}/runs/{{run}}/epochs/middle.npz"}
+    measured = [each for each in study.plan.experiments.values() if entry.name in each.measures]
+    if not any(each.at_epochs or each.measures[entry.name].get("epoch") for each in measured):
+        return {}  # a function would be called for every job
+
+    def of_job(wildcards: Any) -> list[str]:
+        horizon = names.parse_run(wildcards.run)["epochs"]
+        epoch = job_table.epoch_read(entry.name, wildcards.settings, horizon)
+        return [] if epoch is None else [f"{RESULTS}/runs/{wildcards.run}/epochs/{epoch}.npz"]
+
+    return {"snapshots": of_job}
+
+
+def record_of(entry: Measure | Timing) -> str:
+    """Return the record of a measure or a timing, with wildcards."""
+    if isinstance(entry, Timing):
+        machine, timed = (f"{{{name}}}" for name in entry.subjects)
+        path = paths.timing_path(RESULTS, machine, timed, "{settings}", entry.name)
+    elif entry.pairs:
+        path = paths.pair_path(RESULTS, "{run}", "{other}", entry.name, "{settings}")
+    else:
+        path = paths.measure_path(RESULTS, "{run}", entry.name, "{settings}")
+    return path.as_posix()
+
+
+def files_of(entry: Measure | Timing) -> list[str]:
+    """Return the record of a measure or a timing, and the files beside it."""
+    record = record_of(entry)
+    return [record, *(record.removesuffix(".json") + suffix for suffix in entry.also_writes)]
+
+
+def log_of(entry: Measure | Timing) -> str:
+    return paths.log_path(RESULTS, record_of(entry)).as_posix()
+
+
+def command_of(step: str) -> str:
+    """Return the command of a measure or a timing; another command makes all results again."""
+    entry = versions.ENTRIES[step]
+    words = [f"--{option} {{wildcards.{option}:q}}" for option in (*entry.subjects, "settings")]
+    words += ["--model-file {input.model:q}"] if isinstance(entry, Timing) or entry.data else []
+    words.append("--output {output[0]:q} > {log:q} 2>&1")
+    return " ".join(["python workflow/run.py", entry.name, *words])
+
+
+def records(study: CalledStudy, experiment: str) -> list[str]:
+    """Return the records behind an experiment's tables; in a partial report the existing ones.
+
+    A partial table also follows the configuration: it has a row for each missing run.
+    """
+    files = list(dict.fromkeys(_records(study, experiment)))
+    if study.partial:
+        return [literal(study.config_path), *filter(os.path.exists, files)]
+    return files
+
+
+def _records(study: CalledStudy, experiment: str) -> Iterator[str]:
+    planned = study.plan.experiments[experiment]
+    yield from map(literal, planned.own.files)
+    for other in planned.keys.beside:
+        yield from _records(study, other)
+    # Results of other machines are read and never made.
+    for folder, machine in study.plan.machines.values():
+        trainings = (job_table.training_job(folder, run) for run in planned.runs)
+        for job in (*trainings, *job_table.measure_jobs(planned, folder, machine)):
+            if job.path.exists():
+                yield literal(job.path.as_posix())
+    suffixes = {name: entry.also_writes for name, entry in versions.ENTRIES.items()}
+    for state in study.table.experiments[experiment]:
+        if not state.lacking:
+            yield state.job.path.as_posix()
+            for suffix in suffixes.get(state.job.measure, ()):
+                yield state.job.path.with_suffix(suffix).as_posix()
+
+
+def followed(study: CalledStudy, experiment: str) -> str:
+    """Return the parts of the configuration that an experiment's tables follow, as JSON.
+
+    A change of these trains nothing.
+    """
+    planned = study.plan.experiments[experiment]
+    keys = planned.keys
+    parts: dict[str, Any] = {
+        "at_epochs": planned.at_epochs,
+        "machines": study.plan.machines,
+        "margins": keys.margins,
+        "budgets": keys.budgets,
+        "slower": keys.advice.slower,
+        "seeds_planned": keys.seeds_planned,
+        "beside": keys.beside,
+        "looks": planned.looks,
+    }
+    if planned.numbers:
+        parts["published"] = {
+            figure: [keys.published[figure].figure, *map(asdict, series)]
+            for figure, series in planned.numbers.items()
+        }
+    if planned.own.path:  # a file of another content may be older
+        parts["runs"] = planned.own.sha256
+    waiting = [state for state in study.table.experiments[experiment] if state.lacking]
+    if waiting:  # a result that was copied here changes rows
+        existing = (state.job.path for state in waiting if state.job.path.exists())
+        parts["left_out"] = {
+            "why": sorted({state.lacking.status for state in waiting if state.lacking}),
+            "there": sorted(path.as_posix() for path in existing),
+        }
+    return json.dumps(parts, sort_keys=True)
+
+
+def all_tables(study: CalledStudy) -> list[str]:
+    return [
+        f"{study.folder}/{experiment}/{name}"
+        for experiment in study.plan.experiments
+        for name in tables.FILES
+    ]
+
+
+def all_figures(study: CalledStudy) -> list[str]:
+    return [f"{study.folder}/{experiment}/figures" for experiment in study.plan.experiments]
+
+
+def claims(study: CalledStudy) -> list[str]:
+    return [f"{study.folder}/claims.csv"] if study.plan.claims else []
+
+
+def claimed_tables(study: CalledStudy) -> list[str]:
+    read = {(claim.test.experiment, claim.test.table) for claim in study.plan.claims}
+    return [f"{study.folder}/{experiment}/{table}.csv" for experiment, table in sorted(read)]
+
+
+def quoted_logs(study: CalledStudy) -> list[str]:
+    """Return the logs of missing results, which a partial report quotes."""
+    if not study.partial:
+        return []
+    missing = [state.job.path for state in study.table.every.values() if not state.made]
+    records = (Path(dataset_record(dataset)) for dataset in study.plan.datasets)
+    missing += [record for record in records if not record.exists()]
+    logs = {paths.log_path(RESULTS, path) for path in missing}
+    return sorted(log.as_posix() for log in logs if log.exists())

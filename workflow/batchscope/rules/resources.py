@@ -1,0 +1,87 @@
+"""Memory, threads, GPUs and priority of jobs."""
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+from batchscope import figures
+from batchscope.rules.study import RESULTS, CalledStudy
+from batchscope.store import memory_kills, paths
+from batchscope.study import commands, names, run_factors
+from batchscope.study.specifications import MOST_REPEATS, REPEATS
+
+# More threads than any machine has: locally they are capped to --cores, so that the job runs
+# exclusively. A cluster gets cpus_per_task instead.
+EXCLUSIVE = 4096
+_FIGURES_OF_ONE_PROCESS = 6  # a second process imports as much, and keeps a core from other jobs
+
+
+def run_memory_mb(run: str, memory_mb: int) -> int:
+    """Return the memory in MB to request for a training, or for a user's command.
+
+    After the kernel has killed it for memory, that is twice its limit then. At four times the
+    rule's memory, another kill is recorded as the result.
+    """
+    limit = memory_kills.noted_limit_mb(paths.run_folder(RESULTS, run))
+    return memory_mb if limit is None else min(4 * memory_mb, math.ceil(2 * limit))
+
+
+def training_memory(memory_mb: int) -> Callable[[Any], int]:
+    return lambda wildcards: run_memory_mb(wildcards.run, memory_mb)
+
+
+def command_memory(study: CalledStudy) -> Callable[[Any], int]:
+    return lambda wildcards: run_memory_mb(wildcards.command, study.command(wildcards).memory_mb)
+
+
+def of_command(
+    study: CalledStudy, value_of: Callable[[commands.Command], Any]
+) -> Callable[[Any], Any]:
+    return lambda wildcards: value_of(study.command(wildcards))
+
+
+def command_threads(command: commands.Command) -> int:
+    return EXCLUSIVE if command.alone else command.threads
+
+
+def slurm_options(command: commands.Command) -> str:
+    return f"{'--exclusive ' * command.alone}--signal=TERM@60"
+
+
+def gpus(name: str) -> int:
+    """Return the number of GPUs of a run or a timing."""
+    return run_factors.gpus(_factors(name))
+
+
+def measure_gpus(name: str) -> int:
+    return int(_factors(name)["device"] == "gpu")
+
+
+def threads(name: str) -> int:
+    return _factors(name)["threads"] or -1
+
+
+@functools.cache
+def _factors(name: str) -> dict[str, Any]:
+    # A timing configuration has the name of a sweep over its batch size.
+    return names.parse_run(name) if "+seed=" in name else names.parse_sweep(name).factors
+
+
+def turn(timing: str) -> Callable[[Any], int]:
+    """Return the priority of a timing job, as a function of wildcards.
+
+    The first jobs of every configuration come before the second of any, and all before other jobs:
+    otherwise jobs that ask for the whole machine run last. The 101st come with the first.
+    """
+
+    def priority(wildcards: Any) -> int:
+        repeat = names.parse_settings(timing, wildcards.settings)[REPEATS.name]
+        return MOST_REPEATS - (repeat - 1) % MOST_REPEATS
+
+    return priority
+
+
+def figure_processes(study: CalledStudy, experiment: str) -> int:
+    drawn = figures.drawn(study.plan.experiments[experiment])
+    return 2 if len(drawn) > _FIGURES_OF_ONE_PROCESS else 1

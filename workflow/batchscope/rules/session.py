@@ -1,0 +1,105 @@
+"""Start and end of a call of Snakemake: checks before the first job, lines after the last."""
+
+import logging
+import os
+import subprocess
+import sys
+from itertools import chain
+from pathlib import Path
+
+from batchscope import disk, project_files, wording
+from batchscope.errors import UserError
+from batchscope.host import absence, interruption
+from batchscope.rules.study import RESULTS, CalledStudy
+from batchscope.store import interims, job_table, memory_kills, owners, paths, status
+
+
+def prepare_environment(gpus: bool, scheduled: bool = False) -> None:
+    """Let jobs find the Python that runs Snakemake, whether or not its venv is activated.
+
+    A rule's conda environment still comes before it.
+
+    Args:
+        gpus: Whether jobs may find a GPU that this machine lacks.
+        scheduled: Whether a scheduler started this process: another attempt may have more memory.
+    """
+    if scheduled:
+        os.environ[memory_kills.SCHEDULED] = "true"
+    # A job on a cluster's node keeps the value of the process that submitted it.
+    if gpus:
+        os.environ[absence.VARIABLE] = "true"
+    folder = os.path.dirname(sys.executable)
+    path = os.environ.get("PATH", "")
+    if path.partition(os.pathsep)[0] != folder:
+        os.environ["PATH"] = f"{folder}{os.pathsep}{path}"
+
+
+def is_shown(record: logging.LogRecord) -> bool:
+    """Filter Snakemake's log: no errors after Ctrl-C, no warning about snapshots that exist.
+
+    A training may keep the weights that a `snapshot` job would make.
+    """
+    if interruption.is_interrupted() and record.levelno >= logging.ERROR:
+        return False
+    return "rule snapshot were not present when the DAG was created" not in record.getMessage()
+
+
+def start(study: CalledStudy) -> None:
+    """Check user data and models, and leave notes for the jobs; exit if a check fails."""
+    owners.claim(study.folder, study.plan.name, study.config_path)
+    # No part of a training's command: the epochs of another study would train every run again.
+    job_table.note_epochs(study.plan, study.table.here(), RESULTS)
+    for state in study.table.every.values():
+        # The place of the study's file and the needs of a run change no result either.
+        run = study.plan.commands.get(state.job.subject)
+        if run and not state.made:
+            disk.write_json(state.job.path.with_name(paths.COMMAND_NOTE), run.note())
+    if study.partial or not (study.table.own_data() or study.table.own_models()):
+        return
+    words = ["check", "--config", study.config_path, "--scale", study.scale]
+    if subprocess.run([sys.executable, str(project_files.CLI), *words]).returncode:
+        sys.exit(1)
+
+
+def closing_lines(study: CalledStudy, started: float) -> list[str]:
+    """Return a new report with its headline, and the open part of a study with stages."""
+    lines, headline = [], Path(study.headline)
+    if headline.exists() and headline.stat().st_mtime >= started:
+        lines.append(f"{study.report}: {headline.read_text(encoding='utf-8').strip()}")
+    if study.has_stages and not study.partial:
+        lines.append(open_line(study))
+    return lines
+
+
+def open_line(study: CalledStudy) -> str:
+    """Say which experiments are open, and how many runs the next stage has."""
+    name = study.plan.folder_name
+    try:
+        number = interims.count(RESULTS, name)
+        if not number:
+            return "No interim analysis yet: run the same command again."
+        if not interims.is_open(RESULTS, name):
+            return f"Nothing is open after interim analysis {number}."
+        rows = interims.rows(RESULTS, name, number)
+        experiments = dict.fromkeys(row["experiment"] for row in rows if row["seeds"])
+        left = status.overview(study.planned_again().plan, RESULTS)
+    except UserError as error:
+        return str(error)
+    runs = sum(job.noun == job_table.TRAINING for job, _ in left.jobs)
+    least = "at least" if left.untimed(*job_table.KINDS) else "about"
+    time = f"{least} {wording.duration(left.wall_seconds(absence.cores()))}"
+    return (
+        f"Open after interim analysis {number}: {', '.join(experiments)}. The next stage has "
+        f"{wording.count(runs, 'run')}, {time} on {wording.count(absence.cores(), 'core')}: run "
+        "the same command again."
+    )
+
+
+def remedy_for_future_dates(study: CalledStudy) -> str:
+    """Return the fix of files dated in the future: Snakemake stops the jobs that read them."""
+    experiments = study.plan.experiments.values()
+    logs = chain.from_iterable(experiment.own.files for experiment in experiments)
+    models = filter(None, study.plan.models.values())
+    code = os.path.relpath(project_files.WORKFLOW)
+    files = sorted({study.config_path, *models, *logs})
+    return disk.remedy_for_future_dates([RESULTS, code, *files])

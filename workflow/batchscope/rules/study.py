@@ -1,0 +1,117 @@
+"""The study of a call of Snakemake, planned when Snakemake reads the rules."""
+
+from __future__ import annotations
+
+import functools
+import json
+import shlex
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from batchscope import project_files
+from batchscope.errors import UserError, check_folder
+from batchscope.host import absence
+from batchscope.store import interims, job_table, owners, paths, records, status
+from batchscope.study import command_line, commands, plan
+from batchscope.study import config as configuration
+
+RESULTS = "results"
+
+
+@dataclass(frozen=True)
+class CalledStudy:
+    """The study of a call of Snakemake."""
+
+    plan: plan.Study
+    config_path: str  # as the call has it
+    scale: str  # `full` or `reduced`
+    partial: bool  # whether to compute nothing and to report on existing results
+
+    @functools.cached_property
+    def table(self) -> job_table.JobTable:
+        return job_table.JobTable(self.plan, RESULTS)
+
+    @property
+    def folder(self) -> str:
+        return paths.study_folder(RESULTS, self.plan.folder_name).as_posix()
+
+    @property
+    def report(self) -> str:
+        """The report; that of the default study is directly in the folder of results."""
+        is_default = self._is_default and not self.plan.reduced
+        return f"{RESULTS if is_default else self.folder}/report.html"
+
+    @property
+    def headline(self) -> str:
+        return Path(self.report).with_suffix(".txt").as_posix()
+
+    @property
+    def has_stages(self) -> bool:
+        return any(experiment.looks for experiment in self.plan.experiments.values())
+
+    @property
+    def options(self) -> str:
+        """The options of Snakemake that choose this study, for messages."""
+        file = "" if self._is_default else f" --configfile {shlex.quote(self.config_path)}"
+        return file + (" --config scale=reduced" if self.scale == "reduced" else "")
+
+    @property
+    def _is_default(self) -> bool:
+        return Path(self.config_path).resolve() == Path(project_files.DEFAULT_CONFIG).resolve()
+
+    def command(self, wildcards: Any) -> commands.Command:
+        run = self.plan.commands.get(wildcards.command)
+        return run.command if run else commands.Command(())
+
+    def definition(self, dataset: str) -> str:
+        """Return the definition of a data set as JSON."""
+        try:
+            return json.dumps(self.plan.datasets[dataset], sort_keys=True)
+        except KeyError:
+            expected = ", ".join(self.plan.datasets)
+            sys.exit(f"{self.config_path}: no data set {dataset}; its data sets are: {expected}.")
+
+    def planned_again(self) -> CalledStudy:
+        """Return the study as it is planned after the last interim analysis."""
+        plan_now = _planned(self.config_path, self.scale)
+        return CalledStudy(plan_now, self.config_path, self.scale, self.partial)
+
+
+def called(configfiles: list[Any], options: dict[str, Any], cluster: bool = False) -> CalledStudy:
+    """Plan the study of a call of Snakemake; exit with the message if it has a problem.
+
+    Args:
+        configfiles: Files of `--configfile`; none for the default study.
+        options: Options of `--config`.
+        cluster: Whether jobs go to a cluster, or this is one of its jobs.
+    """
+    try:
+        check_folder(RESULTS)
+        files = [str(file) for file in configfiles] or [project_files.DEFAULT_CONFIG]
+        path = command_line.one_file(files)
+        read = configuration.options(options)
+        local = not (cluster or read.partial)
+        study = CalledStudy(_planned(path, read.scale, local), path, read.scale, read.partial)
+        owners.check(study.folder, study.plan.name, path)
+        # The table reads every folder of results, which a job of a cluster does not need.
+        absent = study.table.absent() if any(map(absence.of, _needs(study.plan))) else {}
+    except UserError as error:
+        sys.exit(str(error))  # an exception would add a traceback of the Snakefile
+    for line in (*study.plan.warnings, *status.absence_lines(absent)):
+        print(line, file=sys.stderr)
+    return study
+
+
+def _planned(path: str, scale: str, local: bool = False) -> plan.Study:
+    recorded = functools.partial(records.training_images, RESULTS)
+    stages = functools.partial(interims.stages, RESULTS)
+    return configuration.study(path, scale, recorded, stages, local)
+
+
+def _needs(study: plan.Study) -> Iterator[dict[str, Any]]:
+    yield from (run.needs for run in study.commands.values())
+    yield from chain.from_iterable(each.factors() for each in study.experiments.values())

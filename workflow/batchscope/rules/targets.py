@@ -1,0 +1,98 @@
+"""The targets of a call: the report, the interim analysis of this stage, and missing files."""
+
+import os
+import shutil
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from batchscope import figures
+from batchscope.host import absence
+from batchscope.rules import inputs
+from batchscope.rules.study import RESULTS, CalledStudy
+from batchscope.store import interims, paths
+
+
+def of_all(study: CalledStudy) -> list[str]:
+    """Return the report, the table of the interim analysis, and every missing file behind them.
+
+    Snakemake does not make a missing file behind an existing report unless it is a target. A
+    partial report asks for no data and no records.
+    """
+    files = [study.headline, *inputs.all_tables(study), *inputs.claims(study)]
+    files += [f"{study.folder}/{name}/default_targets.json" for name in study.plan.experiments]
+    analyses = []
+    if not study.partial:
+        _check_data(study)
+        files += [path for dataset in study.table.data() for path in inputs.dataset_files(dataset)]
+        files += _missing_results(study)
+        if study.has_stages:
+            name = study.plan.folder_name
+            number = interims.current(RESULTS, name)
+            analyses = [paths.interim_table(RESULTS, name, number).as_posix()]
+    _remove_incomplete_figures(study)
+    return [study.report, *analyses, *_missing([*files, *inputs.all_figures(study)])]
+
+
+def data(study: CalledStudy) -> list[str]:
+    return [path for dataset in study.plan.datasets for path in inputs.dataset_files(dataset)]
+
+
+def runs(study: CalledStudy) -> list[str]:
+    """Return the records of all runs that this machine can make."""
+    needs = study.plan.runs | {name: run.needs for name, run in study.plan.commands.items()}
+    return [f"{RESULTS}/runs/{run}/record.json" for run in needs if not absence.of(needs[run])]
+
+
+def check_made(targets: Iterable[str]) -> None:
+    """Exit with an error if a target of a successful call does not exist."""
+    if lost := _missing(targets):
+        names = ", ".join(lost[:5])
+        sys.exit(f"{names}: not made, though no job failed. Run the same command again.")
+
+
+def _missing(files: Iterable[str]) -> list[str]:
+    return [path for path in dict.fromkeys(files) if not os.path.exists(path)]
+
+
+def _missing_results(study: CalledStudy) -> Iterator[str]:
+    """Yield a missing file of each job that Snakemake would not find itself.
+
+    It finds the missing records of an experiment while the file `complete.txt`, which follows all
+    of them, is missing too: these would be thousands of targets of the first call.
+    """
+    for name, states in study.table.experiments.items():
+        complete = f"{study.folder}/{name}/complete.txt"
+        has_completed = os.path.exists(complete)
+        if not has_completed:
+            yield complete
+        for state in states:
+            if state.missing and (has_completed or state.job.path.exists()):
+                lost = (path for path in study.table.files(state.job) if not path.exists())
+                yield from (path.as_posix() for path in list(lost)[:1])
+
+
+def _check_data(study: CalledStudy) -> None:
+    """Exit if a data set lost files after results were made of it.
+
+    In the same call Snakemake would train these results again, or skip other missing files.
+    """
+    incomplete = {dataset for dataset, complete in study.table.data().items() if not complete}
+    jobs = (state.job for state in study.table.every.values() if incomplete)
+    used = {job.subject.split("+")[0] for job in jobs if job.path.exists()}
+    records = {dataset: inputs.dataset_record(dataset) for dataset in incomplete}
+    lost = [name for name in incomplete if name in used or os.path.exists(records[name])]
+    if lost:
+        names = ", ".join(f"{RESULTS}/data/{name}" for name in sorted(lost))
+        sys.exit(
+            f"{names}: incomplete data (received fewer files than were prepared). Run `snakemake "
+            f"--cores 1 data{study.options}`, then this command again; nothing is trained again."
+        )
+
+
+def _remove_incomplete_figures(study: CalledStudy) -> None:
+    """Remove each folder that lost a figure: Snakemake knows the folder, not its files."""
+    for folder in inputs.all_figures(study):
+        if os.path.exists(folder) and not figures.whole(Path(folder)):
+            print(f"{folder}: lost a file; all figures are drawn again.", file=sys.stderr)
+            shutil.rmtree(folder)
