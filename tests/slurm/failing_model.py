@@ -1,4 +1,7 @@
-"""A user's model whose training fails on a node of a cluster, as long as a file exists."""
+"""A user's model whose training fails on a node of a cluster, as long as a file exists.
+
+The file holds the number of bytes that the training takes before it fails.
+"""
 
 import os
 
@@ -12,6 +15,8 @@ WHILE = os.environ.get("BATCHSCOPE_TEST_FAIL")
 
 def fail():
     if os.path.exists(WHILE):
+        with open(WHILE) as file:
+            np.ones(int(file.read()), np.uint8)
         raise RuntimeError("This member fails.")
     return np.int32(0)
 

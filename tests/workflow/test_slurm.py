@@ -1,6 +1,7 @@
 """The workflow on a cluster: the options of sbatch, and studies on a real SLURM."""
 
 import contextlib
+import itertools
 import json
 import os
 import shlex
@@ -12,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -283,62 +285,89 @@ def test_a_study_runs_through_to_its_report(project):
     assert "NumCPUs=2 " in runs and "TimeLimit=00:30:00" in runs
 
 
+LIMIT_MB = 6100  # of all processes of the cluster's jobs together
+
+
 @pytest.fixture(scope="module")
-def interrupted(project) -> dict[str, list]:
+def interrupted(running_cluster, project) -> dict[str, Any]:
     """Three calls of a study: one cancelled, one out of time, and one that is not disturbed.
 
-    The slow training goes on for as long as a file exists, whatever the machine's speed.
+    The slow trainings go on for as long as a file exists, whatever the machine's speed. The failing
+    one raises an error in the first call and takes too much memory in the second.
     """
     study = project.study("tests/slurm/interrupted.yaml")
-    models = {run["model"].partition("-")[0]: name for name, run in study.runs.items()}
-    slow, failing, finished = (models[name] for name in ("slow", "failing", "small_cnn"))
-    environment = {}
-    for variable in ("BATCHSCOPE_TEST_REST", "BATCHSCOPE_TEST_FAIL"):
-        file = project.root / variable
-        file.touch()
-        environment[variable] = str(file)
+    models = {
+        (run["model"].partition("-")[0], run["threads"]): name for name, run in study.runs.items()
+    }
+    slow, failing, finished = models["slow", 1], models["failing", 1], models["small_cnn", 1]
+    slow_with_threads = models["slow", 2]
+    rest, fail = (project.root / name for name in ("BATCHSCOPE_TEST_REST", "BATCHSCOPE_TEST_FAIL"))
+    environment = {file.name: str(file) for file in (rest, fail)}
+    limited = running_cluster.limit_memory(LIMIT_MB)
+    imports: dict[str, bool] = {}
 
-    def call(until: Callable[[], bool] | None = None, *end: str) -> list[dict[str, str]]:
+    def call(until: Callable[[], bool] | None = None, *end: str) -> dict[str, Any]:
         """Call Snakemake, and end its only job by a command of SLURM."""
-        sent = len(project.submissions())
-        # Two members at a time: one is the slow training.
-        options = ("--cores", "2", "--configfile", "tests/slurm/interrupted.yaml")
+        before = len(project.submissions())
+        # Both slow trainings run at a time, with one of the other members.
+        options = ("--cores", "4", "--set-resources", "evaluate:mem_mb=500")
+        options += ("--configfile", "tests/slurm/interrupted.yaml")
         with project.snakemake(*options, **environment) as process:
             if until:
                 _wait(lambda: _is_running(process, project) and until(), 300, project)
+                for run in (slow, slow_with_threads):
+                    imports[run] = _imports_tensorflow(running_cluster, run)
                 (job,) = cluster.ask("squeue", "-h", "-t", "R", "-o", "%A").split()
                 subprocess.run([word.format(job=job) for word in end], check=True)
                 assert process.wait(300) == 1, project.tail()
             else:
                 project.wait(process, 300)
-        return project.submissions()[sent:]
+        _wait(lambda: not running_cluster.processes(), 60, project)
+        (submission,) = project.submissions()[before:]
+        records = (project.root / "results" / "runs").rglob("*.json")
+        return {
+            "memory_mb": int(submission["--mem"]),
+            "records": {path: path.stat().st_mtime_ns for path in records},
+        }
 
-    def failed() -> bool:
+    def has_trained(epoch: int) -> bool:
+        return all(project.has_trained(run, epoch) for run in (slow, slow_with_threads))
+
+    def failed(message: str) -> bool:
         log = project.root / "logs" / "train" / f"{failing}.log"
-        return log.exists() and "This member fails." in log.read_text()
+        return log.exists() and message in log.read_text()
 
-    states = []
-
-    def note() -> None:
-        results = project.root / "results" / "runs"
-        states.append({path: path.stat().st_mtime_ns for path in results.rglob("*.json")})
-
-    submissions = call(
-        lambda: project.has_trained(slow, 1) and project.is_evaluated(finished) and failed(),
+    rest.touch()
+    fail.write_text("0")
+    cancelled = call(
+        lambda: has_trained(1) and project.is_evaluated(finished) and failed("This member fails."),
         *("scancel", "{job}"),
     )
-    note()
-    (project.root / "BATCHSCOPE_TEST_FAIL").unlink()
+    if limited:
+        fail.write_text(f"{2 * LIMIT_MB}000000")
     # A limit below the time that has passed: SLURM sends the signal within half a minute.
-    submissions += call(
-        lambda: project.has_trained(slow, 8) and project.is_evaluated(failing),
+    out_of_time = call(
+        lambda: has_trained(8) and failed("memory" if limited else "This member fails."),
         *("scontrol", "update", "JobId={job}", "TimeLimit=1"),
     )
-    note()
-    (project.root / "BATCHSCOPE_TEST_REST").unlink()
-    submissions += call()
-    note()
-    return {"runs": (slow, failing, finished), "submissions": submissions, "states": states}
+    for file in (rest, fail):
+        file.unlink()
+    return {
+        "slow": (slow, slow_with_threads),
+        "failing": failing,
+        "finished": finished,
+        "limited": limited,
+        "imports": imports,
+        "calls": [cancelled, out_of_time, call()],
+    }
+
+
+def _imports_tensorflow(running_cluster: cluster.Cluster, run: str) -> bool:
+    """Whether the job of a training has imported TensorFlow, rather than its fork server."""
+    jobs = [process for process in running_cluster.processes() if run in process.cmdline()]
+    jobs = [process for process in jobs if "train" in process.cmdline()]
+    assert jobs
+    return any("tensorflow" in file.path for job in jobs for file in job.memory_maps())
 
 
 def _is_running(process: subprocess.Popen, project: Project) -> bool:
@@ -365,29 +394,48 @@ def _undisturbed_weights(project: Project, run: str, results: Path) -> bytes:
 @pytest.mark.slurm
 @needs_a_cluster
 def test_a_call_submits_only_what_is_missing(project, interrupted):
-    assert len(interrupted["submissions"]) == 3  # a job for each call
-    slow, failing, finished = (
-        project.root / "results" / "runs" / run for run in interrupted["runs"]
-    )
-    first, second, third = interrupted["states"]
+    folder = project.root / "results" / "runs"
+    finished, failing = (folder / interrupted[name] for name in ("finished", "failing"))
+    trained = [
+        {path.parent for path in call["records"] if path.name == "record.json"}
+        for call in interrupted["calls"]
+    ]
     # Neither the member that failed nor the end of the job took the results of another member.
-    assert finished / "record.json" in first
-    assert not {slow / "record.json", failing / "record.json"} & {*first}
-    assert failing / "record.json" in second and slow / "record.json" not in second
-    assert slow / "record.json" in third
-    for earlier, later in ((first, second), (second, third)):
+    slow = {folder / run for run in interrupted["slow"]}
+    assert trained == [{finished}, {finished}, {finished, failing, *slow}]
+    for earlier, later in itertools.pairwise(call["records"] for call in interrupted["calls"]):
         results = [path for path in earlier if path.parent.name == "evaluate"]
         assert results and all(later[path] == earlier[path] for path in results)
 
 
 @pytest.mark.slurm
 @needs_a_cluster
-def test_an_interrupted_training_goes_on_with_the_same_bits(project, interrupted, tmp_path):
-    run = interrupted["runs"][0]
+def test_members_share_one_import_of_tensorflow(interrupted):
+    # A training with more threads sets them before it imports TensorFlow.
+    assert [interrupted["imports"][run] for run in interrupted["slow"]] == [False, True]
+
+
+@pytest.mark.slurm
+@needs_a_cluster
+def test_a_member_that_was_killed_for_memory_receives_more(project, interrupted):
+    if not interrupted["limited"]:
+        pytest.skip("no memory control group can be made here")
+    first, second, third = (call["memory_mb"] for call in interrupted["calls"])
+    assert first == second and third - second == 4 * 2000 - 2000
+    assert project.record(interrupted["failing"])["status"] == "finished"
+
+
+@pytest.mark.slurm
+@needs_a_cluster
+@pytest.mark.parametrize("threads", [1, 2])
+def test_an_interrupted_training_goes_on_with_the_same_bits(
+    project, interrupted, tmp_path, threads
+):
+    run = interrupted["slow"][threads - 1]
     record = project.record(run)
     assert record["status"] == "finished"
     assert record["resumed"] == 2
     final = project.root / "results" / "runs" / run / "final.npz"
     assert final.read_bytes() == _undisturbed_weights(project, run, tmp_path)
     headline = project.root / "results" / "studies" / "interrupted" / "report.txt"
-    assert "3 runs: 3 finished" in headline.read_text()
+    assert "4 runs: 4 finished" in headline.read_text()

@@ -12,8 +12,8 @@ from typing import Any
 
 from batchscope.host import control_groups
 
-# Resource of a rule -> variable of SLURM.
-_VARIABLES = {"cpus_per_task": "SLURM_CPUS_PER_TASK", "gpu": "SLURM_GPUS_ON_NODE"}
+# Resource of Snakemake -> variable of SLURM.
+_VARIABLES = {"_cores": "SLURM_CPUS_PER_TASK", "gpu": "SLURM_GPUS_ON_NODE"}
 
 
 def allocated() -> dict[str, int]:
@@ -38,6 +38,9 @@ def run_group(workflow: Any, groups: list[str], before_first_job: Callable[[], N
     def execute_all(executor_plugin: Any, **settings: Any) -> None:
         workflow.group_settings.group_components = dict.fromkeys(groups, sys.maxsize)
         workflow.execution_settings.keep_going = True
+        # srun starts the process that runs the members by a shell. Without a trap SIGTERM would end
+        # the shell, and SLURM would kill the trainings that are writing their checkpoints.
+        workflow.remote_execution_settings.precommand = "trap : TERM"
         if executor_plugin.common_settings.local_exec:
             before_first_job()
         execute(executor_plugin=executor_plugin, **settings)
