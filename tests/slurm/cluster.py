@@ -28,7 +28,7 @@ PACKAGES = "slurmctld slurmd slurm-client munge"
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel", "scontrol", "setpriv")
 SYSTEM = Path("/etc/slurm")
 LINKS = ("slurm.conf", "cgroup.conf")
-CPUS = max(2, os.cpu_count() or 1)
+CPUS = max(4, os.cpu_count() or 1)
 MEMORY_MB = 64_000  # declared only: memory is not enforced
 KILL_WAIT = 30  # seconds between SIGTERM and SIGKILL; SLURM's default
 
@@ -108,6 +108,7 @@ class Cluster:
         self.folder = folder
         self.name = f"batchscope-test-{os.getpid()}"
         self._daemons: list[tuple[str, subprocess.Popen]] = []
+        self._memory_group: Path | None = None
 
     def __enter__(self) -> Cluster:
         try:
@@ -216,10 +217,28 @@ class Cluster:
         for process in self.processes():
             with contextlib.suppress(psutil.Error):
                 process.kill()
+        if self._memory_group:
+            with contextlib.suppress(OSError):
+                self._memory_group.rmdir()
         for name in LINKS:
             link = SYSTEM / name
             if link.is_symlink() and link.readlink() == self.folder / name:
                 link.unlink()
+
+    def limit_memory(self, megabytes: int) -> bool:
+        """Limit the memory of this cluster and its later jobs; return whether that is possible."""
+        for top, file in (
+            ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
+            ("/sys/fs/cgroup", "memory.max"),
+        ):
+            self._memory_group = Path(top, self.name)
+            with contextlib.suppress(OSError):
+                self._memory_group.mkdir(exist_ok=True)
+                (self._memory_group / file).write_text(f"{megabytes}000000")
+                for _, process in self._daemons:
+                    (self._memory_group / "cgroup.procs").write_text(str(process.pid))
+                return True
+        return False
 
     def processes(self) -> list[psutil.Process]:
         """Returns the processes of jobs that are still there."""

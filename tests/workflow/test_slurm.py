@@ -1,6 +1,7 @@
-"""The workflow on a cluster: what sbatch is asked for, and studies on a real SLURM."""
+"""The workflow on a cluster: the options of sbatch, and studies on a real SLURM."""
 
 import contextlib
+import itertools
 import json
 import os
 import shlex
@@ -9,19 +10,22 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from batchscope.store import paths
+from batchscope.rules import resources
+from batchscope.store import memory_kills, paths
 from batchscope.study import config
 from project import copy
 from slurm import cluster
 
 PROFILE = ("--profile", "slurm")
-# As `python -m snakemake`, which would ask for the jobs ever more seldom while nothing ends: here
-# nobody waits in a queue.
+# As `python -m snakemake`, which asks for the states of jobs at growing intervals. These jobs
+# wait in no queue.
 ASKING_OFTEN = """
 from snakemake.cli import main
 from snakemake_executor_plugin_slurm import Executor
@@ -108,9 +112,13 @@ class Project:
     def record(self, run: str) -> dict:
         return json.loads((self.root / "results" / "runs" / run / "record.json").read_text())
 
-    def has_trained(self, run: str) -> bool:
-        """Whether a run has an epoch behind it."""
-        return (self.root / "results" / "runs" / run / "epochs" / "1.npz").exists()
+    def has_trained(self, run: str, epoch: int) -> bool:
+        return (self.root / "results" / "runs" / run / "epochs" / f"{epoch}.npz").exists()
+
+    def is_evaluated(self, run: str) -> bool:
+        """Whether a run has its evaluations after two epochs and at the end."""
+        folder = self.root / "results" / "runs" / run / "evaluate"
+        return len(list(folder.glob("*.json"))) == 3
 
     def submissions(self) -> list[dict[str, str]]:
         """Returns the options of each call of sbatch, in their order, without the command."""
@@ -130,79 +138,110 @@ def _options(arguments: list[str]) -> dict[str, str]:
     return found
 
 
-def _rule(submission: dict[str, str]) -> str:
+def _steps(submission: dict[str, str]) -> str:
+    """Return the group of a submission with the names of its rules, or the name of its rule."""
     return submission["--comment"].partition("_wildcards_")[0].removeprefix("rule_")
 
 
-# What sbatch is asked for: no cluster needed --------------------------------------------------
+# Options of sbatch: no cluster needed ------------------------------------------------------------
 
 
-def asked(folder: Path, *options: str) -> list[dict[str, str]]:
-    """What is asked for a study whose data are there, and whose half of the runs."""
+def submitted(folder: Path, *options: str) -> list[dict[str, str]]:
+    """Return the options of each call of sbatch, for a study with data and half of its runs.
+
+    The kernel has killed one of the other runs for memory, at a limit of 3 GB.
+    """
     pytest.importorskip("snakemake_executor_plugin_slurm")
-    # The process that local jobs fork from is of no use, and no business, on a cluster.
+    # A fork server has no place on a login node.
     project = Project(folder, '[ -z "${BATCHSCOPE_SNAKEMAKE_PID:-}" ] || touch warm; exit 1')
     for name in ("sinfo", "squeue", "sacct", "scontrol"):
         project.program(name, "#!/bin/sh\nexit 0\n")
     study = project.study("tests/slurm/devices.yaml")
     results = project.root / "results"
     files = (paths.RECORD, *paths.ARRAYS)
-    made = [paths.dataset_folder(results, each) / file for each in study.datasets for file in files]
+    made = [paths.dataset_folder(results, name) / file for name in study.datasets for file in files]
+    missing = []
     for name, run in study.runs.items():
         if run["batch_size"] == 64:
             made += [paths.run_folder(results, name) / file for file in paths.run_files(run)]
+        else:
+            missing.append(name)
     for path in made:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text('{"status": "finished"}' if path.suffix == ".json" else "")
+    _note_kill(results, missing[0], 3000.0)
     with project.snakemake("--configfile", "tests/slurm/devices.yaml", *options) as process:
         assert process.wait(300) != 0
-    found = project.submissions()
-    assert found, project.tail()
+    submissions = project.submissions()
+    assert submissions, project.tail()
     assert not (project.root / "warm").exists()
     assert "Traceback" not in project.log.read_text()
-    return found
+    return submissions
 
 
-@pytest.fixture(scope="module")
-def submissions(tmp_path_factory) -> list[dict[str, str]]:
-    """Of a job for each training, measure and timing."""
-    return asked(tmp_path_factory.mktemp("asked"))
+def _note_kill(results: Path, run: str, limit_mb: float) -> None:
+    note = paths.run_folder(results, run) / memory_kills.NOTE
+    note.parent.mkdir(parents=True)
+    note.write_text(json.dumps({"limit_mb": limit_mb}))
 
 
-def test_memory_and_time_reach_sbatch_and_memory_grows(submissions):
-    asked = {}
-    for submission in submissions:
-        memory = asked.setdefault(submission["--comment"], [])
-        memory.append(int(submission["--mem"]))
-        assert int(submission["-t"]) > 0
-    assert {comment.partition("_wildcards_")[0] for comment in asked} == {
-        "rule_train",
-        "rule_evaluate",
-        "rule_weight_distance",
-        "rule_time_epoch",
-        "rule_run_command",
+def test_runs_and_timings_are_a_job_each(tmp_path):
+    submissions = submitted(tmp_path)
+    jobs = {_steps(submission): submission for submission in submissions}
+    assert len(submissions) == 4 and {*jobs} == {
+        "runs_evaluate_train_weight_distance",
+        "timing_time_epoch",
+        "run_command",
     }
-    for comment, memory in asked.items():  # the first try and three more
-        # A training's last has no more than the one before: it records what was not enough.
-        last = 4 if comment.startswith(("rule_train_", "rule_run_command_")) else 8
-        assert memory == [factor * memory[0] for factor in (1, 2, 4, last)]
+    runs, timings = jobs["runs_evaluate_train_weight_distance"], jobs["timing_time_epoch"]
+    # The members run one after another: the largest request, and the sum of all times. Four runs
+    # are missing, and two measures of all eight; each timing is repeated once.
+    assert runs["-t"] == str(5 * (4 + 2 * 8))
+    assert int(timings["-t"]) % (5 * 8) == 0
+    for group, memory in ((runs, "6000"), (timings, "2000")):
+        assert (group["--cpus-per-task"], group["--gpus"], group["--mem"]) == ("4", "1", memory)
+    assert "--exclusive" in timings and "--exclusive" not in runs
 
 
-def test_jobs_ask_for_what_they_use_and_are_warned_before_their_time_is_up(submissions):
+def test_jobs_request_what_they_use_and_receive_a_signal_before_their_limit(tmp_path):
+    submissions = submitted(tmp_path, "--group-components", "runs=1", "timing=1")
+    memory = Counter(submission["--mem"] for submission in submissions)
+    assert memory["6000"] == 1  # twice what the killed run had
+    requests = Counter()
     for submission in submissions:
-        rule, subject = _rule(submission), submission["--comment"]
         assert submission["--signal"] == "TERM@60"
         assert submission["--job-name"].startswith("batchscope_")
-        # A node to itself has a timing, and a run of a command that is to be alone.
-        alone = rule == "run_command" and submission["--mem"] in ("3000", "6000", "12000")
-        assert ("--exclusive" in submission) == (rule == "time_epoch" or alone)
-        several = "+th=4" in subject and rule not in ("evaluate", "weight_distance")
-        several |= rule == "run_command"
-        assert submission["--cpus-per-task"] == ("4" if several else "1")
-        wanted = "+dev=gpu" in subject and rule != "weight_distance" or alone
-        assert submission.get("--gpus") == ("1" if wanted else None)
         assert not {"--gres", "-p", "--partition", "-A", "--account"} & {*submission}
-    assert any("--gpus" in submission for submission in submissions)
+        gpus, exclusive = submission.get("--gpus"), "--exclusive" in submission
+        # Timings stand behind jobs that a node can share.
+        assert ("--nice" in submission) == (exclusive and _steps(submission) != "run_command")
+        requests[_steps(submission), submission["--cpus-per-task"], gpus, exclusive] += 1
+    component = "runs_evaluate_train_weight_distance"
+    timings = requests["timing_time_epoch", "1", None, True]
+    assert timings >= 2
+    assert requests == {
+        # Every device with every number of threads.
+        **{(component, threads, gpu, False): 1 for threads in "14" for gpu in (None, "1")},
+        **{("timing_time_epoch", cpu, gpu, True): timings for cpu in "14" for gpu in (None, "1")},
+        # Measures of finished runs: one thread, and a GPU if the run had one.
+        ("runs_evaluate", "1", None, False): 2,
+        ("runs_evaluate", "1", "1", False): 2,
+        ("runs_weight_distance", "1", None, False): 4,
+        ("run_command", "4", "1", True): 1,
+        ("run_command", "4", None, False): 1,
+    }
+
+
+@pytest.mark.parametrize(
+    ("killed_at_mb", "expected"), [(None, 2000), (1500.5, 3001), (3000.0, 6000), (7000.0, 8000)]
+)
+def test_a_run_killed_for_memory_requests_twice_its_limit(
+    tmp_path, monkeypatch, killed_at_mb, expected
+):
+    monkeypatch.chdir(tmp_path)
+    if killed_at_mb:
+        _note_kill(Path("results"), "run", killed_at_mb)
+    assert resources.run_memory_mb("run", 2000) == expected
 
 
 # A real SLURM ---------------------------------------------------------------------------------
@@ -210,8 +249,8 @@ def test_jobs_ask_for_what_they_use_and_are_warned_before_their_time_is_up(submi
 
 @pytest.fixture(scope="module")
 def running_cluster(tmp_path_factory) -> Iterator[cluster.Cluster]:
-    with cluster.Cluster(tmp_path_factory.mktemp("slurm")) as found:
-        yield found
+    with cluster.Cluster(tmp_path_factory.mktemp("slurm")) as started:
+        yield started
 
 
 @pytest.fixture(scope="module")
@@ -227,56 +266,113 @@ def test_a_study_runs_through_to_its_report(project):
         project.wait(process, 900)
     report = project.root / "results" / "studies" / "tiny" / "report.html"
     assert "Does a study run through on a cluster?" in report.read_text()
-    jobs = cluster.ask("scontrol", "-o", "show", "job").splitlines()
-    ours = [job for job in jobs if "JobName=batchscope_" in job]
-    assert len(ours) == len(project.submissions())
-    assert all("JobState=COMPLETED" in job for job in ours)
+    listed = cluster.ask("scontrol", "-o", "show", "job").splitlines()
+    jobs = [job for job in listed if "JobName=batchscope_" in job]
+    assert all("JobState=COMPLETED" in job for job in jobs)
+    assert Counter(map(_steps, project.submissions())) == {
+        "runs_evaluate_train_weight_distance": 1,
+        "timing_time_epoch": 1,
+        "run_command": 1,
+    }
+    assert len(jobs) == 3
     (record,) = project.root.glob("results/runs/command-*/record.json")
     assert json.loads(record.read_text())["train_seconds"] > 0
-    # A node to itself, all of its CPUs, whatever was asked for.
-    alone = [job for job in ours if "OverSubscribe=NO" in job]
-    assert len(alone) == 2
-    assert all(f"NumCPUs={cluster.CPUS} " in job for job in alone)
+    exclusive = [job for job in jobs if "OverSubscribe=NO" in job]
+    assert len(exclusive) == 2
+    assert all(f"NumCPUs={cluster.CPUS} " in job for job in exclusive)
+    # Two trainings, one with two threads, and four measures.
+    (runs,) = set(jobs) - set(exclusive)
+    assert "NumCPUs=2 " in runs and "TimeLimit=00:30:00" in runs
+
+
+LIMIT_MB = 6100  # of all processes of the cluster's jobs together
 
 
 @pytest.fixture(scope="module")
-def interrupted(project) -> dict[str, list]:
-    """A whole study of two trainings, one cancelled while it ran, the other out of time.
+def interrupted(running_cluster, project) -> dict[str, Any]:
+    """Three calls of a study: one cancelled, one out of time, and one that is not disturbed.
 
-    Each is stopped after its first epoch: how long a job takes to get there is the machine's.
+    The slow trainings go on for as long as a file exists, whatever the machine's speed. The failing
+    one raises an error in the first call and takes too much memory in the second.
     """
-    runs = list(project.study("tests/slurm/slow.yaml").runs)
-    # A limit below what it has had, or little above: SLURM warns it within half a minute.
-    ends = [["scancel", "{job}"], ["scontrol", "update", "JobId={job}", "TimeLimit=1"]]
-    waiting = dict(zip(runs, ends, strict=True))
-    before, stopped = len(project.submissions()), []
-    rest = project.root / "rest"
+    study = project.study("tests/slurm/interrupted.yaml")
+    models = {
+        (run["model"].partition("-")[0], run["threads"]): name for name, run in study.runs.items()
+    }
+    slow, failing, finished = models["slow", 1], models["failing", 1], models["small_cnn", 1]
+    slow_with_threads = models["slow", 2]
+    rest, fail = (project.root / name for name in ("BATCHSCOPE_TEST_REST", "BATCHSCOPE_TEST_FAIL"))
+    environment = {file.name: str(file) for file in (rest, fail)}
+    limited = running_cluster.limit_memory(LIMIT_MB)
+    imports: dict[str, bool] = {}
+
+    def call(until: Callable[[], bool] | None = None, *end: str) -> dict[str, Any]:
+        """Call Snakemake, and end its only job by a command of SLURM."""
+        before = len(project.submissions())
+        # Both slow trainings run at a time, with one of the other members.
+        options = ("--cores", "4", "--set-resources", "evaluate:mem_mb=500")
+        options += ("--configfile", "tests/slurm/interrupted.yaml")
+        with project.snakemake(*options, **environment) as process:
+            if until:
+                _wait(lambda: _is_running(process, project) and until(), 300, project)
+                for run in (slow, slow_with_threads):
+                    imports[run] = _imports_tensorflow(running_cluster, run)
+                (job,) = cluster.ask("squeue", "-h", "-t", "R", "-o", "%A").split()
+                subprocess.run([word.format(job=job) for word in end], check=True)
+                assert process.wait(300) == 1, project.tail()
+            else:
+                project.wait(process, 300)
+        _wait(lambda: not running_cluster.processes(), 60, project)
+        (submission,) = project.submissions()[before:]
+        records = (project.root / "results" / "runs").rglob("*.json")
+        return {
+            "memory_mb": int(submission["--mem"]),
+            "records": {path: path.stat().st_mtime_ns for path in records},
+        }
+
+    def has_trained(epoch: int) -> bool:
+        return all(project.has_trained(run, epoch) for run in (slow, slow_with_threads))
+
+    def failed(message: str) -> bool:
+        log = project.root / "logs" / "train" / f"{failing}.log"
+        return log.exists() and message in log.read_text()
+
     rest.touch()
-    arguments = ("--configfile", "tests/slurm/slow.yaml")
-    with project.snakemake(*arguments, BATCHSCOPE_TEST_REST=str(rest)) as process:
-
-        def those_that_train_are_stopped() -> bool:
-            assert process.poll() is None, project.tail()
-            for run in [run for run in waiting if project.has_trained(run)]:
-                stopped.append(_running_job(project, run))
-                assert stopped[-1], project.tail()
-                end = [word.format(job=stopped[-1]) for word in waiting.pop(run)]
-                subprocess.run(end, check=True)
-            running = cluster.ask("squeue", "-h", "-t", "R,CG", "-o", "%A").split()
-            return not waiting and not {*stopped} & {*running}
-
-        _wait(those_that_train_are_stopped, 300, project)
-        rest.unlink()
-        project.wait(process, 900)
-    return {"runs": runs, "submissions": project.submissions()[before:]}
-
-
-def _running_job(project: Project, run: str) -> str:
-    """Returns the number of the job that a run is in."""
-    listed = cluster.ask("squeue", "-h", "-t", "R", "-o", "%A %k").splitlines()
-    return next(
-        (line.split()[0] for line in listed if line.endswith(f"rule_train_wildcards_{run}")), ""
+    fail.write_text("0")
+    cancelled = call(
+        lambda: has_trained(1) and project.is_evaluated(finished) and failed("This member fails."),
+        *("scancel", "{job}"),
     )
+    if limited:
+        fail.write_text(f"{2 * LIMIT_MB}000000")
+    # A limit below the time that has passed: SLURM sends the signal within half a minute.
+    out_of_time = call(
+        lambda: has_trained(8) and failed("memory" if limited else "This member fails."),
+        *("scontrol", "update", "JobId={job}", "TimeLimit=1"),
+    )
+    for file in (rest, fail):
+        file.unlink()
+    return {
+        "slow": (slow, slow_with_threads),
+        "failing": failing,
+        "finished": finished,
+        "limited": limited,
+        "imports": imports,
+        "calls": [cancelled, out_of_time, call()],
+    }
+
+
+def _imports_tensorflow(running_cluster: cluster.Cluster, run: str) -> bool:
+    """Whether the job of a training has imported TensorFlow, rather than its fork server."""
+    jobs = [process for process in running_cluster.processes() if run in process.cmdline()]
+    jobs = [process for process in jobs if "train" in process.cmdline()]
+    assert jobs
+    return any("tensorflow" in file.path for job in jobs for file in job.memory_maps())
+
+
+def _is_running(process: subprocess.Popen, project: Project) -> bool:
+    assert process.poll() is None, project.tail()
+    return True
 
 
 def _wait(condition: Callable[[], object], seconds: float, project: Project) -> None:
@@ -287,7 +383,7 @@ def _wait(condition: Callable[[], object], seconds: float, project: Project) -> 
 
 
 def _undisturbed_weights(project: Project, run: str, results: Path) -> bytes:
-    """Trains a run by hand, from the same data, and returns the file of its final weights."""
+    """Train a run by hand, from the same data, and return the file of its final weights."""
     (results / "data").symlink_to(project.root / "results" / "data")
     command = [sys.executable, "workflow/run.py", "train", "--run", run]
     command += ["--results", str(results), "--model-file", "tests/slurm/slow_model.py"]
@@ -297,15 +393,49 @@ def _undisturbed_weights(project: Project, run: str, results: Path) -> bytes:
 
 @pytest.mark.slurm
 @needs_a_cluster
-@pytest.mark.parametrize("index", [0, 1], ids=["cancelled", "out of time"])
-def test_an_interrupted_training_is_sent_again_and_goes_on(project, interrupted, tmp_path, index):
-    run = interrupted["runs"][index]
-    sent = [each["--comment"] for each in interrupted["submissions"]]
-    assert sent.count(f"rule_train_wildcards_{run}") >= 2
+def test_a_call_submits_only_what_is_missing(project, interrupted):
+    folder = project.root / "results" / "runs"
+    finished, failing = (folder / interrupted[name] for name in ("finished", "failing"))
+    trained = [
+        {path.parent for path in call["records"] if path.name == "record.json"}
+        for call in interrupted["calls"]
+    ]
+    # Neither the member that failed nor the end of the job took the results of another member.
+    slow = {folder / run for run in interrupted["slow"]}
+    assert trained == [{finished}, {finished}, {finished, failing, *slow}]
+    for earlier, later in itertools.pairwise(call["records"] for call in interrupted["calls"]):
+        results = [path for path in earlier if path.parent.name == "evaluate"]
+        assert results and all(later[path] == earlier[path] for path in results)
+
+
+@pytest.mark.slurm
+@needs_a_cluster
+def test_members_share_one_import_of_tensorflow(interrupted):
+    # A training with more threads sets them before it imports TensorFlow.
+    assert [interrupted["imports"][run] for run in interrupted["slow"]] == [False, True]
+
+
+@pytest.mark.slurm
+@needs_a_cluster
+def test_a_member_that_was_killed_for_memory_receives_more(project, interrupted):
+    if not interrupted["limited"]:
+        pytest.skip("no memory control group can be made here")
+    first, second, third = (call["memory_mb"] for call in interrupted["calls"])
+    assert first == second and third - second == 4 * 2000 - 2000
+    assert project.record(interrupted["failing"])["status"] == "finished"
+
+
+@pytest.mark.slurm
+@needs_a_cluster
+@pytest.mark.parametrize("threads", [1, 2])
+def test_an_interrupted_training_goes_on_with_the_same_bits(
+    project, interrupted, tmp_path, threads
+):
+    run = interrupted["slow"][threads - 1]
     record = project.record(run)
     assert record["status"] == "finished"
-    assert record["resumed"] >= 1  # no checkpoint was due: the signal asked for it
+    assert record["resumed"] == 2
     final = project.root / "results" / "runs" / run / "final.npz"
     assert final.read_bytes() == _undisturbed_weights(project, run, tmp_path)
-    headline = project.root / "results" / "studies" / "slow" / "report.txt"
-    assert "2 runs: 2 finished" in headline.read_text()
+    headline = project.root / "results" / "studies" / "interrupted" / "report.txt"
+    assert "4 runs: 4 finished" in headline.read_text()

@@ -5,7 +5,7 @@ import sys
 sys.path.insert(0, f"{workflow.basedir}/workflow")
 
 from batchscope import project_files
-from batchscope.host import fork_server
+from batchscope.host import allocation, fork_server
 from batchscope.rules import inputs, resources, session, study, targets
 from batchscope.study.names import COMMAND_PATTERN as COMMAND
 from batchscope.study.registry import MEASURES, TIMINGS
@@ -20,22 +20,17 @@ GIVEN = workflow.global_resources
 session.prepare_environment(
     gpus="gpu" in GIVEN and GIVEN["gpu"].value > 0, scheduled=workflow.remote_exec
 )
+# A cluster has a number of jobs in place of one of cores. Its profile states a number of GPUs, which
+# its scheduler counts; a dry-run on one machine has a number of jobs too.
+CLUSTER = workflow.remote_exec or (workflow.nodes is not None and "gpu" in GIVEN)
 # --configfile replaces the default study. There is no `configfile:` here, since Snakemake merges
 # both, and names no line of an invalid file.
-STUDY = study.called(
-    workflow.configfiles,
-    workflow.config_settings.config,
-    # A cluster has a number of jobs in place of one of cores; a dry-run has both, so the GPUs of
-    # the profile tell.
-    cluster=workflow.nodes is not None and (GIVEN["_cores"].value is None or "gpu" in GIVEN),
-    remote=workflow.remote_exec,
-)
+STUDY = study.called(workflow.configfiles, workflow.config_settings.config, CLUSTER)
 CONFIG = inputs.literal(STUDY.config_path)  # as an input; commands have the path itself
 PARAMS = {"config": lambda wildcards: STUDY.config_path, "scale": STUDY.scale}
 ENVIRONMENT = inputs.environment(workflow.basedir)
 
-# One job at a time on a GPU, unless --resources gpu=N says that there are more. A cluster's
-# profile does, since its scheduler counts them. (The executor is not known yet here.)
+# One job at a time on a GPU, unless --resources gpu=N says that there are more.
 if "gpu" not in GIVEN:
     workflow.register_resource("gpu", 1)
 
@@ -46,7 +41,23 @@ GPUS = inputs.for_each_job(STUDY, resources.gpus)
 MEASURE_GPUS = inputs.for_each_job(STUDY, resources.measure_gpus)
 THREADS = inputs.for_each_job(STUDY, resources.threads)
 
+# Groups: `--group-components` sets how many runs, or timings, are one job of a cluster. Grouping
+# takes time, and one machine needs no groups.
+RUNS, TIMING = ("runs", "timing") if CLUSTER else (None, None)
+
+# A function costs time for each job; one machine needs none.
+TRAINING_MB = resources.training_memory(2000) if CLUSTER else 2000
+
 logger.addFilter(session.is_shown)
+
+
+def start_fork_server():
+    if STUDY.plan.runs:
+        fork_server.launch(project_files.WORKFLOW)
+
+
+if workflow.remote_exec:
+    allocation.run_group(workflow, [RUNS, TIMING], start_fork_server)
 
 
 onstart:
@@ -56,8 +67,7 @@ onstart:
         # once more per second for each job that ended.
         workflow.scheduler.job_rate_limiter = None
         fork_server.announce()
-        if STUDY.plan.runs:
-            fork_server.launch(project_files.WORKFLOW)
+        start_fork_server()
     session.start(STUDY)
 
 

@@ -13,9 +13,6 @@ rule prepare_data:
         "logs/prepare_data/{dataset}.log",
     conda:
         ENVIRONMENT
-    resources:
-        mem_mb=resources.growing_memory(3000),
-        runtime=120,
     params:
         # A function of the data set's name, which has the definition's digest.
         definition=lambda wildcards: STUDY.definition(wildcards.dataset),

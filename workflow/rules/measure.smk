@@ -15,11 +15,12 @@ for ENTRY in MEASURES.values():
             *inputs.files_of(ENTRY),
         log:
             inputs.log_of(ENTRY),
+        group:
+            RUNS
         conda:
             ENVIRONMENT
         resources:
-            mem_mb=resources.growing_memory(ENTRY.memory_mb),
-            runtime=ENTRY.minutes,
+            mem_mb=ENTRY.memory_mb,
             gpu=MEASURE_GPUS if ENTRY.data else 0,
         params:
             ENTRY.version,

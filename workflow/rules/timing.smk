@@ -17,17 +17,18 @@ for ENTRY in TIMINGS.values():
         log:
             inputs.log_of(ENTRY),
         priority: resources.turn(ENTRY.name)
+        group:
+            TIMING
         conda:
             ENVIRONMENT
         threads: resources.EXCLUSIVE
         resources:
-            mem_mb=resources.growing_memory(ENTRY.memory_mb),
-            runtime=ENTRY.minutes,
+            mem_mb=ENTRY.memory_mb,
             gpu=GPUS,
             # A cluster gets this in place of `threads`.
             cpus_per_task=THREADS,
             # Replaces the profile's default, so it repeats the signal.
-            slurm_extra="--exclusive --signal=TERM@60",
+            slurm_extra="--exclusive --nice=1000 --signal=TERM@60",
             alone=1,
         params:
             ENTRY.version,

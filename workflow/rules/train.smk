@@ -18,12 +18,14 @@ rule train:
         "logs/train/{run}.log",
     wildcard_constraints:
         run=rf"(?!{EVALUATED_RUN}){RUN}",
+    group:
+        RUNS
     conda:
         ENVIRONMENT
     threads: THREADS
     resources:
-        mem_mb=resources.run_memory(2000),
-        runtime=240,
+        mem_mb=TRAINING_MB,
+        cpus_per_task=THREADS,
         gpu=GPUS,
     params:
         VERSIONS["train"],
@@ -58,12 +60,14 @@ rule snapshot:
         update("results/runs/{run}/epochs/{epoch}.npz"),
     log:
         "logs/snapshot/{run}/{epoch}.log",
+    group:
+        RUNS
     conda:
         ENVIRONMENT
     threads: THREADS
     resources:
-        mem_mb=resources.growing_memory(2000),
-        runtime=240,
+        mem_mb=2000,
+        cpus_per_task=THREADS,
         gpu=GPUS,
     params:
         VERSIONS["train"],

@@ -189,7 +189,6 @@ ENTRY = Measure(
         "branches": Table(_BRANCHES, _rows, keys=("share", "factor")),
         "branch_points": Table(_POINTS, _points, keys=("share",)),
     },
-    minutes=240,
     order=6,
 )
 

@@ -113,7 +113,6 @@ ENTRY = Measure(
     ),
     tables={"updates": Table(_UPDATES, _rows)},
     memory_mb=1000,
-    minutes=10,
     order=4,
 )
 

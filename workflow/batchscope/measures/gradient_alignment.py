@@ -106,7 +106,6 @@ ENTRY = Measure(
         ),
     ),
     tables={"alignment": Table(_ALIGNMENT, _rows, keys=("place", "examples"))},
-    minutes=120,
     order=5,
 )
 

@@ -80,7 +80,6 @@ ENTRY = Measure(
             ),
         ),
     ),
-    minutes=240,
     order=6,
 )
 

@@ -134,7 +134,6 @@ ENTRY = Measure(
         ),
     ),
     tables={"landscapes": Table(_LANDSCAPES, _rows, keys=("kind", "index", "a", "b"))},
-    minutes=480,
     order=8,
 )
 

@@ -104,7 +104,6 @@ ENTRY = Measure(
     ),
     tables={"lines": Table(_LINES, _rows, keys=("split", "alpha"))},
     memory_mb=2000,
-    minutes=120,
     order=9,
 )
 

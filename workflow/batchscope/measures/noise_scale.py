@@ -152,7 +152,6 @@ ENTRY = Measure(
             ),
         ),
     ),
-    minutes=120,
     order=5,
 )
 

@@ -83,7 +83,6 @@ ENTRY = Measure(
             ),
         ),
     ),
-    minutes=240,
     order=2,
 )
 

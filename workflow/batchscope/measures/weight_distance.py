@@ -98,7 +98,6 @@ ENTRY = Measure(
         "layers": Table(_LAYERS, _rows, keys=("layer",), figures=("weight_distance_by_layer",))
     },
     memory_mb=1000,
-    minutes=10,
     order=3,
 )
 

@@ -1,11 +1,14 @@
 """Memory, threads, GPUs and priority of jobs."""
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
 from batchscope import figures
-from batchscope.rules.study import CalledStudy
+from batchscope.host import memory_limits
+from batchscope.rules.study import RESULTS, CalledStudy
+from batchscope.store import paths
 from batchscope.study import commands, names, run_factors
 from batchscope.study.specifications import MOST_REPEATS, REPEATS
 
@@ -15,23 +18,22 @@ EXCLUSIVE = 4096
 _FIGURES_OF_ONE_PROCESS = 6  # a second process imports as much, and keeps a core from other jobs
 
 
-def growing_memory(memory_mb: int) -> Callable[[Any, int], int]:
-    """Return the memory of an attempt, MB: twice that of the attempt before."""
-    return lambda wildcards, attempt: memory_mb * 2 ** (attempt - 1)
+def run_memory_mb(run: str, memory_mb: int) -> int:
+    """Return the memory in MB to request for a training, or for a user's command.
 
-
-def run_memory(memory_mb: int) -> Callable[[Any, int], int]:
-    """Return the memory of an attempt at a run, MB.
-
-    The last attempt has no more than the one before: it records that this was not enough.
+    After the kernel has killed it for memory, that is twice its limit then. At four times the
+    rule's memory, another kill is recorded as the result.
     """
-    return lambda wildcards, attempt: memory_mb * 2 ** min(attempt - 1, 2)
+    limit = memory_limits.noted_limit_mb(paths.run_folder(RESULTS, run))
+    return memory_mb if limit is None else min(4 * memory_mb, math.ceil(2 * limit))
 
 
-def command_memory(study: CalledStudy) -> Callable[[Any, int], int]:
-    return lambda wildcards, attempt: run_memory(study.command(wildcards).memory_mb)(
-        wildcards, attempt
-    )
+def training_memory(memory_mb: int) -> Callable[[Any], int]:
+    return lambda wildcards: run_memory_mb(wildcards.run, memory_mb)
+
+
+def command_memory(study: CalledStudy) -> Callable[[Any], int]:
+    return lambda wildcards: run_memory_mb(wildcards.command, study.command(wildcards).memory_mb)
 
 
 def of_command(

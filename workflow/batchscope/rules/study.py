@@ -77,23 +77,20 @@ class CalledStudy:
         return CalledStudy(plan_now, self.config_path, self.scale, self.partial)
 
 
-def called(
-    configfiles: list[Any], options: dict[str, Any], cluster: bool = False, remote: bool = False
-) -> CalledStudy:
+def called(configfiles: list[Any], options: dict[str, Any], cluster: bool = False) -> CalledStudy:
     """Plan the study of a call of Snakemake; exit with the message if it has a problem.
 
     Args:
         configfiles: Files of `--configfile`; none for the default study.
         options: Options of `--config`.
-        cluster: Whether jobs go to a cluster.
-        remote: Whether this is one of these jobs.
+        cluster: Whether jobs go to a cluster, or this is one of its jobs.
     """
     try:
         check_folder(RESULTS)
         files = [str(file) for file in configfiles] or [project_files.DEFAULT_CONFIG]
         path = command_line.one_file(files)
         read = configuration.options(options)
-        local = not (cluster or remote or read.partial)
+        local = not (cluster or read.partial)
         study = CalledStudy(_planned(path, read.scale, local), path, read.scale, read.partial)
         owners.check(study.folder, study.plan.name, path)
         # The table reads every folder of results, which a job of a cluster does not need.

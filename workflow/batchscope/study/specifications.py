@@ -249,7 +249,6 @@ class Entry:
             has a setting `epoch`, and one more record for each epoch.
         also_writes: Suffixes of the files next to the record.
         memory_mb: Memory to request from a cluster.
-        minutes: Time to request from a cluster.
         order: Position in lists and tables.
     """
 
@@ -264,7 +263,6 @@ class Entry:
     at_epochs: bool = False
     also_writes: tuple[str, ...] = ()
     memory_mb: int = 4000
-    minutes: int = 60
     order: int = 100
 
     @functools.cached_property

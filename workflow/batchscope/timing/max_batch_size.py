@@ -77,7 +77,6 @@ ENTRY = Timing(
             columns=("seconds", "message"),
         ),
     ),
-    minutes=240,
     order=4,
 )
 

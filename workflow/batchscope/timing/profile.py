@@ -101,7 +101,6 @@ ENTRY = Timing(
             table="profiles",
         ),
     ),
-    minutes=30,
     order=5,
 )
 

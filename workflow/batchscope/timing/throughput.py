@@ -215,7 +215,6 @@ ENTRY = Timing(
             ),
         ),
     ),
-    minutes=240,
     order=2,
 )
 

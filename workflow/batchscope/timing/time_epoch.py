@@ -104,7 +104,6 @@ ENTRY = Timing(
         ),
     ),
     memory_mb=2000,
-    minutes=30,
     order=1,
 )
 
