@@ -17,8 +17,9 @@ from typing import Any
 
 import pytest
 
+from batchscope.host import memory_limits
 from batchscope.rules import resources
-from batchscope.store import memory_kills, paths
+from batchscope.store import paths
 from batchscope.study import config
 from project import copy
 from slurm import cluster
@@ -180,7 +181,7 @@ def submitted(folder: Path, *options: str) -> list[dict[str, str]]:
 
 
 def _note_kill(results: Path, run: str, limit_mb: float) -> None:
-    note = paths.run_folder(results, run) / memory_kills.NOTE
+    note = paths.run_folder(results, run) / memory_limits.NOTE
     note.parent.mkdir(parents=True)
     note.write_text(json.dumps({"limit_mb": limit_mb}))
 
