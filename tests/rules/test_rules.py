@@ -210,3 +210,9 @@ def test_a_job_of_any_scheduler_knows_that_it_is_one(monkeypatch, scheduled):
     monkeypatch.delenv(memory_kills.SCHEDULED)
     session.prepare_environment(gpus=False, scheduled=scheduled)
     assert (memory_kills.SCHEDULED in os.environ) == scheduled
+
+
+def test_the_end_of_a_call_is_about_its_report(whole):
+    Path(whole.headline).write_text("8 is best.\n")
+    assert session.closing_lines(whole, ["results/data/d/record.json"]) == []
+    assert session.closing_lines(whole, [whole.report]) == [f"{whole.report}: 8 is best."]

@@ -2,8 +2,11 @@
 
 import json
 
+import pytest
+
 import commanded
 from batchscope import disk
+from batchscope.errors import UserError
 from batchscope.store import interims, jobs, paths
 from batchscope.study import planner
 from batchscope.study.stages import Stage
@@ -113,3 +116,30 @@ def test_runs_of_a_command_come_in_stages_too(tmp_path):
     stage = {"a": Stage(13, {first: 9})}
     later = planner.make(raw, folder=tmp_path, looked=lambda _: stage)
     assert len(later.commands) == 6 + 6 + 9
+
+
+@pytest.mark.parametrize(
+    ("number", "content", "delete"),
+    [(1, "", "interims"), (2, "", "it"), (2, "experiment,planned\n", "it"), (2, "a,b\n1\n", "it")],
+)
+def test_a_damaged_analysis_is_an_error(tmp_path, number, content, delete):
+    """It never counts as an analysis that left nothing open."""
+    for each in (1, 2):
+        wrote(tmp_path, each, ("9", ["r"], "11"))
+    path = paths.interim_table(tmp_path, "s", number)
+    header = path.read_text().splitlines()[0]
+    for text in (content, f"{header}\n", path.read_text().replace(",9,", ",x,")):
+        path.write_text(text)
+        with pytest.raises(
+            UserError, match=f"interims/{number}.csv.* [Dd]elete .*{delete} and run"
+        ):
+            interims.stages(tmp_path, "s")
+
+
+def test_a_missing_analysis_before_another_is_an_error(tmp_path):
+    for number in (1, 2):
+        wrote(tmp_path, number, ("9", ["r"], "11"))
+    paths.interim_table(tmp_path, "s", 1).unlink()
+    for read in (interims.count, interims.stages, interims.is_open, interims.current):
+        with pytest.raises(UserError, match="interims/1.csv: missing.* delete .*interims and run"):
+            read(tmp_path, "s")

@@ -14,17 +14,19 @@ if TYPE_CHECKING:
     import numpy as np
     import tensorflow as tf
 
-# Attributes of Snakemake's `workflow` that its documentation does not name -> what for.
+# Attribute of Snakemake's `workflow` that its documentation does not name -> its purpose, and the
+# benchmark if it only saves time.
 SNAKEMAKE = {
-    "config_settings": "the options of `--config` alone; `config` has those of the file too",
-    "configfiles": "the configuration file as it was given; `config` has its contents alone",
-    "dag": "what a command was to make, and which of its outputs are made though they are there",
-    "global_resources": "which GPUs and cores are given; `resources` belong to a job",
-    "nodes": "whether a number of jobs is given, as for a cluster, in place of one of cores",
-    "remote_exec": "whether this is a job of a cluster, which reads the Snakefile anew",
+    "config_settings": "the options of `--config` alone; `config` also holds those of the file",
+    "configfiles": "the path of the configuration file; `config` holds its content only",
+    "dag": "the targets of a call, to check that a call without a failed job made them",
+    "global_resources": "the GPUs and cores of the call; `resources` belong to a job",
+    "nodes": "whether the call has a number of jobs, as for a cluster, or a number of cores",
+    "remote_exec": "whether this process is a job of a cluster, which reads the Snakefile again",
     "local_exec": "whether jobs run on this machine, where they share imported libraries",
-    "register_resource": "a resource `gpu` of one where none is given",
-    "scheduler": "to take away its limit of jobs per second, which keeps it busy on one machine",
+    "register_resource": "the resource `gpu` of 1, if the call sets none",
+    "scheduler": "to remove its limit of jobs per second, which costs time on one machine "
+    "(benchmarks/grid.py)",
 }
 
 

@@ -1,7 +1,6 @@
 """The study of this call, what its rules share, and what happens before and after the jobs."""
 
 import sys
-import time
 
 sys.path.insert(0, f"{workflow.basedir}/workflow")
 
@@ -17,7 +16,6 @@ from batchscope.study.versions import VERSIONS
 container: "batchscope.sif"
 
 
-STARTED = time.time()
 GIVEN = workflow.global_resources
 session.prepare_environment(
     gpus="gpu" in GIVEN and GIVEN["gpu"].value > 0, scheduled=workflow.remote_exec
@@ -65,10 +63,9 @@ onstart:
 
 onsuccess:
     # Snakemake makes nothing behind a data set that it makes again.
-    targets.check_made(
-        path for job in workflow.dag.targetjobs for path in (*job.output, *job.input)
-    )
-    for line in session.closing_lines(STUDY, STARTED):
+    made = [path for job in workflow.dag.targetjobs for path in (*job.output, *job.input)]
+    targets.check_made(made)
+    for line in session.closing_lines(STUDY, made):
         logger.info(line)
 
 

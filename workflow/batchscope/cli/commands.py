@@ -65,13 +65,13 @@ def watch(arguments: Namespace) -> None:
 
 def log(arguments: Namespace) -> None:
     """Show the newest logs of failed jobs, or the newest logs with all words in their paths."""
-    from batchscope.store import job_logs
+    from batchscope.store import job_logs, jobs
 
     results, words = arguments.results, arguments.words
     logs = [path for path in job_logs.find(results, words) if path.stat().st_size]
     study = options.last_study(results)
     if study and not words:
-        missing = job_logs.of_missing(study, results)
+        missing = job_logs.of_missing(jobs.JobTable(study, results))
         logs = [path for path in logs if path in missing] or logs
     if not logs:
         raise UserError(
@@ -80,6 +80,13 @@ def log(arguments: Namespace) -> None:
     for path in logs[-_MOST_LOGS:]:
         text = path.read_text(encoding="utf-8", errors="replace")
         print(text if len(logs) == 1 else f"{path}: {text.rstrip().rpartition(chr(10))[2]}")
+
+
+def decide(arguments: Namespace) -> None:
+    """Repeat a command of Snakemake, given by its options, until no stage of the study is open."""
+    from batchscope.cli import decide
+
+    decide.run(arguments.options)
 
 
 def advice(arguments: Namespace) -> None:
@@ -150,9 +157,12 @@ def schema(arguments: Namespace) -> None:
 def add(added: argparse._SubParsersAction) -> None:
     """Add the commands with their options to a parser, in the order of the help."""
 
-    def command(call: Callable[[Namespace], None], *shared: ArgumentParser) -> Callable[..., Any]:
+    def command(
+        call: Callable[[Namespace], None], *shared: ArgumentParser, **form: Any
+    ) -> Callable[..., Any]:
         name = call.__name__.removesuffix("_")  # `import` is a keyword of Python
-        parser = added.add_parser(name, parents=shared, help=call.__doc__, description=call.__doc__)
+        form |= {"parents": shared, "help": call.__doc__, "description": call.__doc__}
+        parser = added.add_parser(name, **form)
         parser.set_defaults(call=call)
         return parser.add_argument
 
@@ -175,6 +185,8 @@ def add(added: argparse._SubParsersAction) -> None:
     option("--seconds", type=_seconds, default=5.0, help="between two updates")
     option = command(log, options.RESULTS)
     option("words", nargs="*", metavar="WORD", help="of a name, such as bs=16 seed=0")
+    option = command(decide, prefix_chars="\0", add_help=False)  # options of Snakemake are words
+    option("options", nargs="*", metavar="OPTION", help="such as --cores 8")
     option = command(advice, options.RESULTS, options.SCALE, options.CONFIG)
     option("--seeds", action="store_true", help="and what more seeds would resolve")
     option = command(explain)

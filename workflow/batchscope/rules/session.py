@@ -4,6 +4,7 @@ import logging
 import os
 import subprocess
 import sys
+from collections.abc import Collection
 from itertools import chain
 from pathlib import Path
 
@@ -61,12 +62,17 @@ def start(study: CalledStudy) -> None:
         sys.exit(1)
 
 
-def closing_lines(study: CalledStudy, started: float) -> list[str]:
-    """Return a new report with its headline, and the open part of a study with stages."""
-    lines, headline = [], Path(study.headline)
-    if headline.exists() and headline.stat().st_mtime >= started:
-        lines.append(f"{study.report}: {headline.read_text(encoding='utf-8').strip()}")
-    if study.has_stages and not study.partial:
+def closing_lines(study: CalledStudy, made: Collection[str]) -> list[str]:
+    """Return the report with its headline, and the open part of a study with stages.
+
+    Args:
+        made: Targets of the call; the lines are about the report, if it is one of them.
+    """
+    if study.report not in made:
+        return []
+    headline = Path(study.headline).read_text(encoding="utf-8").strip()
+    lines = [f"{study.report}: {headline}"]
+    if study.plan.has_stages and not study.partial:
         lines.append(open_line(study))
     return lines
 

@@ -50,10 +50,6 @@ class CalledStudy:
         return Path(self.report).with_suffix(".txt").as_posix()
 
     @property
-    def has_stages(self) -> bool:
-        return any(experiment.looks for experiment in self.plan.experiments.values())
-
-    @property
     def options(self) -> str:
         """The options of Snakemake that choose this study, for messages."""
         file = "" if self._is_default else f" --configfile {shlex.quote(self.config_path)}"

@@ -26,7 +26,7 @@ def of_all(study: CalledStudy) -> list[str]:
         _check_data(study)
         files += [path for dataset in study.table.data() for path in inputs.dataset_files(dataset)]
         files += _missing_results(study)
-        if study.has_stages:
+        if study.plan.has_stages:
             name = study.plan.folder_name
             number = interims.current(RESULTS, name)
             analyses = [paths.interim_table(RESULTS, name, number).as_posix()]

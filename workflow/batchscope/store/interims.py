@@ -38,7 +38,7 @@ def rows(results: Path | str, study: str, number: int) -> list[dict[str, str]]:
     path = paths.interim_table(results, study, number)
     # Later analyses follow from earlier ones, so that only the last can be deleted alone.
     is_last = number == count(results, study)
-    delete = path if is_last else paths.interims_folder(results, study)
+    delete = None if is_last else paths.interims_folder(results, study)
     with errors.reading(path, "a table of an interim analysis", delete):
         table = disk.read_rows(path, *_READ, delete=delete)
         if not table:

@@ -13,6 +13,7 @@ import re
 import sys
 from collections.abc import Sequence
 
+from batchscope import project_files
 from batchscope.errors import ConfigError, UserError
 from batchscope.study import yaml_file
 
@@ -25,14 +26,11 @@ _EVERY_LINE = re.compile(
 
 def check(arguments: Sequence[str]) -> None:
     """End the process with every problem of `--configfile` and `--config`."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--configfile", "--configfiles", nargs="*", action="extend")
-    parser.add_argument("--config", "-C", nargs="*", action="extend")
-    options, _ = parser.parse_known_args(arguments)
+    options = _options(arguments)
     problems = [
         f"--config: received '{entry}'; KEY=VALUE is expected. "
         f"{_targets_first('--config KEY=VALUE')}"
-        for entry in options.config or ()
+        for entry in options.config
         if "=" not in entry
     ]
     try:
@@ -42,6 +40,21 @@ def check(arguments: Sequence[str]) -> None:
         problems.append(str(error))
     if problems:
         sys.exit("\n".join(problems))
+
+
+def study(arguments: Sequence[str]) -> tuple[str, str]:
+    """Return the configuration file and the scale of the study of a command."""
+    options = _options(arguments)
+    entries = dict(entry.partition("=")[::2] for entry in options.config)
+    path = one_file(options.configfile or [project_files.DEFAULT_CONFIG])
+    return path, entries.get("scale", "full")
+
+
+def _options(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    for names in (("--configfile", "--configfiles"), ("--config", "-C")):
+        parser.add_argument(*names, nargs="*", action="extend", default=[])
+    return parser.parse_known_args(arguments)[0]
 
 
 def wants_every_line(arguments: Sequence[str]) -> bool:

@@ -147,6 +147,10 @@ class Study:
     folder: Path | None = field(default=None, repr=False, compare=False)
 
     @property
+    def has_stages(self) -> bool:
+        return any(experiment.looks for experiment in self.experiments.values())
+
+    @property
     def name(self) -> str:
         return self.file.study
 
