@@ -158,7 +158,8 @@ def planned(project: Path, *arguments: str) -> dict[str, int]:
     for line in table[1].splitlines():
         rule, count = line.split()
         counts[rule] = counts.get(rule, 0) + int(count)
-    counts.pop("all", None)
+    for rule in ("all", "complete"):  # these make no result
+        counts.pop(rule, None)
     return counts
 
 

@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+import synthetic
 from batchscope import disk
 from batchscope.errors import UserError
 from batchscope.measures import branches
@@ -119,11 +120,14 @@ def test_a_run_that_trains_otherwise_here_and_one_too_small_are_refused(trained,
     run = FinishedRun(trained, RUN, scratch=tmp_path / "a")
     with pytest.raises(UserError, match=r"branches.factors: received 512\b"):
         branches.measure_run(run, names.parse_settings("branches", settings(factors=[512])))
-    path = trained / "runs" / RUN / "history.csv"
-    text = path.read_text()
+    files = [trained / "runs" / RUN / name for name in ("history.csv", "record.json")]
+    texts = [path.read_text() for path in files]
     try:
-        path.write_text(text.replace("0.", "1.", 1))
-        with pytest.raises(UserError, match="history"):
+        files[0].write_text(texts[0].replace("0.", "1.", 1))
+        synthetic.write_sha256(files[0].parent)
+        run = FinishedRun(trained, RUN, scratch=tmp_path / "b")
+        with pytest.raises(UserError, match="received another history"):
             branches.measure_run(run, names.parse_settings("branches", settings()))
     finally:
-        path.write_text(text)
+        for path, text in zip(files, texts, strict=True):
+            path.write_text(text)

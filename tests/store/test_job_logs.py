@@ -46,7 +46,7 @@ def test_jobs_without_results_have_logs_that_are_shown_first(tmp_path):
         (state.job.path.parent / file).touch()
     (dataset,) = study.datasets
     logs = tmp_path / "logs"
-    assert job_logs.of_missing(study, tmp_path / "results") == {
+    assert job_logs.of_missing(jobs.JobTable(study, tmp_path / "results")) == {
         logs / "train" / f"{second}.log",
         logs / "prepare_data" / f"{dataset}.log",
     }

@@ -1,11 +1,11 @@
 """Snapshots, weights after an epoch: kept where they are read, else trained again."""
 
-import json
 import shutil
 from pathlib import Path
 
 import pytest
 
+import synthetic
 from batchscope import disk
 from batchscope.store import jobs, paths
 from batchscope.study import planner
@@ -97,6 +97,7 @@ def test_weights_of_another_machine_are_refused(copied):
     loss = first.split(",")[3]
     first = first.replace(loss, loss[:-1] + ("1" if loss[-1] != "1" else "2"))
     history.write_text("\n".join([header, first, *rest, ""]))
+    synthetic.write_sha256(history.parent)
     code, output = snapshot(folder, run, 2, "--model-file", model)
     assert code == 1 and f"{history}: received another history of 2" in output
     assert "Traceback" not in output and not path.exists()
@@ -128,7 +129,7 @@ def test_what_is_noted_for_the_trainings(tmp_path):
     (noted,) = tmp_path.iterdir()
     runs = [*study.experiments["a"].runs]  # of the other experiment nothing is read
     expected = [1, 2, "middle"]  # the last weights are kept anyway
-    assert json.loads(noted.read_text()) == dict.fromkeys(runs, expected)
+    assert disk.read_json(noted) == dict.fromkeys(runs, expected)
     assert jobs.noted_epochs(tmp_path, runs[0]) == tuple(expected)
     # Of a study that reads none nothing stays noted, and nothing is written.
     jobs.note_epochs(planner.make(config()), (), tmp_path)

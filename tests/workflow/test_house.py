@@ -211,3 +211,8 @@ def test_format(command):
     tool = Path(sys.executable).parent / command[0]
     done = subprocess.run([tool, *command[1:]], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_only_decide_starts_snakemake():
+    paths = [path for path in LIBRARY.rglob("*.py") if '"-m", "snakemake"' in path.read_text()]
+    assert [path.relative_to(LIBRARY).as_posix() for path in paths] == ["cli/decide.py"]

@@ -74,6 +74,8 @@ rule interim:
     input:
         tables=inputs.all_tables(STUDY),
         claims=inputs.claims(STUDY),
+        # Written last: later jobs of this call would plan the next stage, whose runs are missing.
+        report=ancient(STUDY.report),
     output:
         "results/studies/{study}/interims/{number}.csv",
     log:

@@ -65,13 +65,13 @@ def watch(arguments: Namespace) -> None:
 
 def log(arguments: Namespace) -> None:
     """Show the newest logs of failed jobs, or the newest logs with all words in their paths."""
-    from batchscope.store import job_logs
+    from batchscope.store import job_logs, jobs
 
     results, words = arguments.results, arguments.words
     logs = [path for path in job_logs.find(results, words) if path.stat().st_size]
     study = options.last_study(results)
     if study and not words:
-        missing = job_logs.of_missing(study, results)
+        missing = job_logs.of_missing(jobs.JobTable(study, results))
         logs = [path for path in logs if path in missing] or logs
     if not logs:
         raise UserError(

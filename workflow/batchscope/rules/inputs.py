@@ -10,7 +10,7 @@ from typing import Any
 
 from batchscope import project_files
 from batchscope.rules.study import RESULTS, CalledStudy
-from batchscope.store import jobs, paths
+from batchscope.store import job_logs, jobs, paths
 from batchscope.study import names, snapshot_epochs, tables, versions
 from batchscope.study.specifications import Measure, Timing
 
@@ -220,8 +220,4 @@ def quoted_logs(study: CalledStudy) -> list[str]:
     """Return the logs of missing results, which a partial report quotes."""
     if not study.partial:
         return []
-    missing = [state.job.path for state in study.table.every.values() if not state.made]
-    records = (Path(dataset_record(dataset)) for dataset in study.plan.datasets)
-    missing += [record for record in records if not record.exists()]
-    logs = {paths.log_path(RESULTS, path) for path in missing}
-    return sorted(log.as_posix() for log in logs if log.exists())
+    return sorted(log.as_posix() for log in job_logs.of_missing(study.table) if log.exists())

@@ -4,7 +4,6 @@ from collections.abc import Collection
 from pathlib import Path
 
 from batchscope.store import jobs, paths
-from batchscope.study.plan import Study
 
 
 def find(results: Path, words: Collection[str]) -> list[Path]:
@@ -26,10 +25,9 @@ def _matches(log: Path, words: Collection[str]) -> bool:
     )
 
 
-def of_missing(study: Study, results: Path) -> set[Path]:
+def of_missing(table: jobs.JobTable) -> set[Path]:
     """Return the log paths of all jobs without a result."""
-    table = jobs.JobTable(study, results)
     missing = [state.job.path for state in table.every.values() if not state.made]
     data = [dataset for dataset, is_complete in table.data().items() if not is_complete]
-    missing += [paths.dataset_record(results, dataset) for dataset in data]
-    return {paths.log_path(results, path) for path in missing}
+    missing += [paths.dataset_record(table.results, dataset) for dataset in data]
+    return {paths.log_path(table.results, path) for path in missing}
