@@ -15,12 +15,6 @@ NOTE = "memory_kill.json"
 SCHEDULED = "BATCHSCOPE_SCHEDULED"  # in the environment of a job that a scheduler started
 
 
-def noted_limit_mb(folder: Path) -> float | None:
-    """Return the memory limit at which the last attempt was killed; None without a kill."""
-    note = folder / NOTE
-    return disk.read_json(note)["limit_mb"] if note.exists() else None
-
-
 def record_or_retry(folder: Path, limit_mb: float | None) -> str | None:
     """Says what is to become of a run: a sentence for its record, or None to train it.
 
@@ -30,14 +24,15 @@ def record_or_retry(folder: Path, limit_mb: float | None) -> str | None:
     Raises:
         UserError: If it was, and the scheduler's next attempt may have more memory.
     """
-    scheduled = SCHEDULED in os.environ
-    noted = noted_limit_mb(folder) if limit_mb is None and scheduled else None
-    if noted is not None and control_groups.limit_mb() <= noted:
-        limit_mb, scheduled = noted, False
+    scheduled, note = SCHEDULED in os.environ, folder / NOTE
+    if limit_mb is None and scheduled and note.exists():
+        noted = disk.read_json(note)["limit_mb"]
+        if control_groups.limit_mb() <= noted:
+            limit_mb, scheduled = noted, False
     if limit_mb is None:
         return None
     if scheduled:
-        disk.write_json(folder / NOTE, {"limit_mb": limit_mb})
+        disk.write_json(note, {"limit_mb": limit_mb})
         raise UserError(
             f"{folder}: received at most {limit_mb:.0f} MB of memory, and the kernel killed the "
             "training for it; more is expected. An attempt with more goes on from the checkpoint; "
