@@ -315,14 +315,14 @@ def interrupted(running_cluster, project) -> dict[str, Any]:
         options += ("--configfile", "tests/slurm/interrupted.yaml")
         with project.snakemake(*options, **environment) as process:
             if until:
-                _wait(lambda: _is_running(process, project) and until(), 300, project)
+                _wait(lambda: _is_running(process, project) and until(), 900, project)
                 for run in (slow, slow_with_threads):
                     imports[run] = _imports_tensorflow(running_cluster, run)
                 (job,) = cluster.ask("squeue", "-h", "-t", "R", "-o", "%A").split()
                 subprocess.run([word.format(job=job) for word in end], check=True)
-                assert process.wait(300) == 1, project.tail()
+                assert process.wait(900) == 1, project.tail()
             else:
-                project.wait(process, 300)
+                project.wait(process, 900)
         _wait(lambda: not running_cluster.processes(), 60, project)
         (submission,) = project.submissions()[before:]
         records = (project.root / "results" / "runs").rglob("*.json")
@@ -353,6 +353,8 @@ def interrupted(running_cluster, project) -> dict[str, Any]:
     )
     for file in (rest, fail):
         file.unlink()
+    if limited:
+        running_cluster.limit_memory(2 * LIMIT_MB)  # SLURM would give what is requested
     return {
         "slow": (slow, slow_with_threads),
         "failing": failing,

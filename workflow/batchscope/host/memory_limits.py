@@ -93,14 +93,6 @@ def largest_array() -> float:
     return _LARGEST_ARRAY * limit_mb() * 10**6
 
 
-def noted_limit_mb(folder: Path) -> float | None:
-    """Return the limit in MB at which the kernel killed the last training; None if it did not."""
-    from batchscope import disk
-
-    note = folder / NOTE
-    return disk.read_json(note)["limit_mb"] if note.exists() else None
-
-
 def record_or_retry(folder: Path, killed_at_mb: float | None) -> str | None:
     """Return the message for the record of a killed run; None if the run is to be trained.
 
@@ -113,17 +105,17 @@ def record_or_retry(folder: Path, killed_at_mb: float | None) -> str | None:
     """
     from batchscope import disk
 
-    scheduled = SCHEDULED in os.environ
+    note, scheduled = folder / NOTE, SCHEDULED in os.environ
     if killed_at_mb is not None and scheduled:
-        disk.write_json(folder / NOTE, {"limit_mb": killed_at_mb})
+        disk.write_json(note, {"limit_mb": killed_at_mb})
         raise UserError(
             f"{folder}: the kernel killed the training for memory (received at most "
             f"{killed_at_mb:.0f} MB). The next call of snakemake goes on from the checkpoint if "
             "its job has more memory; otherwise it records the run as out_of_memory."
         )
-    noted = noted_limit_mb(folder) if killed_at_mb is None and scheduled else None
-    if noted is not None and limit_mb() <= noted:
-        killed_at_mb = noted
+    if killed_at_mb is None and scheduled and note.exists():
+        noted = disk.read_json(note)["limit_mb"]
+        killed_at_mb = noted if limit_mb() <= noted else None
     if killed_at_mb is None:
         return None
     return f"The kernel killed the training for memory; its limit was {killed_at_mb:.0f} MB."

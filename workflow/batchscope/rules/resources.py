@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from batchscope import figures
+from batchscope import disk, figures
 from batchscope.host import memory_limits
 from batchscope.rules.study import RESULTS, CalledStudy
 from batchscope.store import paths
@@ -24,8 +24,10 @@ def run_memory_mb(run: str, memory_mb: int) -> int:
     After the kernel has killed it for memory, that is twice its limit then. At four times the
     rule's memory, another kill is recorded as the result.
     """
-    limit = memory_limits.noted_limit_mb(paths.run_folder(RESULTS, run))
-    return memory_mb if limit is None else min(4 * memory_mb, math.ceil(2 * limit))
+    note = paths.run_folder(RESULTS, run) / memory_limits.NOTE
+    if not note.exists():
+        return memory_mb
+    return min(4 * memory_mb, math.ceil(2 * disk.read_json(note)["limit_mb"]))
 
 
 def training_memory(memory_mb: int) -> Callable[[Any], int]:
