@@ -14,8 +14,8 @@ server refuses another Python, and steps with GPUs or several threads. The job p
 SIGTERM on to its step, which leads a process group of its own.
 
 Ends: when a process is killed, others follow.
-- Snakemake: the server, by the parent-death signal, and the jobs, which watch Snakemake. (The shell
-  between them may live on.)
+- Snakemake: the server, by the parent-death signal and because it watches Snakemake, and the jobs,
+  which watch Snakemake. (The shell between them may live on.)
 - The server: its steps, by the parent-death signal.
 - A job: its step, by the parent-death signal or because the connection to the step closes.
 - A step: its process group, killed by its parent. Worker processes of a step set the parent-death
@@ -228,7 +228,8 @@ def serve(
     """
     from batchscope.host import supervisor, tensorflow_start
 
-    supervisor.set_parent_death_signal(snakemake_pid)
+    supervisor.set_parent_death_signal()
+    snakemake = os.pidfd_open(snakemake_pid)  # fails if Snakemake has ended
     for signum in _STOP_SIGNALS:  # a scheduler signals all processes; the jobs pass theirs on
         signal.signal(signum, signal.SIG_IGN)
     training = socket.socket(fileno=descriptor)
@@ -238,7 +239,9 @@ def serve(
     parent = os.getpid()
     steps: dict[int, tuple[int, socket.socket]] = {}  # pidfd -> process id, connection to the job
     while True:
-        for ready in select.select([training, tables, *steps], [], [])[0]:
+        for ready in select.select([snakemake, training, tables, *steps], [], [])[0]:
+            if ready == snakemake:
+                os._exit(0)
             if ready in steps:
                 pid, job = steps.pop(ready)
                 os.close(ready)
