@@ -1,7 +1,7 @@
 """Run the jobs of one Snakemake as forks of one process that has TensorFlow imported.
 
 TensorFlow's import takes longer than most steps. So Snakemake starts a fork server, which imports
-TensorFlow and runs nothing of it: a process without threads can be forked. A job imports this
+TensorFlow without starting a thread: only such a process can be forked. A job imports this
 module alone before it asks the server.
 
 Listening: the server has two abstract Unix sockets with Snakemake's process id in their names.
@@ -142,7 +142,7 @@ def _become_step(parent: int) -> None:
 
 
 def _reap(pid: int) -> int:
-    """Kill what is left of the process group of a step that has ended; return its exit status."""
+    """Kill the rest of the process group of a step that has ended; return its exit status."""
     with contextlib.suppress(OSError):
         os.killpg(pid, signal.SIGKILL)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
