@@ -102,7 +102,7 @@ def forking(asks: socket.socket) -> type[subprocess.Popen]:
             self.stdin = os.fdopen(write, "wb")  # that process lives until it closes
             _, _, program, *words = args
             (listener,) = options["pass_fds"]
-            request = [program, words, listener, os.getcwd(), options["env"]]
+            request = [program, words, listener, os.getcwd(), {**os.environ}]
             socket.send_fds(asks, [json.dumps(request).encode()], [read, 1, 2, listener])
             os.close(read)
 
@@ -161,7 +161,7 @@ def become(
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(folder)
-    sys.path[:1] = ["", environment["PYTHONPATH"]]
+    sys.path[:1] = ["", environment.get("PYTHONPATH", "")]
     sys.argv[:] = ["-c", *words]
     piped = stat.S_ISFIFO(os.fstat(kept).st_mode)  # a socket the program closes itself
     status = outcome(program)

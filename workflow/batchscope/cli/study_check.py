@@ -1,7 +1,7 @@
-"""The check of a study before its jobs: its own data that are not prepared, and its own models.
+"""Check of a study before its jobs: the user's data that are not prepared, and the user's models.
 
-With the sizes of these data, the study is planned again: batches, and settings of measures, may not
-fit the training set.
+The study is planned again with the sizes of these data, because batches and settings of measures
+may not fit the training set.
 
 A user's model file may end its process, change its folder, or not end. So each model is built in a
 process of its own, which has a time limit.
@@ -24,7 +24,7 @@ from batchscope.host import supervisor, tensorflow_start
 from batchscope.store import jobs, records
 from batchscope.study import names, planner
 
-# Of a data set: what its examples look like, None where only its preparation finds it.
+# Data set -> the shape of its examples; None if only its preparation finds it.
 Looks = dict[str, Any]
 
 _BUILD_SECONDS = 600.0  # time limit of building a model
@@ -32,7 +32,7 @@ _END_SECONDS = 60.0  # time limit of the end of a process after that
 
 
 def check(study: Any, results: Path) -> None:
-    """Reads own data and builds own models; raises `ConfigError`, a line for each fault."""
+    """Read the user's data and build the user's models; raise a `ConfigError` with all problems."""
     table = jobs.JobTable(study, results)
     models = sorted(table.own_models())
     wanted = {*table.own_data(), *(dataset for dataset, _ in models)}

@@ -1,4 +1,4 @@
-"""The machine: what it is and lacks, its memory limits, locks, and how a step gets its process.
+"""The machine and processes: description, requirements, memory limits, locks, the fork server.
 
-How TensorFlow starts stands here too. No package here knows a run's files.
+The start of TensorFlow is here too. No module here reads the results of a run.
 """

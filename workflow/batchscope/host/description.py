@@ -1,4 +1,4 @@
-"""The machine that a number was made on, as it is recorded beside the number."""
+"""Description of the machine and of the versions of packages, for the records of results."""
 
 import contextlib
 import os
@@ -15,15 +15,15 @@ PACKAGES = ("tensorflow", "keras", "numpy", "scipy", "snakemake")
 
 
 def versions() -> dict[str, str]:
-    found = {"python": platform.python_version()}
+    numbers = {"python": platform.python_version()}
     for package in PACKAGES:
         with contextlib.suppress(metadata.PackageNotFoundError):
-            found[package] = metadata.version(package)
-    return found
+            numbers[package] = metadata.version(package)
+    return numbers
 
 
 def describe() -> dict[str, Any]:
-    """Returns what this machine is: CPU, cores, memory in GiB, GPUs, clocks in MHz, system."""
+    """Return the CPU, cores, memory in GiB, GPUs, clocks in MHz and system of this machine."""
     cpu, frequency = platform.processor() or platform.machine(), psutil.cpu_freq()
     with contextlib.suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
@@ -43,7 +43,7 @@ def describe() -> dict[str, Any]:
 
 
 def load() -> dict[str, float | None]:
-    """Returns how busy the machine is: 1-minute load average and CPU frequency in MHz."""
+    """Return the 1-minute load average and the CPU frequency in MHz."""
     frequency = psutil.cpu_freq()
     return {
         "load_average": os.getloadavg()[0],
@@ -52,9 +52,9 @@ def load() -> dict[str, float | None]:
 
 
 def _gpus() -> dict[str, list]:
-    """Returns the NVIDIA GPUs, through NVML: names, and where there are any cores and clocks.
+    """Return the names, cores and highest clocks in MHz of the NVIDIA GPUs, through NVML.
 
-    A list has an item for each GPU; None is what a driver does not report.
+    Each list has one item per GPU: None if the driver does not report the value.
     """
     import pynvml as nvml
 
@@ -62,15 +62,15 @@ def _gpus() -> dict[str, list]:
         nvml.nvmlInit()
         opened.callback(nvml.nvmlShutdown)
         handles = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]
-        found: dict[str, list] = {"gpu": [str(nvml.nvmlDeviceGetName(each)) for each in handles]}
+        gpus: dict[str, list] = {"gpu": [str(nvml.nvmlDeviceGetName(gpu)) for gpu in handles]}
         for handle in handles:
             for name, ask, arguments in (
                 ("gpu_cores", nvml.nvmlDeviceGetNumGpuCores, ()),
                 ("gpu_max_mhz", nvml.nvmlDeviceGetMaxClockInfo, (nvml.NVML_CLOCK_SM,)),
             ):
-                answers = found.setdefault(name, [])
+                answers = gpus.setdefault(name, [])
                 answers.append(None)
                 with contextlib.suppress(nvml.NVMLError):
                     answers[-1] = ask(handle, *arguments)
-        return found
+        return gpus
     return {"gpu": []}

@@ -1,7 +1,7 @@
 """Run the jobs of one Snakemake as forks of one process that has TensorFlow imported.
 
 TensorFlow's import takes longer than most steps. So Snakemake starts a fork server, which imports
-TensorFlow and runs nothing of it: a process without threads can be forked. A job imports this
+TensorFlow without starting a thread: only such a process can be forked. A job imports this
 module alone before it asks the server.
 
 Listening: the server has two abstract Unix sockets with Snakemake's process id in their names.
@@ -14,8 +14,8 @@ server refuses another Python, and steps with GPUs or several threads. The job p
 SIGTERM on to its step, which leads a process group of its own.
 
 Ends: when a process is killed, others follow.
-- Snakemake: the server, by the parent-death signal, and the jobs, which watch Snakemake. (The shell
-  between them may live on.)
+- Snakemake: the server, by the parent-death signal and because it watches Snakemake, and the jobs,
+  which watch Snakemake. (The shell between them may live on.)
 - The server: its steps, by the parent-death signal.
 - A job: its step, by the parent-death signal or because the connection to the step closes.
 - A step: its process group, killed by its parent. Worker processes of a step set the parent-death
@@ -142,7 +142,7 @@ def _become_step(parent: int) -> None:
 
 
 def _reap(pid: int) -> int:
-    """Kill what is left of the process group of a step that has ended; return its exit status."""
+    """Kill the rest of the process group of a step that has ended; return its exit status."""
     with contextlib.suppress(OSError):
         os.killpg(pid, signal.SIGKILL)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
@@ -228,7 +228,8 @@ def serve(
     """
     from batchscope.host import supervisor, tensorflow_start
 
-    supervisor.set_parent_death_signal(snakemake_pid)
+    supervisor.set_parent_death_signal()
+    snakemake = os.pidfd_open(snakemake_pid)  # fails if Snakemake has ended
     for signum in _STOP_SIGNALS:  # a scheduler signals all processes; the jobs pass theirs on
         signal.signal(signum, signal.SIG_IGN)
     training = socket.socket(fileno=descriptor)
@@ -238,7 +239,9 @@ def serve(
     parent = os.getpid()
     steps: dict[int, tuple[int, socket.socket]] = {}  # pidfd -> process id, connection to the job
     while True:
-        for ready in select.select([training, tables, *steps], [], [])[0]:
+        for ready in select.select([snakemake, training, tables, *steps], [], [])[0]:
+            if ready == snakemake:
+                os._exit(0)
             if ready in steps:
                 pid, job = steps.pop(ready)
                 os.close(ready)

@@ -1,4 +1,4 @@
-"""Files that one process at a time holds: the system lets go of them however it ends."""
+"""Lock files, which the system releases when their process ends."""
 
 import contextlib
 import fcntl
@@ -15,7 +15,7 @@ SECONDS = 10.0  # a process that was killed may take a moment to end
 
 
 def take(path: Path | str) -> int | None:
-    """Locks a file, made where there is none; returns its descriptor, or None where it is held.
+    """Create and lock a file; return its descriptor, or None if another process holds it.
 
     Raises:
         OSError: If the file cannot be made, or its file system has no locks.
@@ -25,11 +25,11 @@ def take(path: Path | str) -> int | None:
         with contextlib.ExitStack() as stack:
             stack.callback(os.close, descriptor)
             try:
-                # Most shared file systems pass it between nodes, other than `flock`.
+                # Most shared file systems pass this lock between nodes, unlike that of `flock`.
                 fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except (BlockingIOError, PermissionError):
                 return None
-            # Whoever held it before may have removed it in the meantime.
+            # Its last holder may have removed the file in the meantime.
             with contextlib.suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(descriptor), os.stat(path)):
                     stack.pop_all()
@@ -38,12 +38,15 @@ def take(path: Path | str) -> int | None:
 
 @contextlib.contextmanager
 def held(path: Path, what: str, seconds: float = SECONDS) -> Iterator[None]:
-    """Holds a file inside the block and removes it afterwards, or raises `UserError`.
+    """Hold a lock file inside the block and remove it afterwards.
 
-    Where the file system has no locks, that is reported, and the block runs without one.
+    If the file system has no locks, print that and run the block without one.
 
     Args:
-        what: What only one process at a time may do, for the messages.
+        what: The task of the block, for the messages.
+
+    Raises:
+        UserError: If another process holds the file for longer than `seconds`.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     end = time.monotonic() + seconds
@@ -60,7 +63,7 @@ def held(path: Path, what: str, seconds: float = SECONDS) -> Iterator[None]:
         yield
         return
     try:
-        with contextlib.suppress(OSError):  # a full disk: it is for the message alone
+        with contextlib.suppress(OSError):  # a full disk; only the message needs this line
             os.ftruncate(descriptor, 0)
             os.write(descriptor, f"process {os.getpid()} on {socket.gethostname()}\n".encode())
         yield

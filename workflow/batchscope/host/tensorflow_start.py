@@ -1,4 +1,4 @@
-"""Starts TensorFlow and Keras: threads, device, and what their import may leave out."""
+"""Start TensorFlow and Keras with the threads and the device of a step."""
 
 import contextlib
 import importlib
@@ -11,10 +11,10 @@ from batchscope import wording
 from batchscope.errors import UserError
 from batchscope.host import requirements
 
-# Packages that Keras imports only where they are installed, for features that nothing here
-# uses. Importing them takes about as long as TensorFlow itself.
+# Packages that Keras imports if they are installed, for features that this project does not use.
+# Importing them takes about as long as TensorFlow itself.
 OPTIONAL = ("sklearn", "matplotlib", "pandas")
-# Variables of the environment by which the same operations round otherwise, or are others.
+# Environment variables that change the rounding or the choice of operations.
 ARITHMETIC = (
     *("TF_ENABLE_ONEDNN_OPTS", "TF_SET_ONEDNN_FPMATH_MODE", "ONEDNN_MAX_CPU_ISA"),
     *("NVIDIA_TF32_OVERRIDE", "TF_XLA_FLAGS", "OPENBLAS_CORETYPE", "NPY_DISABLE_CPU_FEATURES"),
@@ -29,7 +29,7 @@ def quiet() -> None:
 
 @contextlib.contextmanager
 def hushed() -> Iterator[None]:
-    """Keeps what native code writes to stderr inside the block, unless the block raises.
+    """Hide the stderr of native code inside the block, unless the block raises.
 
     TensorFlow's libraries report on themselves before any setting can silence them.
     """
@@ -54,10 +54,9 @@ def threads_of(threads: int) -> int:
 
 
 def limit(threads: int = 1, device: str = "cpu") -> None:
-    """Sets the threads and the device of libraries; to be called before they are imported.
+    """Set the threads and the device of libraries before their import.
 
-    They compute as they do by themselves, whatever the user's environment says: the names of
-    results do not hold that.
+    The user's variables that change arithmetic are removed, because no result's name holds them.
     """
     for variable in ARITHMETIC:
         os.environ.pop(variable, None)
@@ -67,16 +66,15 @@ def limit(threads: int = 1, device: str = "cpu") -> None:
 
 
 def load(threads: int = 1, device: str = "cpu") -> None:
-    """Imports TensorFlow and Keras; nothing of them runs yet, no thread is started.
+    """Import TensorFlow and Keras without starting a thread.
 
-    Settings of the user's `~/.keras/keras.json` are set back: the names of results do not hold
-    them.
+    The user's `~/.keras/keras.json` is overridden, because no result's name holds its settings.
     """
     quiet()
     limit(threads, device)
     if "keras" not in sys.modules:
         left_out = [name for name in OPTIONAL if name not in sys.modules]
-        sys.modules.update(dict.fromkeys(left_out))  # type: ignore[arg-type]  # not to be had
+        sys.modules.update(dict.fromkeys(left_out))  # type: ignore[arg-type]
         try:
             with hushed():
                 importlib.import_module("keras")
@@ -91,16 +89,15 @@ def load(threads: int = 1, device: str = "cpu") -> None:
 
 
 def start(threads: int = 1, device: str = "cpu", replicas: int = 1) -> None:
-    """Imports TensorFlow and Keras and sets them up; before any module that imports Keras.
+    """Import and set up TensorFlow and Keras, before any module that imports Keras.
 
     Args:
-        threads: Threads that one operation may use; 0 for as many as this process has cores.
-            With one, operations run one after the other too: sums always have the same order.
-        replicas: Devices that a training is divided among: GPUs, or logical devices of the CPU.
+        threads: Threads of one operation; 0 for the number of cores. With one thread, operations
+            run one after another too, so that sums always have the same order.
+        replicas: Devices of a training: GPUs, or logical devices of the CPU.
 
     Raises:
-        UserError: If TensorFlow is already running with other settings, or finds fewer GPUs
-            than are asked for.
+        UserError: If TensorFlow already runs with other settings, or finds too few GPUs.
     """
     threads = threads_of(threads)
     load(threads, device)
