@@ -89,7 +89,7 @@ def test_a_model_that_scales_its_input_gets_raw_values_and_its_own_optimizer(tmp
     assert done.returncode == 0, done.stderr
     study = config.study(tmp_path / "studies" / "own.yaml")
     (definition,) = study.datasets.values()
-    assert definition["scale"] == 1
+    assert definition["scale"] is None and "raw values" in done.stderr
     assert study.guess.batch_size in (4, 8, 16, 32, 64, 128, 256)
     (run, *_) = study.runs.values()
     assert (run["optimizer"], run["momentum"]) == ("sgd", 0.75)
@@ -100,7 +100,7 @@ def test_a_model_file_that_ends_the_process_is_one_line(tmp_path):
     (tmp_path / "mine.py").write_text("import os\n\ndef build(*shape):\n    os._exit(3)\n")
     done = initialised(tmp_path, "digits", "mine.py")
     assert done.returncode == 1 and "Traceback" not in done.stderr
-    assert done.stderr.startswith("MODEL: received mine.py")
+    assert done.stderr.startswith("MODEL: mine.py ended")
     assert not (tmp_path / "studies").exists()
 
 

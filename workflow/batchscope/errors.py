@@ -40,12 +40,8 @@ def raise_problems(problems: Iterable[str], where: str = "") -> None:
         raise ConfigError(lines[:_MOST_LISTED] + rest)
 
 
-class ScaledTwice(UserError):
-    """A model scales its input, which arrives scaled already."""
-
-
 class TrainsItself(UserError):
-    """A model's class makes its own updates, so that only its own script can train it."""
+    """A model's class defines its own updates, so that only its own script can train it."""
 
 
 class Interrupted(Exception):

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import csv
-import functools
 import math
 import mimetypes
-import multiprocessing
 import os
 import re
 import textwrap
@@ -19,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from batchscope import disk, project_files, wording
-from batchscope.cli import step_times, steps
+from batchscope.cli import step_times, steps, study_check
 from batchscope.datasets import folder_parts
 from batchscope.datasets.raw import Request
 from batchscope.datasets.source import expanded
-from batchscope.errors import ScaledTwice, TrainsItself, UserError
+from batchscope.errors import TrainsItself, UserError
 from batchscope.external import folders
 from batchscope.host import absence, control_groups
 from batchscope.store import paths
@@ -65,14 +62,12 @@ def write(arguments: Namespace) -> str:
     given["schema"] = os.path.relpath(schema, output.parent)
     given["runs"] = _runs(expanded(arguments.data), output.parent)
     if not given["runs"]:
-        fork = multiprocessing.get_context("fork")
-        with concurrent.futures.ProcessPoolExecutor(1, mp_context=fork) as copy:
-            try:
-                given |= copy.submit(_found, name, arguments).result()
-            except process.BrokenProcessPool:
-                received = f"{arguments.model or arguments.data}, which ended the process"
-                text = f"MODEL: received {received}; a file that returns a model is expected."
-                raise UserError(text) from None
+        try:
+            given |= study_check.in_process(_found, name, arguments)
+        except process.BrokenProcessPool:
+            file = arguments.model or arguments.data
+            text = f"MODEL: {file} ended the process. The file must only build a model."
+            raise UserError(text) from None
     for seeds in (new_study.SEEDS, new_study.FIRST_SEEDS):
         disk.write_text(output, page.render("new_study.txt.j2", **given, seeds=seeds))
         try:
@@ -124,22 +119,16 @@ def _found(name: str, arguments: Namespace) -> dict[str, Any]:
     steps.start({"threads": 1, "device": "cpu"})
     from batchscope.cli import range_test
     from batchscope.report import page
-    from batchscope.training import models
+    from batchscope.training import model_checks, models
 
     results, own = arguments.results, arguments.data not in dataset_definitions.BUILT_IN
     definition = _definition(arguments.data, arguments.label, arguments.task)
     data = _prepared(name, definition, results)
     model = _model(arguments.model, data.look.kind)
-    build = functools.partial(models.build, model["token"], seed=0, model_file=model["model_file"])
     try:
-        network = build(data.look)
-    except ScaledTwice as error:
-        if not data.look.scaling or not data.look.scaling.key:
-            raise
-        print(f"{error} It is written.")
-        definition, own = {**definition, "scale": 1}, True
-        data = _prepared(name, definition, results)
-        network = build(data.look)
+        if model["model_file"]:
+            model_checks.check(model["token"], data.look, model["model_file"])
+        network = models.build(model["token"], data.look, 0, model["model_file"])
     except TrainsItself as error:
         text = page.render(
             "command_study.txt.j2",

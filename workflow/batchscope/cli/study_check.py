@@ -1,21 +1,17 @@
-"""The check of a study before its jobs: its own data that are not prepared, and its own models.
+"""Check a study before its jobs: the user's data that are not prepared, and the user's models.
 
-With the sizes of these data, the study is planned again: batches, and settings of measures, may not
-fit the training set.
-
-A user's model file may end the process or change its folder. So the models are built in a copy of
-this process, which reports on each; a report that is missing tells of a file that ended it.
+The sizes of these data show whether batches and settings of measures fit the training set. Each
+model is built and trained for one step in a process of its own, which its file may end.
 """
 
 from __future__ import annotations
 
 import concurrent.futures
-import contextlib
 import importlib.util
 import multiprocessing
-import os
 import sys
-from multiprocessing.connection import Connection
+from collections.abc import Callable
+from concurrent.futures import process
 from pathlib import Path
 from typing import Any
 
@@ -24,88 +20,79 @@ from batchscope.errors import ConfigError, UserError
 from batchscope.store import records, states
 from batchscope.study import names, planner
 
-# Of a data set: what its examples look like, None where only its preparation finds it.
-Looks = dict[str, Any]
+# Data set -> its `ModelInput`; None if only the preparation can tell.
+Inputs = dict[str, Any]
 
 
 def check(study: Any, results: Path) -> None:
-    """Reads own data and builds own models; raises `ConfigError`, a line for each fault."""
+    """Read the user's data and build the user's models.
+
+    Raises:
+        ConfigError: With a line for each problem.
+    """
     table = states.JobTable(study, results)
     models = sorted(table.own_models())
-    wanted = {*table.own_data(), *(dataset for dataset, _ in models)}
-    # In a copy too: some data are read by TensorFlow, which no later copy may have started.
-    fork = multiprocessing.get_context("fork")
-    with concurrent.futures.ProcessPoolExecutor(1, mp_context=fork) as copy:
-        looks, sizes, problems = copy.submit(_looks, study, results, wanted).result()
+    datasets = {*table.own_data(), *(dataset for dataset, _ in models)}
+    # TensorFlow reads some data. It must not start in this process, which forks later ones.
+    inputs, sizes, problems = in_process(_read, study, results, datasets)
     try:
         planner.make(study.written, recorded=sizes.get, folder=study.folder)
     except ConfigError as error:
         problems += error.problems
-    waiting = [(dataset, model) for dataset, model in models if looks.get(dataset)]
-    if waiting and importlib.util.find_spec("tensorflow") is None:
+    models = [(dataset, model) for dataset, model in models if inputs.get(dataset)]
+    if models and importlib.util.find_spec("tensorflow") is None:
         text = "not checked before their first job: TensorFlow is in the jobs' environment only"
         print(f"models: {text}.", file=sys.stderr)
-        waiting = []
-    problems += _model_problems(study, looks, waiting)
+        models = []
+    for dataset, model in models:
+        file = study.models[model]
+        try:
+            in_process(_check_model, model, inputs[dataset], file)
+        except UserError as error:
+            problems.append(str(error))
+        except process.BrokenProcessPool:
+            problems.append(f"{file}: The file ended the process. It must only build a model.")
     if problems:
         raise ConfigError(list(dict.fromkeys(problems)))
 
 
-def _looks(
-    study: Any, results: Path, wanted: set[str]
-) -> tuple[Looks, dict[str, int | None], list[str]]:
-    """Return the looks of data sets, their training examples, and the problems of their files."""
+def in_process(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a function in a copy of this process.
+
+    Raises:
+        BrokenProcessPool: If it ends the process.
+    """
+    fork = multiprocessing.get_context("fork")
+    with concurrent.futures.ProcessPoolExecutor(1, mp_context=fork) as executor:
+        return executor.submit(function, *arguments).result()
+
+
+def _read(
+    study: Any, results: Path, names_read: set[str]
+) -> tuple[Inputs, dict[str, int | None], list[str]]:
+    """Return the inputs that data sets give a model, their training examples, and problems."""
     from batchscope import datasets
     from batchscope.datasets import model_inputs
 
-    looks: Looks = {}
+    inputs: Inputs = {}
     sizes: dict[str, int | None] = {}
     problems: list[str] = []
-    for dataset in filter(wanted.__contains__, study.datasets):
+    for dataset in filter(names_read.__contains__, study.datasets):
+        definition = study.datasets[dataset]
         try:
             sizes[dataset] = records.training_images(results, dataset)
             if sizes[dataset] is None:
                 name = names.split_token(dataset)[0]
-                looks[dataset], sizes[dataset] = model_inputs.sized(name, study.datasets[dataset])
+                inputs[dataset], sizes[dataset] = model_inputs.sized(name, definition)
             else:
-                looks[dataset] = datasets.look(results, dataset, study.datasets[dataset])
+                inputs[dataset] = datasets.look(results, dataset, definition)
         except UserError as error:
             problems += str(error).splitlines()
-    return looks, sizes, problems
+    return inputs, sizes, problems
 
 
-def _model_problems(study: Any, looks: Looks, waiting: list[tuple[str, str]]) -> list[str]:
-    fork = multiprocessing.get_context("fork")
-    problems: list[str] = []
-    while waiting:
-        reader, writer = fork.Pipe(duplex=False)
-        process = fork.Process(target=_build, args=(study, looks, waiting, writer))
-        process.start()
-        writer.close()
-        with contextlib.suppress(EOFError):
-            while True:
-                problems.append(reader.recv())
-                waiting = waiting[1:]
-        process.join()
-        if waiting:
-            file = study.models[waiting.pop(0)[1]]
-            problems.append(f"{file}: ended the process; a file that returns a model is expected.")
-    return [*filter(None, problems)]
-
-
-def _build(study: Any, looks: Looks, models: list[tuple[str, str]], reports: Connection) -> None:
-    """Sends a text for each model, empty of one that is well, until a file ends the process."""
+def _check_model(token: str, model_input: Any, file: str) -> None:
     steps.start({"threads": 1, "device": "cpu"})
-    from batchscope.training import models as training_models
+    from batchscope.training import model_checks
 
-    folder = os.getcwd()
-    for dataset, model in models:
-        problem, file = "", study.models[model]
-        try:
-            training_models.build(model, looks[dataset], 0, file)
-        except UserError as error:
-            problem = str(error)
-        if os.getcwd() != folder:
-            os.chdir(folder)
-            problem = f"{file}: changes the working directory; a file that keeps it is expected."
-        reports.send(problem)
+    model_checks.check(token, model_input, file)
