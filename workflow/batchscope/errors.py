@@ -17,7 +17,13 @@ _MOST_LISTED = 20
 
 
 class UserError(Exception):
-    """Something the user can mend; the CLI prints the message and no traceback."""
+    """Something the user can fix; the CLI prints the message and no traceback.
+
+    A message may hold names and texts of users' files.
+    """
+
+    def __init__(self, message: object = "") -> None:
+        super().__init__("\n".join(map(wording.printable, str(message).split("\n"))))
 
 
 class ConfigError(UserError):

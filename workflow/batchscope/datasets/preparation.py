@@ -1,6 +1,7 @@
 """Preparation of a data set: read it, split it, write its folder below `results/data`."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -71,6 +72,7 @@ def divided(request: Request, raw: Raw | None = None) -> Divided:
     """
     if raw is None:
         raw = dataset_definitions.read(request.definition).read(request)
+    raw = _printable(raw)
     groups = [np.arange(len(raw.labels))]
     # Tokens have a class per position.
     classified = raw.task == tasks.CLASSIFICATION and raw.kind != example_kinds.TOKENS
@@ -114,6 +116,22 @@ def divided(request: Request, raw: Raw | None = None) -> Divided:
     return Divided(raw, parts, labels, features, record)
 
 
+def _printable(raw: Raw) -> Raw:
+    """Return a data set whose names of classes, columns and files a terminal can show.
+
+    The classes of a text are its characters, which stay.
+    """
+    if raw.kind == example_kinds.TOKENS:
+        return raw
+    clean, columns = wording.printable, raw.columns
+    if columns is not None:
+        categories = {index: [*map(clean, values)] for index, values in columns.categories.items()}
+        columns = columns._replace(names=[*map(clean, columns.names)], categories=categories)
+    skipped = [{key: clean(text) for key, text in entry.items()} for entry in raw.skipped]
+    class_names = [*map(clean, raw.class_names)]
+    return replace(raw, class_names=class_names, columns=columns, skipped=skipped)
+
+
 def _write(request: Request) -> dict[str, Any]:
     raw, parts, labels, features, record = divided(request)
     total, stored = 0, features.transform if features else np.asarray
@@ -124,7 +142,9 @@ def _write(request: Request) -> dict[str, Any]:
         "scale": float(request.definition.get("scale") or raw.usual_scale),
         **record,
         "source": request.definition.get("path") or raw.origin,
-        "source_sha256": {path.name: disk.file_sha256(path) for path in raw.files},
+        "source_sha256": {
+            wording.printable(path.name): disk.file_sha256(path) for path in raw.files
+        },
         "split_seed": request.split.get("seed", 0),
         "skipped": raw.skipped[:SKIPPED_LISTED],
         "skipped_count": len(raw.skipped),

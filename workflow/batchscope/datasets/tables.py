@@ -85,7 +85,7 @@ class _Reading:
             raise unexpected(self.file.place, "no column of features", "at least one")
         self.header = self._has_names()
         numbers = [str(index) for index in range(1, len(self.first) + 1)]
-        names = self.first if self.header else numbers
+        names = [wording.printable(name) for name in self.first] if self.header else numbers
         self.names = [name or number for name, number in zip(names, numbers, strict=True)]
         # With two columns of the label's name, one of them would be a feature.
         for name, count in Counter(self.names).items():
