@@ -231,7 +231,8 @@ def test_a_script_with_a_model_at_the_top_level(tmp_path):
 def test_a_script_that_trains_when_it_is_imported(tmp_path):
     fit = "model.fit(keras.ops.zeros((2, 8, 8, 3)), keras.ops.zeros((2, 3)))"
     text = SCRIPT.replace('("sgd")', '("sgd", "mse")')
-    assert "__main__" in problem(tmp_path, f"{text}{fit}\n", IMAGES)
+    assert "own.py:5: " in (message := problem(tmp_path, f"{text}{fit}\n", IMAGES))
+    assert "__main__" in message and keras.Model.fit.__name__ == "fit"
     path, name = own(tmp_path, f"{text}def train():\n    {fit}\n")
     assert models.build(name, IMAGES, 0, path)
 
@@ -254,6 +255,20 @@ def test_weights_beside_that_changed(tmp_path):
     made.save_weights(weights)
     with pytest.raises(UserError, match=r"own\.py: The file, or one"):
         models.build(name, IMAGES, 0, path)
+
+
+def test_a_file_that_loads_a_trained_model(tmp_path):
+    kept = keras.saving.load_model(saved(tmp_path, loss="sparse_categorical_crossentropy"))
+    kept.fit(np.zeros((2, 8, 8, 3)), np.zeros(2), verbose=0)
+    kept.save(tmp_path / "mine.keras")
+    text = (
+        "import keras\nfrom pathlib import Path\ndef build(shape, classes):\n"
+        "    return keras.saving.load_model(Path(__file__).with_name('mine.keras'))\n"
+    )
+    path, name = own(tmp_path, text)
+    model_checks.check(name, IMAGES, path)
+    built = models.build(name, IMAGES, 0, path)
+    assert (built.weights[0].numpy() == kept.weights[0].numpy()).all()
 
 
 CONV = "layers.Conv2D(16, 3, activation='relu'), layers.Flatten(), layers.Dense(classes)"

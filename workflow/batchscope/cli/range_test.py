@@ -6,11 +6,11 @@ import math
 import statistics
 from typing import TYPE_CHECKING, Any
 
+from batchscope.cli.probe import Probe, bytes_per_example
 from batchscope.errors import UserError
 from batchscope.measures import noise_scale
 from batchscope.study import new_study
 from batchscope.study.new_study import Curve
-from batchscope.training.probe import Probe, bytes_per_example
 
 if TYPE_CHECKING:
     from batchscope.datasets import Dataset

@@ -1,10 +1,9 @@
-"""Branches: a training goes on from where it stands, several times, with larger batches.
+"""Branches of a training from a point, with larger batches.
 
-All branches of a point use the same examples in the same order, those that the training itself uses
-next. A branch of factor k has k times the batch size and a rate that is what it was there, constant
-from then on, times k of sgd or the square root of k of all others (`batch_phases.rate_factor`). Its
-loss is that on the validation data, at `parts` places that divide the window evenly, smoothed
-exponentially with a weight of one half: l <- (l + loss) / 2.
+All branches of a point use the same examples in the same order: the next ones of the training. A
+branch of factor k has k times the batch size and a constant rate: that of the training, times k for
+sgd or the square root of k otherwise (`batch_phases.rate_factor`). Its loss is the validation loss
+at `parts` places that divide the window evenly, smoothed exponentially: l <- (l + loss) / 2.
 
 Source: W. Merrill et al. 2025, "Critical Batch Size Revisited", arXiv 2505.23971.
 """
@@ -28,7 +27,7 @@ from batchscope.training.update_methods import assign
 
 
 class Window(NamedTuple):
-    """For how long branches train, and with which factors on the batch size."""
+    """Length of the branches, and their factors on the batch size."""
 
     factors: tuple[int, ...]  # ascending, 1 first; each divides the last
     batch_size: int  # of factor 1
@@ -41,10 +40,7 @@ class Window(NamedTuple):
 
     @classmethod
     def of(cls, settings: dict[str, Any], batch_size: int, examples: int) -> Window:
-        """Returns the window that a measure's settings ask for, of a training set of so many.
-
-        It is the next longer one with whole batches.
-        """
+        """Return the window of a measure's settings, rounded up to whole batches."""
         factors = tuple(sorted({1, *settings["factors"]}))
         largest = factors[-1] * batch_size
         parts = settings["evaluations"]
@@ -54,7 +50,7 @@ class Window(NamedTuple):
 
 @dataclass(frozen=True)
 class Stem:
-    """The training that is left, and what branches share with it."""
+    """A training at the point of its branches."""
 
     factors: dict[str, Any]
     model: keras.Model
@@ -65,7 +61,7 @@ class Stem:
 
 
 class Branches:
-    """The branches of one training; they leave every variable of it as it was."""
+    """Branches of one training, which leave every variable of it as it was."""
 
     def __init__(self, stem: Stem, window: Window) -> None:
         self.stem, self.window = stem, window
@@ -79,16 +75,16 @@ class Branches:
         self._shared = [*stem.model.variables, *(augment.variables if augment else [])]
 
     def losses(self, order: np.ndarray, rate: float) -> list[float]:
-        """Returns the smoothed loss of each branch from here; NaN of one that diverged.
+        """Return the smoothed loss of each branch from here; NaN for one that diverged.
 
         Args:
-            order: The examples that follow, int32, as many as the window has.
-            rate: Of the next update of the training itself.
+            order: The next examples, int32, as many as the window has.
+            rate: Learning rate of the training's next update.
         """
         here = [variable.numpy() for variable in self._shared]
-        found = [self._branch(order, rate, factor, here) for factor in self.window.factors]
+        losses = [self._branch(order, rate, factor, here) for factor in self.window.factors]
         assign(self._shared, here)
-        return found
+        return losses
 
     def _branch(
         self, order: np.ndarray, rate: float, factor: int, here: Sequence[np.ndarray]
@@ -115,7 +111,7 @@ class Branches:
         return smoothed
 
     def _stretches(self, part: np.ndarray) -> Iterator[np.ndarray]:
-        """Yields what one call trains: no more than an epoch, in whole batches of every factor."""
+        """Yield the examples of one call: whole batches of every factor, at most an epoch."""
         largest = self.window.factors[-1] * self.window.batch_size
         most = self._loop.examples // largest * largest
         for start in range(0, len(part), most):

@@ -1,7 +1,6 @@
-"""Examples as graphs read them: on the device, or row by row from the disk where they are many.
+"""Examples in graphs: on the device, or read row by row from the disk if they exceed the memory.
 
-What is mapped from the disk passes through the system's page cache, which holds as much as there is
-memory for. The numbers are the same, bit for bit.
+Rows from the disk pass through the system's page cache. The numbers are the same, bit for bit.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +18,7 @@ def stays_on_disk(images: Any) -> bool:
 
 
 def rows_of(images: Any) -> Callable[[tf.Tensor], tf.Tensor]:
-    """Returns what gives rows of examples by their indices, int32 of shape (b,), in a graph."""
+    """Return a function from indices, int32 of shape (b,), to rows of examples in a graph."""
     if not stays_on_disk(images):
         held = tf.constant(images)  # the graph outlives the arrays: it keeps copies
         return lambda chosen: tf.gather(held, chosen)
@@ -27,8 +26,8 @@ def rows_of(images: Any) -> Callable[[tf.Tensor], tf.Tensor]:
     private_interfaces.read_at_random(images)
 
     def read(chosen: tf.Tensor) -> tf.Tensor:
-        found = tf.numpy_function(images.__getitem__, [chosen], kind, stateful=False)
-        return tf.ensure_shape(found, [None, *images.shape[1:]])
+        rows = tf.numpy_function(images.__getitem__, [chosen], kind, stateful=False)
+        return tf.ensure_shape(rows, [None, *images.shape[1:]])
 
     return read
 

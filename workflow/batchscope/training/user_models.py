@@ -10,7 +10,7 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, chdir, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import keras
 import numpy as np
@@ -50,14 +50,14 @@ def build(
     with errors_at_line(path, f"cannot be built for examples {shape}"), scope, chdir(os.getcwd()):
         model = _saved(path) if model_files.is_saved(path) else _from_module(path, model_input)
         optimizer = getattr(model, "optimizer", None)
-        _refuse_training(model, optimizer, path)
+        _refuse_updates(model, path)
         model = _functional(model, model_input)
         model.optimizer = optimizer
         return model
 
 
-def _refuse_training(model: object, optimizer: Any, path: Path) -> None:
-    """Refuse a model whose class defines its updates, or which is trained already."""
+def _refuse_updates(model: object, path: Path) -> None:
+    """Refuse a model with a class that defines its updates."""
     kind = type(model)
     if not isinstance(model, keras.Model):
         raise UserError(f"{path}: Expected a keras.Model from build (received {kind.__name__}).")
@@ -67,21 +67,17 @@ def _refuse_training(model: object, optimizer: Any, path: Path) -> None:
                 f"{path}: {kind.__name__}.{method} is never called. Remove it, or train the model "
                 "by a command (docs/own_training.md)."
             )
-    if optimizer is not None and int(optimizer.iterations):
-        raise UserError(
-            f"{path}: The file trains the model when it is imported. Move the training below "
-            "`if __name__ == '__main__':`."
-        )
 
 
 def _from_module(path: Path, model_input: ModelInput) -> object:
-    """Import a file anew, so that the run's seed draws the weights; return its model."""
+    """Import a file again, so that the run's seed draws the weights; return its model."""
     folder = os.path.abspath(path.parent)
     for name in model_files.local_modules(path):
         sys.modules.pop(name, None)
     spec = importlib.util.spec_from_file_location(f"batchscope_user_model_{path.stem}", path)
     module = importlib.util.module_from_spec(spec)
     sys.path.insert(0, folder)
+    keras.Model.fit = _refuse_fit  # a trained model would not begin with the run's weights
     try:
         importlib.invalidate_caches()
         spec.loader.exec_module(module)
@@ -89,9 +85,15 @@ def _from_module(path: Path, model_input: ModelInput) -> object:
             return builder(model_input.input_shape, model_input.classes)
     finally:
         sys.path.remove(folder)
+        del keras.Model.fit  # the inherited method returns
     if isinstance(model := getattr(module, "model", None), keras.Model):
         return model
     raise UserError(f"{path}: Expected build(input_shape, classes) or `model`, a Keras model.")
+
+
+def _refuse_fit(*_: object, **__: object) -> NoReturn:
+    text = "training when the file is imported; move it below `if __name__ == '__main__':`"
+    raise RuntimeError(text)
 
 
 def _saved(path: Path) -> object:

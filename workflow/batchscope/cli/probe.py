@@ -24,15 +24,11 @@ class Probe:
 
     Attributes:
         examples: Number of training examples.
-        validation: Objective over validation examples, at most 1,024 of them.
+        validation: Objective over at most 1,024 validation examples.
     """
 
     def __init__(self, model: keras.Model, data: Dataset, factors: dict[str, Any]) -> None:
-        """Build the graph of an update.
-
-        Args:
-            factors: The optimizer and its constants; other factors have their defaults.
-        """
+        """Build the graph of an update from the factors of an optimizer."""
         defaults = {name: factor.default for name, factor in run_factors.FACTORS.items()}
         factors = {**defaults, "batch_size": 1, "learning_rate": 1.0, **factors}
         self.model = model
@@ -63,8 +59,7 @@ class Probe:
     ) -> Iterator[tuple[int, float]]:
         """Train from the initial weights; yield examples used and validation loss at each stop.
 
-        Examples used are updates times the batch size. A training ends with an infinite loss when
-        its loss is no longer finite.
+        A training ends with an infinite loss when its loss is no longer finite.
 
         Args:
             stops: Numbers of updates, in rising order; 0 is before the first.
@@ -86,9 +81,9 @@ class Probe:
             yield done * size, loss if math.isfinite(loss) else math.inf
 
     def gains(self, objective: losses.Objective) -> list[np.ndarray]:
-        """Return by how much each example is predicted better than by the best constant output.
+        """Return the gain of each example over the best constant output, an array per criterion.
 
-        One array per criterion: the loss, and of a classification the hits.
+        Criteria are the loss and, for classification, the hits.
         """
         loss, scores = objective.example_losses()
         constant_loss, constant_hits = self.constant_losses(objective)
@@ -103,8 +98,8 @@ class Probe:
     def learns(self, rate: float, size: int, stops: Sequence[int]) -> bool:
         """Return whether a training is clearly better than the best constant output at a stop.
 
-        Its mean gain exceeds three standard errors on validation data. If these are too few, it
-        exceeds two on training data that were held out by five-fold cross-validation.
+        Its mean gain exceeds three standard errors on validation data, or two on all training data
+        by five-fold cross-validation.
         """
         training = self.training(rate, size, stops)
         if any(_errors(gain) > 3 for _ in training for gain in self.gains(self.validation)):
@@ -154,7 +149,6 @@ def bytes_per_example(model: keras.Model) -> int:
 
 def _outputs(layer: Any) -> list[Any]:
     try:
-        found = layer.output
+        return keras.tree.flatten(layer.output)
     except AttributeError:  # a layer that was never called by itself
         return []
-    return found if isinstance(found, list) else [found]

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from batchscope import datasets
+from batchscope.cli import probe
 from batchscope.datasets.model_inputs import ModelInput
 from batchscope.study import dataset_definitions
-from batchscope.training import models, probe
+from batchscope.training import models
 
 
 def prepared(name, folder):
