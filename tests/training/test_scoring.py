@@ -117,7 +117,7 @@ def test_the_tokens_of_a_sequence_have_smoothed_targets():
     outputs = tf.constant(RANDOM.normal(size=(10, 5, 3)), tf.float32)
     keras_loss = keras.losses.CategoricalCrossentropy(from_logits=True, label_smoothing=0.2)
     learned = Learned(tasks.CLASSIFICATION, {"label_smoothing": 0.2})
-    scored = scoring.of(model(3), learned)
+    scored = scoring.of(learned)
     found, _ = scored.minimised(tf.constant(tokens), outputs)
     expected = keras_loss(np.eye(3, dtype=np.float32)[tokens], outputs)
     assert float(tf.reduce_mean(found)) == pytest.approx(float(expected), rel=1e-5)
@@ -146,7 +146,7 @@ def test_several_labels_have_a_binary_cross_entropy_and_micro_f1(activation):
 
 
 def test_nothing_named_where_nothing_is_true_is_no_division_by_zero():
-    scored = scoring.of(model(), Learned(tasks.MULTI_LABEL))
+    scored = scoring.of(Learned(tasks.MULTI_LABEL))
     assert scored.metrics([0, 0, 0], NAMED) == {"f1": 0.0}
 
 

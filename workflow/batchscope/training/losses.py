@@ -102,7 +102,7 @@ class Objective:
         self.sizes = [math.prod(shape) for shape in self.shapes]
         self.size = sum(self.sizes)
         self._scale, self._batch_statistics = examples.scale, batch_statistics
-        self.scoring = scoring.of(model, examples.learned)
+        self.scoring = scoring.of(examples.learned)
         if batch_statistics:
             switch_off_dropout(model)
         shape = examples.images.shape[1:]

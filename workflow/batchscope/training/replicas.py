@@ -25,7 +25,7 @@ import tensorflow as tf
 from batchscope.errors import UserError
 from batchscope.training import losses
 from batchscope.training.scoring import Scoring
-from batchscope.training.step_loop import Batches, Examples, StepLoop, Update, distance
+from batchscope.training.step_loop import Examples, StepLoop, Update, distance
 
 # Between the seeds of two replicas; a prime, far from the steps between the seeds of layers.
 _SEED_STRIDE = 15_485_863
@@ -84,17 +84,11 @@ def _assignable(create: Callable, **options: Any) -> tf.Variable:
     return create(**options)
 
 
-def make_loop(
-    factors: dict[str, Any],
-    model: keras.Model,
-    optimizer: keras.optimizers.Optimizer,
-    examples: Examples,
-    batches: Batches,
-    update_norms: bool = False,
-) -> StepLoop:
+def make_loop(factors: dict[str, Any], *arguments: Any) -> StepLoop:
+    """Return the loop of a training with the arguments of `StepLoop`."""
     loop = ReplicaLoop if factors["replicas"] > 1 else StepLoop
-    with scope(factors):  # the optimizer's own variables are made here
-        return loop(model, optimizer, examples, batches, update_norms)
+    with scope(factors):  # creates the optimizer's own variables
+        return loop(*arguments)
 
 
 class ReplicaLoop(StepLoop):

@@ -6,7 +6,6 @@ Scores of examples add up to sums, which are exact if they are counts. Metrics f
 import abc
 from typing import Any
 
-import keras
 import numpy as np
 import tensorflow as tf
 
@@ -40,7 +39,9 @@ class Scoring(abc.ABC):
     labels = tf.int32  # type of the labels
     type = tf.int64  # type of the sums
     shape: tuple[int, ...] = ()  # shape of the sums
-    smoothing = 0.0  # of the labels, for updates of the weights alone
+
+    def __init__(self, smoothing: float = 0.0) -> None:
+        self._smoothing = smoothing  # of the labels, for updates of the weights alone
 
     @abc.abstractmethod
     def examples(
@@ -53,7 +54,7 @@ class Scoring(abc.ABC):
 
     def minimised(self, labels: tf.Tensor, outputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Return loss and scores of each example for an update of the weights."""
-        return self.examples(labels, outputs, self.smoothing)
+        return self.examples(labels, outputs, self._smoothing)
 
     @abc.abstractmethod
     def total(self, scores: tf.Tensor) -> tf.Tensor:
@@ -78,15 +79,11 @@ class _Classes(Scoring):
     them has a score.
     """
 
-    def __init__(self, model: keras.Model, learned: Learned) -> None:
-        self.smoothing = learned.factors.get("label_smoothing", 0.0)
-        self._one_logit = model.output_shape[-1] == 1
-
     def examples(
         self, labels: tf.Tensor, outputs: tf.Tensor, smoothing: float = 0.0
     ) -> tuple[tf.Tensor, tf.Tensor]:
         numbers = logits(outputs)
-        if self._one_logit:
+        if outputs.shape[-1] == 1:
             numbers = numbers[:, 0]
             losses = _binary_cross_entropy(labels, numbers, smoothing)
             return losses, tf.equal(numbers > 0, labels > 0)
@@ -115,6 +112,7 @@ class _Numbers(Scoring):
     labels, type = tf.float32, tf.float64
 
     def __init__(self, learned: Learned) -> None:
+        super().__init__()
         # A timing has no such factor: the time of a step does not depend on it.
         self._loss = learned.factors.get("loss_function", "default")
         self._deviations = np.array(learned.deviations)
@@ -148,9 +146,6 @@ class _Labels(Scoring):
 
     shape = (3,)
 
-    def __init__(self, learned: Learned) -> None:
-        self.smoothing = learned.factors.get("label_smoothing", 0.0)
-
     def examples(
         self, labels: tf.Tensor, outputs: tf.Tensor, smoothing: float = 0.0
     ) -> tuple[tf.Tensor, tf.Tensor]:
@@ -170,10 +165,11 @@ class _Labels(Scoring):
         return {"f1": 2 * right / total if total else 0.0}
 
 
-def of(model: keras.Model, learned: Learned) -> Scoring:
+def of(learned: Learned) -> Scoring:
     if learned.task == tasks.REGRESSION:
         return _Numbers(learned)
-    return _Labels(learned) if learned.task == tasks.MULTI_LABEL else _Classes(model, learned)
+    scoring = _Labels if learned.task == tasks.MULTI_LABEL else _Classes
+    return scoring(learned.factors.get("label_smoothing", 0.0))
 
 
 def constant_losses(labels: np.ndarray, task: str) -> tuple[np.ndarray, np.ndarray]:
