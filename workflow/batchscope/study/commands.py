@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,7 +21,7 @@ RUN_DIR = "run_dir"
 RESOURCES = ("threads", "gpus")
 # A doubled brace, a placeholder, or an unclosed brace.
 _BRACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|\{")
-_MOST_FILES = 10_000  # in a folder that runs depend on
+_MOST_FILES = 1_000  # in a folder that runs depend on
 _LARGE = 2**23  # bytes; digests of larger files are cached
 _CACHE = Path(".snakemake", "batchscope_inputs.json")
 
@@ -131,9 +132,9 @@ def sha256(path: Path) -> str:
     try:
         if not path.is_dir():
             return _of_file(path)
-        files = sorted(_files(path))
+        files = sorted(itertools.islice(_files(path), _MOST_FILES + 1))
         if len(files) > _MOST_FILES:
-            raise UserError(f"received a folder of more than {_MOST_FILES} files")
+            raise UserError(f"received '{path}', a folder of more than {_MOST_FILES:,} files")
         inside = {file.relative_to(path).as_posix(): _of_file(file) for file in files}
         return hashlib.sha256(repr(inside).encode()).hexdigest()
     except OSError as error:
