@@ -7,6 +7,7 @@ import math
 import mimetypes
 import os
 import re
+import sys
 import textwrap
 from argparse import Namespace
 from concurrent.futures import process
@@ -127,7 +128,8 @@ def _found(name: str, arguments: Namespace) -> dict[str, Any]:
     model = _model(arguments.model, data.look.kind)
     try:
         if model["model_file"]:
-            model_checks.check(model["token"], data.look, model["model_file"])
+            for note in model_checks.check(model["token"], data.look, model["model_file"]):
+                print(note, file=sys.stderr)
         network = models.build(model["token"], data.look, 0, model["model_file"])
     except TrainsItself as error:
         text = page.render(

@@ -44,14 +44,17 @@ def check(study: Any, results: Path) -> None:
         text = "not checked before their first job: TensorFlow is in the jobs' environment only"
         print(f"models: {text}.", file=sys.stderr)
         models = []
+    notes: list[str] = []
     for dataset, model in models:
         file = study.models[model]
         try:
-            in_process(_check_model, model, inputs[dataset], file)
+            notes += in_process(_check_model, model, inputs[dataset], file)
         except UserError as error:
             problems.append(str(error))
         except process.BrokenProcessPool:
             problems.append(f"{file}: The file ended the process. It must only build a model.")
+    for note in dict.fromkeys(notes):
+        print(note, file=sys.stderr)
     if problems:
         raise ConfigError(list(dict.fromkeys(problems)))
 
@@ -91,8 +94,8 @@ def _read(
     return inputs, sizes, problems
 
 
-def _check_model(token: str, model_input: Any, file: str) -> None:
+def _check_model(token: str, model_input: Any, file: str) -> list[str]:
     steps.start({"threads": 1, "device": "cpu"})
     from batchscope.training import model_checks
 
-    model_checks.check(token, model_input, file)
+    return model_checks.check(token, model_input, file)

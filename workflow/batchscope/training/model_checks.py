@@ -1,6 +1,5 @@
 """Check a user's model before the first job: build it and train one step."""
 
-import sys
 from pathlib import Path
 
 import keras
@@ -14,8 +13,8 @@ from batchscope.training import models, step_times, user_models
 from batchscope.training.step_loop import Totals
 
 
-def check(token: str, model_input: ModelInput, model_file: Path | str) -> None:
-    """Build a model and train one step; print what the user may not expect of it.
+def check(token: str, model_input: ModelInput, model_file: Path | str) -> list[str]:
+    """Build a model, train one step, and return notes for the user.
 
     Raises:
         UserError: If Keras cannot build or train it, or if it would be trained in another way than
@@ -38,8 +37,7 @@ def check(token: str, model_input: ModelInput, model_file: Path | str) -> None:
         notes += ["compile(...) is not used. The study has optimizer, learning rate and loss."]
     if model_files.is_saved(model_file):
         notes += ["The run's seed draws all weights. Saved weights are not used."]
-    for note in notes:
-        print(f"{model_file}: {note}", file=sys.stderr, flush=True)
+    return [f"{model_file}: {note}" for note in notes]
 
 
 def _check_output(model: keras.Model, model_file: Path | str, model_input: ModelInput) -> None:
