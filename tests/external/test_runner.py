@@ -214,6 +214,17 @@ def test_when_it_is_killed_nothing_of_the_command_goes_on(waiting, killed):
     assert (code, output) == (0, f"{name}: finished\n") and not left.exists()
 
 
+def test_a_process_that_a_command_leaves_dies_with_it(tmp_path):
+    script = 'setsid sleep 300 & echo $! > "$0/pid"; exec python script.py "$@"'
+    words = ["bs={batch_size}", "seed={seed}", "out={run_dir}"]
+    command = ["sh", "-c", script, "{run_dir}", *words]
+    found = commanded.planned(tmp_path, command=command, vary={"batch_size": [8]})
+    (name,) = found.commands
+    assert commanded.make(tmp_path / "results", name, found)[0] == 0
+    files = paths.run_folder(tmp_path / "results", name) / paths.COMMAND_FOLDER
+    assert not psutil.pid_exists(int((files / "pid").read_text()))
+
+
 def test_a_run_that_resumes_keeps_its_folder_and_has_no_time(tmp_path):
     keys = {"vary": {"batch_size": [8]}, "resume": True, "alone": True}
     found = commanded.planned(tmp_path / "mine", **keys)

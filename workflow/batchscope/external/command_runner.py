@@ -22,13 +22,20 @@ import pandas
 from batchscope import disk, wording
 from batchscope.errors import UserError, raise_problems
 from batchscope.external import cells, log_checks, numbers
-from batchscope.host import absence, control_groups, description, guard, job, locks
+from batchscope.host import (
+    absence,
+    allocation_errors,
+    control_groups,
+    description,
+    guard,
+    job,
+    locks,
+)
 from batchscope.store import memory_kills, paths, progress, records
 from batchscope.study import commands, tasks
 from batchscope.study.log_source import AUTO
 from batchscope.study.own_columns import AXES, outcomes
 from batchscope.study.versions import VERSIONS
-from batchscope.timing import step_errors
 from batchscope.timing.instruments import samples
 from batchscope.timing.instruments.processes import Family
 from batchscope.timing.instruments.sampler import Sampler
@@ -169,7 +176,7 @@ def _said(here: socket.socket, folder: Path, output: Path) -> dict[str, Any]:
     run_job = (folder.parents[1], "run_command", folder.name)
     with progress.running(*run_job):
         while not select.select([here], [], [], progress.SECONDS)[0]:
-            printed = "".join(_last_lines(output)[-1:])[: step_errors.MESSAGE_LENGTH]
+            printed = "".join(_last_lines(output)[-1:])[: allocation_errors.MESSAGE_LENGTH]
             text = f"{wording.duration(time.monotonic() - begun)} so far"
             progress.say(*run_job, f"{text}: {printed}" if printed else text)
     with contextlib.suppress(OSError, ValueError), here.makefile() as answer:
@@ -203,7 +210,7 @@ def _judged(
     except UserError:
         if ended.status == 0:
             raise
-    if ended.status and (refusal := step_errors.refusal("\n".join(reversed(ended.lines)))):
+    if ended.status and (refusal := allocation_errors.refusal("\n".join(reversed(ended.lines)))):
         return records.OUT_OF_MEMORY, refusal, rows
     if ended.status in _KILLED and ended.limit_mb is not None:
         return records.OUT_OF_MEMORY, memory_kills.record_or_retry(folder, ended.limit_mb), rows
@@ -213,7 +220,7 @@ def _judged(
     if ended.status:
         print(*ended.lines, sep="\n")
         by_signal = f"by {signal.Signals(-ended.status).name}" if ended.status < 0 else ""
-        last = "".join(ended.lines[-1:])[: step_errors.MESSAGE_LENGTH]
+        last = "".join(ended.lines[-1:])[: allocation_errors.MESSAGE_LENGTH]
         raise UserError(
             f"{folder.name}: The command ended {by_signal or f'with exit status {ended.status}'}. "
             f"Last line: {last or 'none'} ({folder / paths.COMMAND_OUTPUT})"

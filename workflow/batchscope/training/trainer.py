@@ -7,14 +7,13 @@ import time
 from pathlib import Path
 
 import numpy as np
-import tensorflow as tf
 
 from batchscope import disk
-from batchscope.host import description, locks
+from batchscope.host import allocation_errors, description, locks
 from batchscope.store import memory_kills, paths, records
 from batchscope.study import optimizer_constants, snapshot_epochs
 from batchscope.study.versions import VERSIONS
-from batchscope.training import models, replicas
+from batchscope.training import models
 from batchscope.training.fit import End, FitLimits, Training
 from batchscope.training.optimizers import effective_learning_rate
 from batchscope.training.runs import TrainingRun
@@ -41,7 +40,7 @@ def train(run: TrainingRun, limits: FitLimits | None = None) -> str:
                 end = training.fit()
         except Exception as error:
             reserve.close()
-            if (refusal := _refusal(error)) is None:
+            if (refusal := allocation_errors.refusal_of(error)) is None:
                 raise
             end = End(records.OUT_OF_MEMORY, "out_of_memory", refusal)
         if end.status == records.OUT_OF_MEMORY:
@@ -58,20 +57,6 @@ def record_kill(run: TrainingRun, message: str) -> str:
             training.resume_progress()
             write(training, End(records.OUT_OF_MEMORY, "out_of_memory", message))
     return records.OUT_OF_MEMORY
-
-
-def _refusal(error: BaseException | None) -> str | None:
-    """Return an allocator's message; None if no memory was refused.
-
-    While TensorFlow describes a refusal, another refusal may raise an error of another kind. The
-    first one is then the context of that error.
-    """
-    while error and not isinstance(error, (tf.errors.ResourceExhaustedError, MemoryError)):
-        error = error.__context__
-    if error is None:
-        return None
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return next((line for line in lines if "OOM" in line), (lines or ["Out of memory."])[0])
 
 
 def write(training: Training, end: End) -> None:
@@ -108,7 +93,6 @@ def write(training: Training, end: End) -> None:
         "resumed": progress.resumed,
         "threads": factors["threads"],
         "device": factors["device"],
-        **replicas.describe(factors),
         "weights": weights,
         "versions": description.versions(),
         "machine": description.describe(),
