@@ -180,26 +180,3 @@ def test_a_step_follows_the_gradient_of_the_mean_squared_error():
 
 
 CLASSES = (ROWS[:, 0] > 0.5).astype(np.int32) + (ROWS[:, 1] > 0).astype(np.int32)
-
-
-def entropy(shares):
-    return -np.sum(shares * np.log(shares))
-
-
-@pytest.mark.parametrize(
-    ("values", "task", "expected", "hits"),
-    [
-        (CLASSES, tasks.CLASSIFICATION, entropy(np.bincount(CLASSES) / 50), True),
-        (CLASSES.reshape(10, 5), tasks.CLASSIFICATION, entropy(np.bincount(CLASSES) / 50), True),
-        (2 * NAMED[:, 0], tasks.CLASSIFICATION, entropy(np.bincount(NAMED[:, 0]) / 50), True),
-        (NUMBERS, tasks.REGRESSION, NUMBERS.var(axis=0).mean(), False),
-        (NAMED, tasks.MULTI_LABEL, np.mean([entropy(np.bincount(of) / 50) for of in NAMED.T]), 1),
-    ],
-    ids=("classes", "positions", "a class without examples", "numbers", "labels"),
-)
-def test_the_best_constant_has_the_loss_of_the_frequencies(values, task, expected, hits):
-    loss, hit = scoring.constant_losses(values, task)
-    assert loss.shape == hit.shape == (len(values),)
-    assert loss.mean() == pytest.approx(expected, rel=1e-5)
-    most = np.bincount(values.ravel()).max() / 50 if task == tasks.CLASSIFICATION else None
-    assert hit.mean() == pytest.approx(most) if most else bool(hit.any()) == bool(hits)

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from batchscope.datasets import Dataset, Examples
 from batchscope.study import run_factors, tasks
-from batchscope.training import losses, optimizers, scoring, step_times
+from batchscope.training import losses, optimizers, step_times
 from batchscope.training.step_loop import Batches, StepLoop, Totals, epoch_order, steps_per_epoch
 
 _MOST_EVALUATED = 1024  # validation examples of an evaluation
@@ -38,7 +38,6 @@ class Probe:
         self._size = tf.Variable(1, dtype=tf.int32)
         self._optimizer = optimizers.make_optimizer(factors)
         self._loop = StepLoop(self.model, self._optimizer, self.train, Batches(self._size))
-        self._loop.compile()
         self.validation = losses.Objective(self.model, _subset(data.examples("validation")))
         variables = (*self.model.variables, *self._optimizer.variables)
         self._initial = [(variable, variable.numpy()) for variable in variables]
@@ -86,14 +85,11 @@ class Probe:
         Criteria are the loss and, for classification, the hits.
         """
         loss, scores = objective.example_losses()
-        constant_loss, constant_hits = self.constant_losses(objective)
+        constant_loss, constant_hits = constant_losses(objective.labels, self._task)
         gains = [constant_loss - loss]
         if self._task == tasks.CLASSIFICATION:
             gains.append(scores.reshape(len(loss), -1).mean(axis=1) - constant_hits)
         return gains
-
-    def constant_losses(self, objective: losses.Objective) -> tuple[np.ndarray, np.ndarray]:
-        return scoring.constant_losses(np.asarray(objective.labels), self._task)
 
     def learns(self, rate: float, size: int, stops: Sequence[int]) -> bool:
         """Return whether a training is clearly better than the best constant output at a stop.
@@ -120,6 +116,25 @@ class Probe:
         """Return an objective over 128 training examples, each of them a chunk of its own."""
         chosen = np.random.default_rng(0).permutation(self.examples)[:_GRADIENTS]
         return losses.Objective(self.model, self.train.rows(chosen), chunk=1)
+
+
+def constant_losses(labels: np.ndarray, task: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return loss and hits of every example for the best constant prediction on these labels.
+
+    The mean loss is the entropy of the class frequencies, or the variance of the targets. Hits are
+    shares of the predicted labels, and zero for targets.
+    """
+    if task == tasks.REGRESSION:
+        losses = (labels - labels.mean(axis=0)) ** 2
+        return losses.mean(axis=1), np.zeros(len(labels))
+    if task == tasks.MULTI_LABEL:
+        shares = labels.mean(axis=0)
+        losses, hits = np.where(labels, shares, 1 - shares), labels == (shares > 0.5)
+    else:
+        shares = np.bincount(labels.ravel()) / labels.size
+        losses, hits = shares[labels], labels == shares.argmax()
+    parts = (part.reshape(len(labels), -1).mean(axis=1) for part in (-np.log(losses), hits))
+    return tuple(parts)
 
 
 def _errors(gains: np.ndarray) -> float:

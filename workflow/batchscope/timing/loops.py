@@ -170,7 +170,6 @@ class GraphRunner(Runner):
         with tf.device("CPU"):  # loop counters live on the CPU also when a GPU trains
             self._size = tf.Variable(1, trainable=False, dtype=tf.int32)
         self._loop = make_loop(factors, model, data, self._size, whole_only=True)
-        self._loop.compile()
         self._order = tf.range(self.examples, dtype=tf.int32)
 
     def _switch(self, batch_size: int, delayed: bool) -> None:

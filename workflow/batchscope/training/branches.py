@@ -48,9 +48,9 @@ class Window(NamedTuple):
         return cls(factors, batch_size, math.ceil(wanted / parts / largest) * largest, parts)
 
 
-@dataclass(frozen=True)
-class Stem:
-    """A training at the point of its branches."""
+@dataclass
+class Branches:
+    """Branches of one training, which leave every variable of it as it was."""
 
     factors: dict[str, Any]
     model: keras.Model
@@ -58,21 +58,16 @@ class Stem:
     examples: Examples
     batches: Batches
     validate: Callable[[], float]  # the loss at the model's present weights
+    window: Window
 
-
-class Branches:
-    """Branches of one training, which leave every variable of it as it was."""
-
-    def __init__(self, stem: Stem, window: Window) -> None:
-        self.stem, self.window = stem, window
-        self._optimizer = optimizers.make_optimizer(stem.factors)
-        augment = stem.batches.augment
-        size = tf.Variable(window.batch_size, False, dtype=tf.int32)
-        self._batches = replace(stem.batches, size=size, whole=True, offset=0)
-        self._loop = StepLoop(stem.model, self._optimizer, stem.examples, self._batches)
-        self._loop.compile()
-        # Those of a model have its generators, as dropout's.
-        self._shared = [*stem.model.variables, *(augment.variables if augment else [])]
+    def __post_init__(self) -> None:
+        self._optimizer = optimizers.make_optimizer(self.factors)
+        self._size = tf.Variable(self.window.batch_size, False, dtype=tf.int32)
+        batches = replace(self.batches, size=self._size, whole=True, offset=0)
+        self._loop = StepLoop(self.model, self._optimizer, self.examples, batches)
+        # The model's variables contain the generators of its layers of dropout.
+        augment = self.batches.augment
+        self._shared = [*self.model.variables, *(augment.variables if augment else [])]
 
     def losses(self, order: np.ndarray, rate: float) -> list[float]:
         """Return the smoothed loss of each branch from here; NaN for one that diverged.
@@ -93,20 +88,20 @@ class Branches:
         # Without its rate, which is no variable if it follows a schedule.
         own, other = (
             [variable for variable in optimizer.variables if variable.name != "learning_rate"]
-            for optimizer in (self._optimizer, self.stem.optimizer)
+            for optimizer in (self._optimizer, self.optimizer)
         )
         assign(own, [variable.value for variable in other])
-        times = batch_phases.rate_factor(self.stem.factors["optimizer"], factor)
+        times = batch_phases.rate_factor(self.factors["optimizer"], factor)
         self._optimizer.learning_rate = rate * times
         size, smoothed = factor * self.window.batch_size, math.nan
-        self._batches.size.assign(size)
+        self._size.assign(size)
         for part in np.split(order, self.window.parts):
             for stretch in self._stretches(part):
                 padded = np.resize(stretch, self._loop.examples)
                 _, totals, _, _ = self._loop.run(padded, 0, len(stretch) // size, Totals())
                 if not math.isfinite(totals.loss):
                     return math.nan
-            loss = self.stem.validate()
+            loss = self.validate()
             smoothed = loss if math.isnan(smoothed) else (smoothed + loss) / 2
         return smoothed
 

@@ -107,7 +107,6 @@ class Training:
         # `model.variables` has the generators of dropout, which `model.weights` leaves out.
         self.variables = [*self.model.variables, *self.optimizer.variables]
         self.variables += augment.variables if augment else []
-        self.loop.compile()
 
     def stop_on_signals(self) -> None:
         """Let SIGTERM and SIGINT stop the training at its next checkpoint."""

@@ -110,7 +110,7 @@ class Objective:
         self._place(examples)
         # One trace for all chunks, the last and smaller one too.
         chunks = [
-            tf.TensorSpec([None, *shape], self._chunks.type),
+            tf.TensorSpec([None, *shape], examples.images.dtype),
             tf.TensorSpec([None, *np.shape(examples.labels)[1:]], self.scoring.labels),
         ]
         vector = tf.TensorSpec([self.size], tf.float64)
@@ -119,7 +119,6 @@ class Objective:
         self._examples = _graph(self._parts, *chunks)
         self._sum_and_gradient = _graph(self._sum_and_gradient_in_graph, *chunks)
         self._hessian_times = _graph(self._hessian_times_in_graph, *chunks, vector)
-        self._assign = _graph(self._assign_in_graph, vector)
 
     def _place(self, examples: Examples) -> None:
         images, labels = examples.images, examples.labels
@@ -175,10 +174,6 @@ class Objective:
             slope = tf.add_n([tf.reduce_sum(gradient * part) for gradient, part in pairs])
         return _joined(_gradients(outer, slope, values))
 
-    def _assign_in_graph(self, flat: tf.Tensor) -> None:
-        for variable, part in zip(self.variables, self._split(flat), strict=True):
-            variable.assign(part)
-
     def _split(self, flat: tf.Tensor) -> list[tf.Tensor]:
         parts = tf.split(tf.cast(flat, tf.float32), self.sizes)
         return [tf.reshape(part, shape) for part, shape in zip(parts, self.shapes, strict=True)]
@@ -190,7 +185,8 @@ class Objective:
         return np.concatenate(parts).astype(np.float64)
 
     def set_weights(self, flat: np.ndarray) -> None:
-        self._assign(tf.constant(flat, tf.float64))
+        for variable, part in zip(self.variables, self._split(flat), strict=True):
+            variable.assign(part)
 
     def evaluate(self) -> Evaluated:
         sums = [self._sums(images, labels) for images, labels in self._chunks]

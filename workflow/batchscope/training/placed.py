@@ -47,15 +47,12 @@ class Chunks(Sequence):
     def __getitem__(self, index: Any) -> Any:
         return self._read(self._rows[index]) if self._mapped else self._held[index]
 
-    @property
-    def type(self) -> tf.DType:
-        return tf.as_dtype(self._images.dtype)
-
     def _read(self, rows: slice) -> tuple[tf.Tensor, tf.Tensor]:
         labels = tf.constant(np.asarray(self._labels[rows]), self._type)
         if tf.executing_eagerly() or not self._mapped:
             return tf.constant(self._images[rows]), labels
         # A graph would keep a constant of its own of each chunk.
         shape = self._images[rows].shape
-        read = tf.numpy_function(lambda: np.asarray(self._images[rows]), [], self.type)
+        kind = tf.as_dtype(self._images.dtype)
+        read = tf.numpy_function(lambda: np.asarray(self._images[rows]), [], kind)
         return tf.ensure_shape(read, shape), labels

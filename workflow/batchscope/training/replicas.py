@@ -34,30 +34,17 @@ _SEED_STRIDE = 15_485_863
 @functools.cache
 def _strategy(device: str, replicas: int) -> tf.distribute.MirroredStrategy:
     # Cached, because variables belong to one strategy.
-    names = [device.name for device in _devices(device, replicas)]
-    # One device sums in the order of the replicas: the same bits every time, and no collective
-    # operation that waits for threads which a training on the CPU does not have.
-    on_cpu = tf.distribute.ReductionToOneDevice()
-    return tf.distribute.MirroredStrategy(names, on_cpu if device == "cpu" else None)
-
-
-def _devices(device: str, replicas: int) -> list[tf.config.LogicalDevice]:
     devices = tf.config.list_logical_devices(device.upper())
     if len(devices) < replicas:
         raise UserError(
             f"replicas: Expected at most {len(devices)}, the number of {device} devices of "
             f"TensorFlow (received {replicas})."
         )
-    return devices[:replicas]
-
-
-def describe(factors: dict[str, Any]) -> dict[str, Any]:
-    """Return the devices for a record, and whether they are parts of one CPU."""
-    devices = _devices(factors["device"], factors["replicas"])
-    return {
-        "replica_devices": [device.name for device in devices],
-        "logical": factors["device"] == "cpu" and factors["replicas"] > 1,
-    }
+    names = [device.name for device in devices[:replicas]]
+    # One device sums in the order of the replicas: the same bits every time, and no collective
+    # operation that waits for threads which a training on the CPU does not have.
+    on_cpu = tf.distribute.ReductionToOneDevice()
+    return tf.distribute.MirroredStrategy(names, on_cpu if device == "cpu" else None)
 
 
 @contextlib.contextmanager

@@ -170,22 +170,3 @@ def of(learned: Learned) -> Scoring:
         return _Numbers(learned)
     scoring = _Labels if learned.task == tasks.MULTI_LABEL else _Classes
     return scoring(learned.factors.get("label_smoothing", 0.0))
-
-
-def constant_losses(labels: np.ndarray, task: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return loss and hits of every example for the best constant prediction on these labels.
-
-    The mean loss is the entropy of the class frequencies, or the variance of the targets. Hits are
-    shares of the predicted labels, and zero for targets.
-    """
-    if task == tasks.REGRESSION:
-        losses = (labels - labels.mean(axis=0)) ** 2
-        return losses.mean(axis=1), np.zeros(len(labels))
-    if task == tasks.MULTI_LABEL:
-        shares = labels.mean(axis=0)
-        losses, hits = np.where(labels, shares, 1 - shares), labels == (shares > 0.5)
-    else:
-        shares = np.bincount(labels.ravel()) / labels.size
-        losses, hits = shares[labels], labels == shares.argmax()
-    parts = (part.reshape(len(labels), -1).mean(axis=1) for part in (-np.log(losses), hits))
-    return tuple(parts)

@@ -148,7 +148,8 @@ class StepLoop:
         scores = tf.TensorSpec(self.scoring.shape, self.scoring.type)
         signature = [tf.TensorSpec([examples], tf.int32), *numbers, scores]
         # Autograph has nothing to convert here, and looking for it doubles the tracing.
-        return tf.function(run, autograph=False, input_signature=signature)
+        graph = tf.function(run, autograph=False, input_signature=signature)
+        return graph.get_concrete_function()
 
     def _make_update(
         self, model: keras.Model, optimizer: keras.optimizers.Optimizer, examples: Examples
@@ -202,9 +203,6 @@ class StepLoop:
                 "compilation: Expected none for examples that exceed the memory (received xla)."
             )
         return tf.function(update, autograph=False, jit_compile=True)
-
-    def compile(self) -> None:
-        self._run = self._run.get_concrete_function()
 
     def run(
         self, order: np.ndarray | tf.Tensor, start: int, stop: int, totals: Totals

@@ -33,9 +33,7 @@ def step_loop(model: keras.Model, factors: dict[str, Any], model_input: ModelInp
     batches = Batches.of(factors, factors["batch_size"], augment)
     # A loop ends early if its loss is no longer finite, which a rate of 0 prevents.
     optimizer = optimizers.make_optimizer({**factors, "learning_rate": 0.0})
-    loop = StepLoop(model, optimizer, _examples(model_input, factors["batch_size"]), batches)
-    loop.compile()
-    return loop
+    return StepLoop(model, optimizer, _examples(model_input, factors["batch_size"]), batches)
 
 
 def of_loop(loop: StepLoop, order: np.ndarray) -> float:
@@ -60,12 +58,9 @@ def _examples(model_input: ModelInput, count: int) -> Examples:
         examples = random.integers(0, 256, shape, np.uint8)
     else:
         examples = random.normal(size=shape).astype(np.float32)
+    labels_shape = shape if model_input.kind == TOKENS else (count,)
+    if model_input.task != tasks.CLASSIFICATION:
+        labels_shape = (count, model_input.classes)
     learned = Learned(model_input.task, deviations=(1.0,) * model_input.classes)
-    if model_input.task == tasks.REGRESSION:
-        labels: Any = random.normal(size=(count, model_input.classes)).astype(np.float32)
-    elif model_input.task == tasks.MULTI_LABEL:
-        labels = random.integers(0, 2, (count, model_input.classes), np.int32)
-    else:
-        of_each = shape if model_input.kind == TOKENS else (count,)
-        labels = random.integers(0, model_input.classes, of_each, np.int32)
-    return Examples(examples, labels, 1 / 255 if model_input.kind == IMAGES else 1.0, learned)
+    scale = 1 / 255 if model_input.kind == IMAGES else 1.0
+    return Examples(examples, np.zeros(labels_shape, np.int32), scale, learned)
