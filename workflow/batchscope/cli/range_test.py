@@ -6,9 +6,9 @@ import math
 import statistics
 from typing import TYPE_CHECKING, Any
 
-from batchscope.cli.probe import Probe, bytes_per_example, constant_losses
 from batchscope.errors import UserError
 from batchscope.measures import noise_scale
+from batchscope.measures.probe import Probe, bytes_per_example, constant_losses
 from batchscope.study import new_study
 from batchscope.study.new_study import Curve
 

@@ -43,8 +43,8 @@ from batchscope.timing.instruments.sampler import Sampler
 INTERVAL = 0.5  # seconds between two samples
 _SHOWN = 30  # lines of a failed command's output that are shown
 _READ = 100_000  # last bytes of the output that are searched
-_KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)  # the latter from a shell whose child was killed
-# Variables from which libraries take their number of threads.
+_KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)  # a shell adds 128
+# Variables that set the number of threads of libraries.
 _THREADS = (
     *("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"),
     *("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"),
@@ -171,7 +171,7 @@ def _environment(command: commands.Command) -> dict[str, str]:
 
 
 def _said(here: socket.socket, folder: Path, output: Path) -> dict[str, Any]:
-    """Returns what the guard says when the command has ended; nothing where it was killed."""
+    """Return the guard's answer after the end of the command; {} if the guard was killed."""
     begun = time.monotonic()
     run_job = (folder.parents[1], "run_command", folder.name)
     with progress.running(*run_job):
@@ -231,7 +231,7 @@ def _judged(
 
 
 def _evaluated(folder: Path, run: commands.CommandRun) -> tuple[pandas.DataFrame, str]:
-    """Returns a run's evaluations, in order, and what its log says became of it.
+    """Return a run's evaluations, in order, and the status that its log states.
 
     Raises:
         UserError: If the log cannot be read, or contradicts itself.
@@ -264,7 +264,7 @@ def _evaluated(folder: Path, run: commands.CommandRun) -> tuple[pandas.DataFrame
 
 
 def _ended(rows: pandas.DataFrame) -> pandas.DataFrame:
-    """Returns rows in which a summary after all others, which counts nothing, is of the end."""
+    """Return rows with the last counters in a summary that follows all others without any."""
     counted = rows["updates"].notna()
     after = ~counted & (rows.index > max(rows.index[counted], default=-1))
     used = [name for name in ("epoch", *AXES) if name in rows and name != "seconds"]

@@ -1,6 +1,6 @@
 """Data parallelism: every batch divided among GPUs or logical CPU devices, with mirrored weights.
 
-A batch of B examples becomes k shards whose sizes differ by at most one. Each replica takes the
+A batch of B examples becomes k shards. Their sizes differ by at most one. Each replica takes the
 gradient of the sum of its examples' losses over B; the optimizer applies the sum over the replicas,
 which is the gradient of the batch's mean loss. Losses that the model adds are weighted by the
 shards' shares of the batch.

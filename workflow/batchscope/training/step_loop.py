@@ -118,7 +118,7 @@ class StepLoop:
             order: tf.Tensor, step: tf.Tensor, stop: tf.Tensor, loss: tf.Tensor, scores: tf.Tensor
         ) -> tuple[tf.Tensor, ...]:
             start = step
-            size = tf.convert_to_tensor(batches.size)  # read once, where it is a variable
+            size = tf.convert_to_tensor(batches.size)  # read once if it is a variable
             rest = 0 if batches.whole else size - 1
             offset = tf.convert_to_tensor(batches.offset)
             steps = tf.maximum(1, (examples - offset + rest) // size)

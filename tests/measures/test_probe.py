@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from batchscope import datasets
-from batchscope.cli import probe
 from batchscope.datasets.model_inputs import ModelInput
+from batchscope.measures import probe
 from batchscope.study import dataset_definitions, tasks
 from batchscope.training import models
 
