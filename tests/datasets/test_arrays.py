@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from batchscope.datasets import kinds
+from batchscope.datasets import labels
 from batchscope.store import paths
 from batchscope.study import dataset_definitions
 from prepared_data import DATA, SPLIT, fault, little_mnist, prepared, real
@@ -107,11 +107,12 @@ def test_each_position_of_tokens_is_predicted(own_labels, tmp_path):
     ],
 )
 def test_labels_of_every_kind_are_the_same_classes(given, names):
-    labels = {"train": ("a", given), "test": ("b", given[3:])}
-    found, class_names = kinds.classified({"train": IMAGES, "test": IMAGES[3:]}, labels)
-    assert found["train"][1].tolist() == LABELS.tolist() and class_names == names
-    assert found["test"][1].tolist() == LABELS[3:].tolist()
-    assert found["test"][1].dtype == np.int32
+    part_labels = {"train": ("a", given), "test": ("b", given[3:])}
+    examples = {"train": IMAGES, "test": IMAGES[3:]}
+    pairs, class_names, task = labels.labelled("own", "images", None, examples, part_labels)
+    assert pairs["train"][1].tolist() == LABELS.tolist() and class_names == names
+    assert pairs["test"][1].tolist() == LABELS[3:].tolist()
+    assert pairs["test"][1].dtype == np.int32 and task == "classification"
 
 
 def altered(array, where, value):
@@ -131,11 +132,11 @@ NOT_FINITE = altered(ROWS, (17, 2), np.nan)
         ({"images": IMAGES + 1e39, "labels": LABELS}, "images: received NaN, infinity or a number"),
         ({"images": IMAGES, "labels": np.array(["a"] * 40, object)}, "npz: labels: cannot be read"),
         ({"inputs": NOT_FINITE, "labels": LABELS}, "inputs: received nan in row 17, column 2;"),
-        ({"inputs": altered(TOKENS, (5, 3), -1)}, "inputs: received -1 in row 5, position 3;"),
+        ({"inputs": altered(TOKENS, (5, 3), -1)}, "inputs: received -1 in row 5, column 3;"),
         ({"x_train": TOKENS, "x_test": TOKENS[:, :5]}, "x_test: received int32 of shape (40, 4);"),
         *(
-            ({"inputs": ROWS, "labels": labels}, f"labels: received {message}")
-            for labels, message in (
+            ({"inputs": ROWS, "labels": given}, f"labels: received {message}")
+            for given, message in (
                 (np.where(LABELS, np.nan, 0), "nan in row 1;"),
                 (LABELS * 0, "one class;"),
                 (LABELS.astype(np.uint64) + 2**63, "9223372036854775808 in row 0;"),

@@ -185,8 +185,6 @@ def test_training_size(raw, size):
         ({**MNIST, "path": __file__, "per_class": 500}, None, ""),
         (NPZ, "path", "existing file.*'x.npz'"),
         ({**FOLDER, "path": __file__}, "path", "existing folder"),
-        ({**FOLDER, "path": HERE, "split": None}, "split", "validation and test"),
-        ({**FOLDER, "path": HERE, "split": {"validation": 0.1}}, "test", "Missing"),
         ({**FOLDER, "path": HERE, "split": {"validation": 1, "test": 1}}, None, ""),
         (
             {**FOLDER, "path": HERE, "per_class": 5, "split": {"validation": 0.1, "test": 0.4}},

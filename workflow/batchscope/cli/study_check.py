@@ -51,6 +51,12 @@ def check(study: Any, results: Path) -> None:
         raise ConfigError(list(dict.fromkeys(problems)))
 
 
+def check_data(study: Any, results: Path) -> None:
+    """Read the user's data; raise a `ConfigError` with all problems of the files."""
+    if problems := _looks(study, results, states.JobTable(study, results).own_data())[2]:
+        raise ConfigError(problems)
+
+
 def _looks(
     study: Any, results: Path, wanted: set[str]
 ) -> tuple[Looks, dict[str, int | None], list[str]]:

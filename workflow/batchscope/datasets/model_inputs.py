@@ -10,7 +10,6 @@ from batchscope.datasets import photographs
 from batchscope.datasets.preparation import divided, system_error
 from batchscope.datasets.raw import Request
 from batchscope.datasets.source import DataSource
-from batchscope.errors import ConfigError
 from batchscope.store import paths
 from batchscope.study import dataset_definitions, example_kinds, tasks
 
@@ -54,8 +53,7 @@ def sized(name: str, definition: dict[str, Any]) -> tuple[ModelInput, int | None
     scaling = ImageScaling.from_definition(name, definition, source.usual_scale)
     try:
         if listing := source.listing(request):
-            if problems := photographs.problems(request, listing):
-                raise ConfigError(problems)
+            photographs.check(request, listing)
             model_input = ModelInput(
                 source.shape(), len(listing.names), task=listing.task, scaling=scaling
             )

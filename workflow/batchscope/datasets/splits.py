@@ -25,6 +25,13 @@ from batchscope.study.model import Integer, Model, Positive, Seed, Share
 
 MNIST_TEST = 10_000  # images
 
+# Name of a folder, column or array, in lower case -> its part.
+PART_OF = {
+    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("validation", "val", "valid", "dev"), "validation"),
+    **dict.fromkeys(("test", "testing"), "test"),
+}
+
 _ORDER = 10**6  # index of the seed of the final order of train; above the index of any class
 
 # A fraction below 1, or a count per class.
@@ -48,9 +55,6 @@ class _Shares(Model):
 
     def training_size(self, members: tuple[int, ...]) -> int:
         return sum(split_counts(dict(self), count)[0] for count in members)
-
-    def size(self, members: tuple[int, ...]) -> int:
-        return sum(sum(split_counts(dict(self), count)) for count in members)
 
     def problems(
         self, place: Place, members: tuple[int, ...], has_classes: bool = True
