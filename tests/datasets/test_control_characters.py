@@ -5,12 +5,11 @@ import pytest
 from PIL import Image
 
 from batchscope import datasets
-from batchscope.cli import entry
 from batchscope.study import dataset_definitions
 from prepared_data import SPLIT, faults, prepared
 
 HOSTILE, SHOWN = "\x1b]0;owned\x07x", r"\x1b]0;owned\x07x"
-TABLE = {"source": "csv", "path": "own.csv", "split": SPLIT, "label": "y", "categorical": "auto"}
+TABLE = {"source": "csv", "path": "own.csv", "split": SPLIT, "label": "y"}
 
 
 @pytest.fixture
@@ -27,19 +26,6 @@ def test_columns_categories_and_classes_of_a_table(table):
     record = prepared(table, TABLE).record
     assert record["class_names"] == [SHOWN, "b"]
     assert record["feature_names"][0] == SHOWN and record["categories"]["word"] == [SHOWN, "a"]
-
-
-def test_plan_shows_columns_and_classes_of_a_table(table, capsys):
-    (table / "c.yaml").write_text(
-        "study: c\ndatasets: {own: {source: csv, path: own.csv, label: y, categorical: auto, "
-        "split: {train: 0.6, validation: 0.2, test: 0.2}}}\n"
-        "defaults: {dataset: own, model: mlp, optimizer: sgd, learning_rate: 0.1, epochs: 1}\n"
-        "experiments: {a: {vary: {batch_size: [4]}, seeds: 1}}\n"
-    )
-    entry.main(["plan", "c.yaml"])
-    shown = capsys.readouterr().out
-    assert f"numbers: {SHOWN}" in shown and f"{SHOWN} 30" in shown
-    assert shown.replace("\n", "").isprintable()
 
 
 def test_classes_of_arrays(tmp_path):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from batchscope import wording
 from batchscope.cli import options, step_times
-from batchscope.errors import ConfigError, unexpected
+from batchscope.errors import unexpected
 from batchscope.host import absence
 from batchscope.problems import show
 
@@ -26,17 +26,14 @@ def init(arguments: Namespace) -> None:
 
 def plan(arguments: Namespace) -> None:
     """Show what a study would run, what exists, time and disk, and what its own data hold."""
-    from batchscope.datasets import descriptions
+    from batchscope.cli import study_check
     from batchscope.store import status
 
     if arguments.gpus:
         os.environ[absence.VARIABLE] = "true"
     step_times.note(options.study(arguments), arguments.results)
     print(status.main(arguments.config, arguments.scale, arguments.results))
-    lines, problems = descriptions.described(options.study(arguments), arguments.results)
-    print("\n".join(["", *lines] if lines else []), end="\n" if lines else "", flush=True)
-    if problems:
-        raise ConfigError(problems)
+    study_check.check_data(options.study(arguments), arguments.results)
     if arguments.verify:
         from batchscope.datasets import verification
 

@@ -18,7 +18,6 @@ import yaml
 
 from batchscope import disk, project_files, wording
 from batchscope.cli import step_times, steps, study_check
-from batchscope.datasets import folder_parts
 from batchscope.datasets.raw import Request
 from batchscope.datasets.source import expanded
 from batchscope.errors import TrainsItself, UserError
@@ -191,7 +190,7 @@ def _definition(data: str, label: str | None, task: str | None) -> dict[str, Any
     path = expanded(data)
     if path.is_dir():
         folder = {"source": "image_folder", "path": data, "image_size": 64}
-        known = folder_parts.parts_of_classes(path)
+        known = dataset_definitions.read(folder).parts()
         split = {part: share for part, share in _SPLIT.items() if part not in known}
         return {**folder, "split": split} if split else folder
     if path.suffix == ".npz":
@@ -208,24 +207,19 @@ def _definition(data: str, label: str | None, task: str | None) -> dict[str, Any
 
 
 def _of_table(definition: dict[str, Any]) -> dict[str, Any]:
-    """Returns the definition of a table with what its columns need; prints what is left out."""
-    from batchscope.datasets import tables
+    """Return the definition of a table with the keys that it needs; print the ignored columns."""
+    from batchscope.datasets.sources import csv
 
-    def read(**more: Any) -> tables.ParsedTable:
-        resolved = dataset_definitions.resolve({**definition, **more})
-        return tables.read(Request("DATA", resolved, Path(), Path()))
-
-    needed: dict[str, Any] = {}
-    found = read(categorical=tables.AUTO, missing="median")
-    refused = [column.name for column in found.columns if column.kind == tables.REFUSED]
-    if refused and len(refused) == len(found.problems):
-        print("\n".join(found.problems), "They are left out.", sep="\n")
-        needed["ignore"] = refused
-    if any(column.kind == tables.CATEGORICAL for column in found.columns):
-        needed["categorical"] = tables.AUTO
-    if any(column.missing for column in found.columns):
-        needed["missing"] = "median"
-    return {**definition, **needed}
+    path = expanded(definition["path"])
+    if path.suffix != ".parquet":
+        definition = {**definition, **csv.dialect(path)}
+    resolved = dataset_definitions.resolve({**definition, "missing": "median"})
+    request = Request("DATA", resolved, Path(), Path())
+    table = csv.ParsedTable(dataset_definitions.read(resolved), request)
+    if table.refused:
+        print(*table.refusals, "They are left out.")
+        definition = {**definition, "ignore": [*table.refused]}
+    return {**definition, "missing": "median"} if table.gaps else definition
 
 
 def _model(given: str | None, kind: str) -> dict[str, Any]:

@@ -70,6 +70,12 @@ def in_process(function: Callable[..., Any], *arguments: Any) -> Any:
         return executor.submit(function, *arguments).result()
 
 
+def check_data(study: Any, results: Path) -> None:
+    """Read the user's data; raise a `ConfigError` with all problems of the files."""
+    if problems := _read(study, results, states.JobTable(study, results).own_data())[2]:
+        raise ConfigError(problems)
+
+
 def _read(
     study: Any, results: Path, names_read: set[str]
 ) -> tuple[Inputs, dict[str, int | None], list[str]]:

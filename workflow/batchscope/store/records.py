@@ -53,12 +53,6 @@ def data_warnings(dataset: str, record: dict[str, Any]) -> Iterator[str]:
         yield f"{where}: {text} skipped: {wording.some(files, count)}."
     if count := record.get("dropped"):
         yield f"{where}: {wording.count(count, 'row was', 'rows were')} dropped for a missing cell."
-    for column, values in (record.get("unseen") or {}).items():
-        words = wording.some([f"{value} ({count})" for value, count in values.items()])
-        text = wording.count(
-            sum(values.values()), "row of the other parts has", "rows of the other parts have"
-        )
-        yield f"{where}: column {column}: {text} a value that the training part lacks: {words}."
     counts, lacking = record.get("class_counts") or {}, []
     by_class = zip(*counts.values(), strict=True)
     for name, found in zip(record.get("class_names") or (), by_class, strict=False):
