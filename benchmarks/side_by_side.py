@@ -121,7 +121,6 @@ def our_loop(
 
     batches = step_loop.Batches(batch_size, micro_batch=micro_batch)
     loop = step_loop.StepLoop(model, optimizer, examples, batches)
-    loop.compile()
     epoch, count = iter(range(10**9)), len(examples.labels)
 
     def block() -> None:

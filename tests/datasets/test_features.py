@@ -1,4 +1,4 @@
-"""What becomes of a table's rows, by hand: categories, medians and the record that repeats them."""
+"""Features of a table's rows, by hand: categories, medians and the record to apply them."""
 
 import numpy as np
 import pandas
@@ -18,18 +18,17 @@ OTHERS = np.array([[NAN, 1, 6], [10, 2, 5], [1, 1, 5]])
 
 
 def test_features_by_hand():
-    found = Features(TRAIN, Columns(["x", "k", "z"], {1: ["a", "b", "c"]}, 3))
+    features = Features("own", TRAIN, Columns(["x", "k", "z"], {1: ["a", "b", "c"]}, 3))
     deviation = np.std([1, 4, 4, 7])  # the median is 4, and so is the mean
-    expected = [[0, 0, 0, 0], [6 / deviation, 0, 1, 0], [-3 / deviation, 0, 0, 0]]
-    assert found.transform(OTHERS) == pytest.approx(np.array(expected))
-    assert found.transform(TRAIN)[:, 1:3].tolist() == [[1, 0], [0, 1], [0, 0], [1, 0]]
-    assert found.record([OTHERS[:1], OTHERS[1:]]) == {
+    expected = [[0, 0, 0, 1], [6 / deviation, 0, 1, 0], [-3 / deviation, 0, 0, 0]]
+    assert features.transform(OTHERS) == pytest.approx(np.array(expected))
+    assert features.transform(TRAIN)[:, 1:3].tolist() == [[1, 0], [0, 1], [0, 0], [1, 0]]
+    assert features.record() == {
         "feature_means": [4, 0, 0, 5],
-        "feature_deviations": [deviation, 1, 1, 0],
+        "feature_deviations": [pytest.approx(deviation), 1, 1, 1],
         "feature_names": ["x", "k=a", "k=c", "z"],
         "feature_medians": {"x": 4, "z": 5},
         "categories": {"k": ["a", "c"]},
-        "unseen": {"k": {"b": 2}},
         "dropped": 3,
     }
 
@@ -45,11 +44,11 @@ def lines(rows=40):
 
 def test_a_table_of_words_and_gaps_is_repeated_by_its_record(tmp_path):
     text = "\n".join(lines())
-    more = {"ignore": ["note"], "categorical": "auto", "missing": "median"}
+    more = {"ignore": ["note"], "missing": "median"}
     data = prepared(tmp_path, csv(tmp_path, text, **more))
     record, seen = data.record, data.record["categories"]["job"]
     assert record["feature_names"] == ["x", *(f"job={word}" for word in seen), "member"]
-    assert {*seen, *record["unseen"].get("job", {})} == {"chef", "nurse", "rare"}
+    assert {"chef", "nurse"} <= {*seen} <= {"chef", "nurse", "rare"}
     frame = pandas.read_csv(tmp_path / "own.csv")
     values = {"x": frame["x"].fillna(record["feature_medians"]["x"]), "member": frame["member"]}
     values |= {f"job={word}": frame["job"].str.strip() == word for word in seen}
@@ -64,31 +63,28 @@ def test_a_table_of_words_and_gaps_is_repeated_by_its_record(tmp_path):
     assert datasets.look(tmp_path, "own-00000000", definition) == data.look
 
 
-def test_values_that_the_training_part_lacks_are_counted_and_said(tmp_path):
-    text = "\n".join(f"{row % 7},w{max(row, 29)},{row % 2}" for row in range(40))
-    definition = csv(tmp_path, text, categorical=[2])
-    record = prepared(tmp_path, definition).record
-    seen, unseen = record["categories"]["2"], record["unseen"]["2"]
-    assert sorted([*seen, *unseen]) == [f"w{row}" for row in range(29, 40)] and "w29" in seen
-    assert {*unseen.values()} == {1} and len(seen) + 1 == record["input_shape"][0]
-    (warning,) = datasets.prepare("own-00000000", definition, tmp_path / "results")
-    assert f"column 2: {len(unseen)} " in warning and f"{min(unseen)} (1)" in warning
+def test_words_that_the_training_part_lacks_have_no_feature(tmp_path):
+    text = "\n".join(f"{row % 7},{max(row, 29)},{row % 2}" for row in range(40))
+    data = prepared(tmp_path, csv(tmp_path, text, categorical=[2]))
+    seen = data.record["categories"]["2"]
+    assert "29" in seen and len(seen) + 1 == data.record["input_shape"][0] < 12
+    held_out = np.concatenate([data.images(part) for part in ("validation", "test")])
+    assert (held_out[:, 1:].sum(axis=1) == 0).sum() == 11 - len(seen)
 
 
 def test_rows_with_gaps_are_dropped_and_counted(tmp_path):
     text = "\n".join([*lines(), "4,nurse,true,n,", "5,,true,n,no"])
-    more = {"ignore": ["note"], "categorical": ["job"], "missing": "drop"}
+    more = {"ignore": ["note"], "missing": "drop"}
     record = prepared(tmp_path, csv(tmp_path, text, **more)).record
     assert record["dropped"] == 7 and sum(record["counts"].values()) == 35
-    text = "x,y\n" + "1,\n,a\n" * 9
+    text = "x,y\n" + "1,\n2,\n,a\n" * 9
     (line,) = faults(tmp_path, csv(tmp_path, text, missing="drop"))
     assert "column y: received no row" in line
 
 
 @pytest.mark.parametrize("missing", ["median", "drop"])
-def test_parquet_is_what_its_text_is(missing, tmp_path, monkeypatch):
-    definition = csv(tmp_path, "\n".join(lines()), missing=missing)
-    definition |= {"ignore": ["note"], "categorical": "auto"}
+def test_parquet_is_the_same_as_its_text(missing, tmp_path, monkeypatch):
+    definition = csv(tmp_path, "\n".join(lines()), missing=missing) | {"ignore": ["note"]}
     frame = pandas.read_csv(tmp_path / "own.csv").astype({"job": "category"})
     frame["member"] = frame["member"].astype("boolean")
     (tmp_path / "own.parquet").touch()
@@ -96,8 +92,8 @@ def test_parquet_is_what_its_text_is(missing, tmp_path, monkeypatch):
     monkeypatch.setattr(pandas, "read_parquet", lambda path, engine: frame)
     one, two = (prepared(tmp_path, each) for each in (definition, other))
     assert one.record["sha256"] == two.record["sha256"]
-    frame["day"] = pandas.Timestamp("2024-01-01")
+    frame["day"] = pandas.Timestamp("2024-01-01") + pandas.to_timedelta(frame.index, "D")
     frame.loc[3, "member"] = None
-    first, second = faults(tmp_path, {**other, "label": "label", "missing": "error"})[1:]
-    assert "column member, row 4: received nothing;" in first
-    assert "column day: received dates, such as '2024-01-01" in second
+    problems = faults(tmp_path, {**other, "label": "label", "missing": "error"})
+    assert "column member, row 4: received nothing;" in problems[1]
+    assert "own.parquet: received day (dates, such as '2024-01-01" in problems[2]

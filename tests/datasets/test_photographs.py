@@ -2,9 +2,7 @@
 
 import errno
 import io
-import struct
 import zipfile
-import zlib
 
 import numpy as np
 import pytest
@@ -68,8 +66,8 @@ def test_cats_take_the_first_readable_of_each_class_in_numeric_order(tmp_path, m
 
 
 @pytest.mark.parametrize("error", [MemoryError(), OSError(errno.EIO, "Input/output error")])
-def test_what_the_machine_refuses_skips_no_image(error, tmp_path, monkeypatch):
-    """Else which examples there are would depend on it, under the same dataset id."""
+def test_errors_of_the_machine_skip_no_image(error, tmp_path, monkeypatch):
+    """The examples of a data set must not depend on the machine."""
 
     def refuse(archive, info, mode="r"):
         if mode == "w":
@@ -79,9 +77,7 @@ def test_what_the_machine_refuses_skips_no_image(error, tmp_path, monkeypatch):
     opened = zipfile.ZipFile.open
     monkeypatch.setattr(zipfile.ZipFile, "open", refuse)
     definition = cats(write_zip(tmp_path / "a.zip", members()))
-    with pytest.raises(
-        (MemoryError, UserError), match=r"^$|own: Cat/0.jpg, .* 21 more: cannot be read"
-    ):
+    with pytest.raises((MemoryError, UserError), match=r"^$|own: Cat/0.jpg: cannot be read"):
         prepared(tmp_path, definition)
 
 
@@ -91,7 +87,7 @@ def test_faults_of_an_archive(tmp_path):
     message = fault(tmp_path, cats(path, per_class=9))
     assert message.startswith("datasets.own: Cat and Dog: received 3 readable images;")
     empty = write_zip(tmp_path / "b.zip", {"x.txt": b""})
-    assert "own: Cat and Dog: received no file;" in fault(tmp_path, cats(empty))
+    assert "own: Cat and Dog: received 0 readable images;" in fault(tmp_path, cats(empty))
     cut, text = tmp_path / "c.zip", tmp_path / "d.zip"
     cut.write_bytes(path.read_bytes()[:-9])
     text.write_bytes(b"no zip")
@@ -99,29 +95,12 @@ def test_faults_of_an_archive(tmp_path):
         assert f"{broken}: cannot be read (" in fault(tmp_path, cats(broken))
 
 
-@pytest.mark.parametrize(
-    ("array", "ending"),
-    [
-        (np.array([[0, 65535]], np.uint16), "png"),
-        (np.array([[0, 0.5]], np.float32), "tif"),
-    ],
-)
-def test_images_that_bytes_cannot_hold_are_refused_by_name(tmp_path, array, ending):
-    folder = write_folder(tmp_path / "mine")
-    Image.fromarray(array).save(folder / "a" / f"img0.{ending}")
-    message = fault(tmp_path, folder_of(folder))
-    name = array.dtype.newbyteorder("=").name
-    assert message.startswith(f"datasets.own: a/img0.{ending}: received pixels of {name} (mode ")
-
-
-def png(shape, depth, rows):
-    """Returns a PNG file of colours: Pillow writes none of 16 bits, nor one of another size."""
-    header = struct.pack(">IIBBBBB", *shape, depth, 2, 0, 0, 0)
-    found = b"\x89PNG\r\n\x1a\n"
-    for name, data in ((b"IHDR", header), (b"IDAT", zlib.compress(rows)), (b"IEND", b"")):
-        checked = struct.pack(">I", zlib.crc32(name + data))
-        found += struct.pack(">I", len(data)) + name + data + checked
-    return found
+def test_images_with_more_than_8_bits_are_skipped_by_name(tmp_path):
+    folder = write_folder(tmp_path / "mine", count=5)
+    Image.fromarray(np.array([[0, 65535]], np.uint16)).save(folder / "a" / "deep.png")
+    record = prepared(tmp_path, folder_of(folder)).record
+    reason = "more than 8 bits per channel, mode I;16"
+    assert record["skipped"] == [{"file": "a/deep.png", "reason": reason}]
 
 
 def test_bytes_are_left_as_they_are_where_the_scale_is_1(tmp_path):
@@ -137,19 +116,14 @@ def test_bytes_are_left_as_they_are_where_the_scale_is_1(tmp_path):
     assert (np.asarray(seen) == raw.images("train")).all()
 
 
-@pytest.mark.parametrize(
-    ("orientation", "turn"),  # how a camera was held, and what it writes then
-    [(1, 0), (2, np.fliplr), (3, 2), (4, np.flipud), (5, np.transpose), (6, 1), (8, 3)],
-)
-def test_images_are_turned_as_their_exif_says(orientation, turn):
+def test_images_are_turned_as_their_exif_says():
     upright = np.zeros((16, 16), np.uint8)
     upright[:8, :8], upright[:8, 8:], upright[8:, :8] = 240, 160, 80
-    stored = np.rot90(upright, turn) if isinstance(turn, int) else turn(upright)
     exif = Image.Exif()
-    exif[ExifTags.Base.Orientation] = orientation
+    exif[ExifTags.Base.Orientation] = 6  # the camera was turned by 90 degrees
     file = io.BytesIO()
-    Image.fromarray(np.ascontiguousarray(stored)).save(file, "JPEG", exif=exif, quality=100)
-    pixels = photographs.decode(file.getvalue(), 16, 1)[..., 0].astype(int)
+    Image.fromarray(np.rot90(upright).copy()).save(file, "JPEG", exif=exif, quality=100)
+    pixels = photographs.decode(file, 16, 1)[..., 0].astype(int)
     assert np.abs(pixels - upright).max() < 8
 
 

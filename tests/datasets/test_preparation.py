@@ -10,7 +10,6 @@ from test_arrays import npz
 from test_verification import TOKEN, alter
 
 from batchscope import datasets, disk, project_files
-from batchscope.datasets import features
 from batchscope.errors import UserError
 from batchscope.store import paths
 from costs import first
@@ -37,14 +36,6 @@ def test_a_folder_holds_its_arrays_and_their_record(tmp_path):
     few = data.examples("train").rows(np.array([3, 1]))
     assert (few.images == images[[3, 1]]).all() and few.scale == 1 / 16
     assert few.labels.tolist() == data.labels("train")[[3, 1]].tolist()
-
-
-def test_standardised_by_hand():
-    table = np.array([[1.0, 7.0, 0.1], [3.0, 7.0, 0.1], [5.0, 7.0, 0.1], [5.0, 7.1, 0.1]])
-    deviation = np.array([1.0, 7e-13, 0.0])  # that of a constant, by rounding
-    found = features.standardised(table, np.array([2.0, 7.0, 0.1]), deviation)
-    assert found.dtype == np.float32
-    assert found.tolist() == [[-1.0, 0, 0], [1.0, 0, 0], [3.0, 0, 0], [3.0, 0, 0]]
 
 
 def test_a_class_that_nothing_trains_is_refused(tmp_path):

@@ -68,8 +68,8 @@ def test_what_is_a_result(tried, mode, status, rows):
 @pytest.mark.parametrize(
     ("mode", "said"),
     [
-        ("exit", "received the exit status 3 of the command; 0 is expected. It printed last: the "),
-        ("killed", "received an end by SIGKILL of the command; 0 is expected."),
+        ("exit", "The command ended with exit status 3. Last line: the "),
+        ("killed", "The command ended by SIGKILL."),
         ("no_log", "log.csv: "),
         ("units", "log.csv, line 2, examples: received 20, but 10 updates of batch size 8 use 80;"),
     ],
@@ -157,7 +157,7 @@ def test_an_input_that_changed_since_it_was_planned_is_refused(tmp_path):
     with (tmp_path / "script.py").open("a") as script:
         script.write("# edited\n")
     code, output = commanded.make(tmp_path / "results", name, found)
-    assert code == 1 and "script.py: received a change" in output
+    assert code == 1 and "script.py: changed after" in output
     assert not (paths.run_folder(tmp_path / "results", name) / paths.COMMAND_FOLDER).exists()
 
 
@@ -195,7 +195,7 @@ def test_watch_lists_it_and_a_signal_reaches_all_of_it(waiting):
     assert [job.name for job in progress.running_jobs(results)] == [name]
     job.send_signal(signal.SIGTERM)
     output, _ = job.communicate(timeout=60)
-    assert job.returncode == 1 and "received a signal to stop" in output
+    assert job.returncode == 1 and "stopped by a signal" in output
     assert not any(each.is_running() for each in below)
     assert not paths.run_record(paths.run_folder(results, name)).exists()
     assert not progress.running_jobs(results)
@@ -219,6 +219,17 @@ def test_when_it_is_killed_nothing_of_the_command_goes_on(waiting, killed):
     wait.unlink()
     code, output = commanded.make(results, name, found)
     assert (code, output) == (0, f"{name}: finished\n") and not left.exists()
+
+
+def test_a_process_that_a_command_leaves_dies_with_it(tmp_path):
+    script = 'setsid sleep 300 & echo $! > "$0/pid"; exec python script.py "$@"'
+    words = ["bs={batch_size}", "seed={seed}", "out={run_dir}"]
+    command = ["sh", "-c", script, "{run_dir}", *words]
+    found = commanded.planned(tmp_path, command=command, vary={"batch_size": [8]})
+    (name,) = found.commands
+    assert commanded.make(tmp_path / "results", name, found)[0] == 0
+    files = paths.run_folder(tmp_path / "results", name) / paths.COMMAND_FOLDER
+    assert not psutil.pid_exists(int((files / "pid").read_text()))
 
 
 def test_a_run_that_resumes_keeps_its_folder_and_has_no_time(tmp_path):
@@ -256,7 +267,7 @@ def judged_log(tmp_path, text, **log):
     folder = paths.run_folder(tmp_path / "results", run.name)
     (folder / paths.COMMAND_FOLDER).mkdir(parents=True)
     (folder / paths.COMMAND_FOLDER / "log.csv").write_text(text)
-    return command_runner._judged(folder, run, command_runner.Ended(0, ""))
+    return command_runner._judged(folder, run, command_runner.Ended(0, []))
 
 
 @pytest.mark.parametrize(
@@ -268,7 +279,7 @@ def judged_log(tmp_path, text, **log):
             "step,epoch,val_loss\n10,1,2\n20,2,1.8\n20,2,1.7\n30,3,1.6\n40,2,1.5\n",
             r"line 6, epoch: received 2, .* of .*line 5, where",
         ),
-        ("step,val_loss\n1,2.3\n2,FAILED\n", "received failed in the log"),
+        ("step,val_loss\n1,2.3\n2,FAILED\n", "status of the log is failed"),
     ],
 )
 def test_a_log_that_is_no_result_is_refused_at_its_line(tmp_path, text, expected):
@@ -308,12 +319,12 @@ def test_epochs_tell_that_a_batch_size_is_that_of_one_device(tmp_path):
 
 
 def test_a_kill_for_memory_is_a_result_or_another_attempt(tmp_path, monkeypatch):
-    killed = command_runner.Ended(-signal.SIGKILL, "reads data", limit_mb=800.0)
+    killed = command_runner.Ended(-signal.SIGKILL, ["reads data"], limit_mb=800.0)
     found = judged(tmp_path, monkeypatch, killed)
     assert found[0] == "out_of_memory" and "800 MB" in found[1]
     # Any other kill at the same time is none.
     with pytest.raises(UserError, match="SIGTERM"):
-        judged(tmp_path, monkeypatch, command_runner.Ended(-signal.SIGTERM, "", limit_mb=800.0))
+        judged(tmp_path, monkeypatch, command_runner.Ended(-signal.SIGTERM, [], limit_mb=800.0))
     monkeypatch.setenv(memory_limits.SCHEDULED, "7")
     with pytest.raises(UserError, match="at most 800 MB"):
         judged(tmp_path, monkeypatch, killed)
@@ -321,8 +332,18 @@ def test_a_kill_for_memory_is_a_result_or_another_attempt(tmp_path, monkeypatch)
 
 def test_the_words_of_a_refusal_are_sought_at_the_end_of_a_failure_alone(tmp_path, monkeypatch):
     refusal = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
-    ended = command_runner.Ended(1, f"epoch 1\nTraceback\n{refusal}\n")
+    ended = command_runner.Ended(1, ["epoch 1", "Traceback", refusal])
     assert judged(tmp_path, monkeypatch, ended) == ("out_of_memory", refusal)
-    advice = "where it is out of memory, take smaller batches\n" + "a line\n" * 100
+    output = tmp_path / "output.txt"
+    output.write_text("where it is out of memory, take smaller batches\n" + "a line\n" * 100)
     with pytest.raises(UserError, match="exit status 1"):
-        judged(tmp_path, monkeypatch, command_runner.Ended(1, advice))
+        lines = command_runner._last_lines(output)
+        judged(tmp_path, monkeypatch, command_runner.Ended(1, lines))
+
+
+def test_the_last_lines_hold_no_control_characters(tmp_path):
+    output = tmp_path / "output.txt"
+    bar = b" 1/9 [=>..]" + 11 * b"\b" + 3 * b"\b" + b"\r 9/9 [====] done\n"
+    output.write_bytes(bar + b"\n\x1b[31mred\x1b[0m \x1b]0;owned\x07\xff\n\n")
+    lines = command_runner._last_lines(output)
+    assert lines == [" 1/9 [=>..]", " 9/9 [====] done", "red \\x1b]0;owned\\x07\ufffd"]

@@ -1,11 +1,13 @@
 """Numbers, counts, lists, sizes and durations as people read them."""
 
 import math
+import pickle
 
 import numpy as np
 import pytest
 
 from batchscope import wording
+from batchscope.errors import UserError
 
 NAN = math.nan
 MINUS = "\N{MINUS SIGN}"
@@ -88,3 +90,22 @@ def test_an_interval_rounds_its_value_and_its_ends(numbers, expected):
 
 def test_what_rounding_leaves_of_zero_is_zero_in_points():
     assert wording.estimate(2.8e-17, unit=wording.POINTS).bracketed == "0"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("Größe μ 語", "Größe μ 語"),
+        ("\x1b[1;31mred\x1b[0m", "red"),
+        ("\x1b]0;owned\x07x", r"\x1b]0;owned\x07x"),
+        ("a\tb\r\n\x9b\udcff\u202e", r"a\tb\r\n\x9b\udcff\u202e"),
+        (r"a\x1b", r"a\x1b"),
+    ],
+)
+def test_a_terminal_obeys_nothing_in_a_text(text, shown):
+    assert wording.printable(text) == shown == wording.printable(shown)
+
+
+def test_errors_keep_their_lines_alone():
+    assert str(UserError("a\n\x1b]0;b\x07")) == "a\n" + r"\x1b]0;b\x07"
+    assert str(pickle.loads(pickle.dumps(UserError("\x07")))) == r"\x07"

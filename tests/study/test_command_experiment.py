@@ -117,6 +117,16 @@ def test_whatever_changes_a_number_changes_the_names(tmp_path):
     assert len({*tokens}) == len(tokens)
 
 
+def test_a_folder_of_inputs_has_at_most_1000_files(tmp_path):
+    (tmp_path / "data").mkdir()
+    for number in range(1000):
+        (tmp_path / "data" / str(number)).touch()
+    assert names(tmp_path, inputs=["data"])
+    (tmp_path / "data" / "more").touch()
+    (line,) = problems(tmp_path, inputs=["data"])
+    assert line.startswith("experiments.a.inputs[0]: ") and "data', a folder of more" in line
+
+
 def test_a_large_input_is_hashed_once(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(commands, "_LARGE", 10)

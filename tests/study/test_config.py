@@ -28,7 +28,7 @@ def test_bad_config(name, tmp_path, monkeypatch):
 
     `# scale: reduced` in line 1 reads the reduced form.
     """
-    for file in (f"{name}.yaml", "tiny_model.py", "empty_model.py"):
+    for file in (f"{name}.yaml", "tiny_model.py"):
         shutil.copy(CORPUS / file, tmp_path)
     monkeypatch.chdir(tmp_path)
     scale = "reduced" if Path(f"{name}.yaml").read_bytes().startswith(b"# scale: r") else "full"

@@ -13,7 +13,7 @@ from batchscope.study import tasks
 from batchscope.study.names import parse_run
 from batchscope.study.registry import MEASURES
 from batchscope.training import optimizers
-from batchscope.training.branches import Branches, Stem, Window
+from batchscope.training.branches import Branches, Window
 from batchscope.training.step_loop import Batches, StepLoop, Totals
 from digit_runs import run_name
 
@@ -33,7 +33,7 @@ def stem(images, targets, truth, **factors):
     def validate():
         return float(np.sum((model.get_weights()[0][:, 0] - truth) ** 2))
 
-    return Stem(factors, model, optimizer, examples, batches, validate), loop
+    return (factors, model, optimizer, examples, batches, validate), loop
 
 
 def regression(seed, examples, dimension):
@@ -50,18 +50,19 @@ def test_updates_are_those_by_hand_and_nothing_moves(optimizer):
     left, loop = stem(images, targets, truth, **given)
     order = np.random.default_rng(0).permutation(50).astype(np.int32)
     loop.run(order, 0, 5, Totals())
-    variables = [*left.model.variables, *left.optimizer.variables]
+    _, model, adam, *_ = left
+    variables = [*model.variables, *adam.variables]
     before = [variable.numpy() for variable in variables]
     window = Window.of(SETTINGS, 4, 50)
     assert window == ((1, 2, 4), 4, 16, 2)
     following = np.resize(order[::-1], window.examples)
-    found = Branches(left, window).losses(following, 0.02)
+    found = Branches(*left, window).losses(following, 0.02)
     for value, variable in zip(before, variables, strict=True):
         np.testing.assert_array_equal(value, variable.numpy())
     for factor, loss in zip(window.factors, found, strict=True):
         weights, moments = before[0][:, 0].astype(float), [np.zeros(3)] * 2
         if optimizer == "adam":
-            slots = {each.name: each.numpy() for each in left.optimizer.variables}
+            slots = {each.name: each.numpy() for each in adam.variables}
             names = [name for name in slots if "momentum" in name or "velocity" in name]
             moments = [slots[name][:, 0].astype(float) for name in sorted(names)]
         rate = 0.02 * (factor if optimizer == "sgd" else factor**0.5)
@@ -105,7 +106,7 @@ def test_known_risks_of_a_noisy_quadratic():
         left, _ = stem(images, targets, truth, batch_size=size, learning_rate=rate)
         window = Window.of(settings, size, 128)
         order = np.arange(128, dtype=np.int32)
-        losses.append(Branches(left, window).losses(order, rate))
+        losses.append(Branches(*left, window).losses(order, rate))
     means, errors = np.mean(losses, axis=0), np.std(losses, axis=0, ddof=1) / np.sqrt(60)
     known = [expected(factor) for factor in (1, 2, 4, 8, 16)]
     assert np.all(np.abs(means - known) < 4 * errors)
@@ -136,9 +137,9 @@ def test_a_branch_that_diverges_has_no_loss():
     images, targets, truth = regression(1, 64, 3)
     left, _ = stem(images, 1e18 * targets, truth, batch_size=4, learning_rate=1.0)
     window = Window.of({"factors": (8,), "evaluations": 1, "window": 64}, 4, 64)
-    losses = Branches(left, window).losses(np.arange(64, dtype=np.int32), 1e12)
+    losses = Branches(*left, window).losses(np.arange(64, dtype=np.int32), 1e12)
     assert np.isnan(losses[-1])
-    assert np.isfinite(tf.convert_to_tensor(left.model.weights[0]).numpy()).all()
+    assert np.isfinite(tf.convert_to_tensor(left[1].weights[0]).numpy()).all()
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,6 @@ def trained(cuts=(0, 4), given: Examples | None = None, **changes) -> tuple[Tota
     model = models.build("small_cnn", ModelInput((8, 8, 1), 3), seed=0)
     batches = Batches.of(factors, SIZE, None)
     loop = StepLoop(model, optimizers.make_optimizer(factors), given or examples(), batches, True)
-    loop.compile()
     norms = []
     for epoch in range(2):
         totals, order = Totals(), np.random.default_rng(epoch).permutation(COUNT).astype(np.int32)

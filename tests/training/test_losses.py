@@ -200,7 +200,7 @@ CATEGORICAL = ends(3, "softmax", keras.layers.Softmax())
 @pytest.mark.parametrize("binary", [True, False], ids=["binary", "categorical"])
 def test_a_saturated_loss_is_not_clipped(binary, kind, graph):
     model = saturated(BINARY[kind], 1) if binary else saturated(CATEGORICAL[kind], 3)
-    per_example = scoring.of(model, Learned()).examples
+    per_example = scoring.of(Learned()).examples
 
     def both(labels, images):
         return per_example(labels, model(images))

@@ -117,7 +117,7 @@ def test_the_tokens_of_a_sequence_have_smoothed_targets():
     outputs = tf.constant(RANDOM.normal(size=(10, 5, 3)), tf.float32)
     keras_loss = keras.losses.CategoricalCrossentropy(from_logits=True, label_smoothing=0.2)
     learned = Learned(tasks.CLASSIFICATION, {"label_smoothing": 0.2})
-    scored = scoring.of(model(3), learned)
+    scored = scoring.of(learned)
     found, _ = scored.minimised(tf.constant(tokens), outputs)
     expected = keras_loss(np.eye(3, dtype=np.float32)[tokens], outputs)
     assert float(tf.reduce_mean(found)) == pytest.approx(float(expected), rel=1e-5)
@@ -146,7 +146,7 @@ def test_several_labels_have_a_binary_cross_entropy_and_micro_f1(activation):
 
 
 def test_nothing_named_where_nothing_is_true_is_no_division_by_zero():
-    scored = scoring.of(model(), Learned(tasks.MULTI_LABEL))
+    scored = scoring.of(Learned(tasks.MULTI_LABEL))
     assert scored.metrics([0, 0, 0], NAMED) == {"f1": 0.0}
 
 
@@ -180,26 +180,3 @@ def test_a_step_follows_the_gradient_of_the_mean_squared_error():
 
 
 CLASSES = (ROWS[:, 0] > 0.5).astype(np.int32) + (ROWS[:, 1] > 0).astype(np.int32)
-
-
-def entropy(shares):
-    return -np.sum(shares * np.log(shares))
-
-
-@pytest.mark.parametrize(
-    ("values", "task", "expected", "hits"),
-    [
-        (CLASSES, tasks.CLASSIFICATION, entropy(np.bincount(CLASSES) / 50), True),
-        (CLASSES.reshape(10, 5), tasks.CLASSIFICATION, entropy(np.bincount(CLASSES) / 50), True),
-        (2 * NAMED[:, 0], tasks.CLASSIFICATION, entropy(np.bincount(NAMED[:, 0]) / 50), True),
-        (NUMBERS, tasks.REGRESSION, NUMBERS.var(axis=0).mean(), False),
-        (NAMED, tasks.MULTI_LABEL, np.mean([entropy(np.bincount(of) / 50) for of in NAMED.T]), 1),
-    ],
-    ids=("classes", "positions", "a class without examples", "numbers", "labels"),
-)
-def test_the_best_constant_has_the_loss_of_the_frequencies(values, task, expected, hits):
-    loss, hit = scoring.constant_losses(values, task)
-    assert loss.shape == hit.shape == (len(values),)
-    assert loss.mean() == pytest.approx(expected, rel=1e-5)
-    most = np.bincount(values.ravel()).max() / 50 if task == tasks.CLASSIFICATION else None
-    assert hit.mean() == pytest.approx(most) if most else bool(hit.any()) == bool(hits)

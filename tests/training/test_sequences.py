@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from batchscope.datasets import Examples, model_inputs
 from batchscope.study import model_files
-from batchscope.training import losses, models, step_loop
+from batchscope.training import losses, model_checks, models, step_loop
 
 LENGTH, CLASSES = 6, 11
 RANDOM = np.random.default_rng(0)
@@ -86,7 +86,9 @@ def own_model(tmp_path, body, classes=CLASSES, kind=example_kinds.TOKENS, **more
         f"    return keras.Sequential([{body}])\n"
     )
     token = model_files.token("own", str(path))
-    return models.build(token, model_inputs.ModelInput((LENGTH,), classes, kind, **more), 0, path)
+    model_input = model_inputs.ModelInput((LENGTH,), classes, kind, **more)
+    model_checks.check(token, model_input, path)
+    return models.build(token, model_input, 0, path)
 
 
 FLAT = "layers.Embedding(classes, 4), layers.Flatten(), layers.Dense(classes)"
@@ -98,9 +100,9 @@ OF_CLASSES = {"classes": 3, "kind": example_kinds.SEQUENCES, "largest": 10}
 @pytest.mark.parametrize(
     ("body", "look", "received"),
     [
-        (FLAT, {}, r"gives output \(None, 11\); expected \(None, 6, 11\)"),
-        (EACH, OF_CLASSES, r"gives output \(None, 6, 3\); expected \(None, 3\)"),
-        (FEW, OF_CLASSES, r"own\.py: cannot be called .*10 is not in \[0, 10\)"),
+        (FLAT, {}, r"shape \(None, 6, 11\) .*received \(None, 11\)"),
+        (EACH, OF_CLASSES, r"shape \(None, 3\) .*received \(None, 6, 3\)"),
+        (FEW, OF_CLASSES, r"own\.py: cannot train .*10 is not in \[0, 10\)"),
     ],
     ids=["one per sequence", "one per position", "fewer tokens"],
 )

@@ -202,20 +202,24 @@ def test_a_loop_keeps_no_array_of_its_caller():
     given, kept = Examples(images, np.zeros(8, int), 1 / 255), weakref.ref(images)
     model = models.build("small_cnn", model_inputs.ModelInput((8, 8, 1), 3), 0)
     steps = step_loop.StepLoop(model, keras.optimizers.SGD(0.1), given, step_loop.Batches(4))
-    steps.compile()
     del images, given
     gc.collect()
     assert kept() is None and steps.examples == 8
 
 
-@pytest.mark.parametrize("described", [True, False])
-def test_running_out_of_memory_is_recorded(described, monkeypatch, results):
-    """Also where no memory is left for TensorFlow's description of the refusal."""
-
+@pytest.mark.parametrize(
+    ("kind", "refusal", "described"),
+    [
+        (tf.errors.ResourceExhaustedError, "OOM when allocating tensor", True),
+        # No memory is left for TensorFlow's description of the refusal.
+        (tf.errors.ResourceExhaustedError, "OOM when allocating tensor", False),
+        (tf.errors.InternalError, "Could not create cudnn handle: CUDNN_STATUS_ALLOC_FAILED", True),
+    ],
+)
+def test_running_out_of_memory_is_recorded(kind, refusal, described, monkeypatch, results):
     def refuse(self, *arguments):
-        message = "Graph execution error:\n\nOOM when allocating tensor\nmore"
         try:
-            raise tf.errors.ResourceExhaustedError(None, None, message)
+            raise kind(None, None, f"Graph execution error:\n\n{refusal}\nmore")
         finally:
             if not described:
                 raise ValueError("Failed to serialize proto")
@@ -225,7 +229,7 @@ def test_running_out_of_memory_is_recorded(described, monkeypatch, results):
     monkeypatch.setattr(trainer.Training, "stop_on_signals", lambda self: None)
     assert trainer.train(trainer.TrainingRun(results, run)) == "out_of_memory"
     done = record(results, run)
-    assert done["message"] == "OOM when allocating tensor"
+    assert done["message"] == refusal
     assert arrays(results / "runs" / run / "final.npz") == {}
     assert arrays(results / "runs" / run / "updates.npz")["update_norms"].shape == (0,)
 

@@ -56,12 +56,13 @@ def test_a_table_gets_what_its_columns_need(tmp_path, monkeypatch):
     rows["town"] = random.choice(["Ulm", "Bonn"], 120)
     rows["bought"] = np.where(rows["age"] + (rows["town"] == "Ulm") > 0.5, "yes", "no")
     rows.loc[3, "age"] = np.nan
-    rows.to_csv(tmp_path / "customers.csv", index=False)
+    rows.to_csv(tmp_path / "customers.csv", index=False, sep=";", decimal=",")
     done = initialised(tmp_path, "customers.csv")
     assert done.returncode == 0, done.stderr
-    assert "customers.csv, column id: received 'c000'" in done.stdout
+    assert "customers.csv: received id (120 different words, such as 'c000')" in done.stdout
     (definition,) = config.study(tmp_path / "studies" / "customers.yaml").datasets.values()
-    assert definition["ignore"] == ["id"] and definition["categorical"] == "auto"
+    assert definition["ignore"] == ["id"] and definition["separator"] == ";"
+    assert definition["decimal"] == ","
     assert definition["missing"] == "median"
     other = rows["bought"].mask(rows.index == 5, "Yes.")
     rows.assign(bought=other).to_csv(tmp_path / "two.csv", index=False)
@@ -89,7 +90,7 @@ def test_a_model_that_scales_its_input_gets_raw_values_and_its_own_optimizer(tmp
     assert done.returncode == 0, done.stderr
     study = config.study(tmp_path / "studies" / "own.yaml")
     (definition,) = study.datasets.values()
-    assert definition["scale"] == 1
+    assert definition["scale"] is None and "raw values" in done.stderr
     assert study.guess.batch_size in (4, 8, 16, 32, 64, 128, 256)
     (run, *_) = study.runs.values()
     assert (run["optimizer"], run["momentum"]) == ("sgd", 0.75)
@@ -100,7 +101,7 @@ def test_a_model_file_that_ends_the_process_is_one_line(tmp_path):
     (tmp_path / "mine.py").write_text("import os\n\ndef build(*shape):\n    os._exit(3)\n")
     done = initialised(tmp_path, "digits", "mine.py")
     assert done.returncode == 1 and "Traceback" not in done.stderr
-    assert done.stderr.startswith("MODEL: received mine.py")
+    assert done.stderr.startswith("MODEL: mine.py ended")
     assert not (tmp_path / "studies").exists()
 
 

@@ -280,7 +280,8 @@ def test_own_models_are_built_before_their_data_are_prepared(edited):
     assert lines == [
         "division.py:2: cannot be built for examples (8, 8, 1): "
         "ZeroDivisionError: division by zero",
-        "units.py: gives output (None, 11); expected (None, 10).",
+        "units.py: Expected an output of shape (None, 10) for classification "
+        "(received (None, 11)).",
     ]
     assert set(edited.glob("results/**/*")) == before
     assert project.planned(edited) == planned

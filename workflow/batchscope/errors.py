@@ -17,7 +17,13 @@ _MOST_LISTED = 20
 
 
 class UserError(Exception):
-    """Something the user can mend; the CLI prints the message and no traceback."""
+    """Something the user can fix; the CLI prints the message and no traceback.
+
+    A message may hold names and texts of users' files.
+    """
+
+    def __init__(self, message: object = "") -> None:
+        super().__init__("\n".join(map(wording.printable, str(message).split("\n"))))
 
 
 class ConfigError(UserError):
@@ -40,12 +46,8 @@ def raise_problems(problems: Iterable[str], where: str = "") -> None:
         raise ConfigError(lines[:_MOST_LISTED] + rest)
 
 
-class ScaledTwice(UserError):
-    """A model scales its input, which arrives scaled already."""
-
-
 class TrainsItself(UserError):
-    """A model's class makes its own updates, so that only its own script can train it."""
+    """A model's class defines its own updates, so that only its own script can train it."""
 
 
 class Interrupted(Exception):

@@ -39,7 +39,7 @@ def place_text(place: Place) -> str:
 
 
 def clip(text: str) -> str:
-    text = text if text.isprintable() else repr(text)[1:-1]
+    text = wording.printable(text)
     return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
 
 

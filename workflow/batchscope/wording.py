@@ -7,6 +7,7 @@ sizes and limits that somebody set are given whole. A number that rounds to zero
 """
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -15,6 +16,7 @@ MINUS = "\N{MINUS SIGN}"
 _NOTHING = 1e-15  # of a sum of numbers near 1, what the rounding of doubles leaves in place of 0
 _EXACT = 1e-6  # an interval narrower than so much of its value has no digits to show
 _MOST_DECIMALS = 6
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class FormattedEstimate(NamedTuple):
@@ -179,6 +181,15 @@ def duration(seconds: float) -> str:
     if seconds < 90 * 60:
         return f"{seconds / 60:.0f} min"
     return f"{seconds / 3600:.1f} h"
+
+
+def printable(text: str) -> str:
+    """Return a line with escapes for control characters, and without a terminal's colours.
+
+    Text from users' files passes here where it enters: a terminal obeys control characters.
+    """
+    text = _COLOURS.sub("", text)
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
 def capital(text: str) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 
 from batchscope import wording
 from batchscope.cli import options
-from batchscope.errors import ConfigError, UserError, unexpected
+from batchscope.errors import UserError, unexpected
 from batchscope.host import requirements
 from batchscope.problems import show
 from batchscope.study import log_source, optimizer_constants, tasks
@@ -31,19 +31,14 @@ def init(arguments: Namespace) -> None:
 
 def plan(arguments: Namespace) -> None:
     """Show the missing jobs of a study, their time, and the problems of its own data."""
-    from batchscope.cli import plan, step_times
-    from batchscope.datasets import descriptions
+    from batchscope.cli import plan, step_times, study_check
 
     if arguments.gpus:
         os.environ[requirements.REMOTE_GPUS] = "true"
     study = plan.study(arguments.config, arguments.scale, arguments.results)
     step_times.note(study, arguments.results)
     print(plan.text(study, arguments.results), flush=True)
-    lines, problems = descriptions.described(study, arguments.results)
-    if lines:
-        print("", *lines, sep="\n", flush=True)
-    if problems:
-        raise ConfigError(problems)
+    study_check.check_data(study, arguments.results)
     if arguments.verify:
         from batchscope.datasets import verification
 

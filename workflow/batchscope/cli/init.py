@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import csv
-import functools
 import math
 import mimetypes
-import multiprocessing
 import os
 import re
+import sys
 import textwrap
 from argparse import Namespace
 from concurrent.futures import process
@@ -19,11 +17,10 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from batchscope import disk, project_files, wording
-from batchscope.cli import step_times, steps
-from batchscope.datasets import folder_parts
+from batchscope.cli import step_times, steps, study_check
 from batchscope.datasets.raw import Request
 from batchscope.datasets.source import expanded
-from batchscope.errors import ScaledTwice, TrainsItself, UserError
+from batchscope.errors import TrainsItself, UserError
 from batchscope.external import folders
 from batchscope.host import memory_limits, requirements
 from batchscope.store import paths
@@ -65,14 +62,12 @@ def write(arguments: Namespace) -> str:
     given["schema"] = os.path.relpath(schema, output.parent)
     given["runs"] = _runs(expanded(arguments.data), output.parent)
     if not given["runs"]:
-        fork = multiprocessing.get_context("fork")
-        with concurrent.futures.ProcessPoolExecutor(1, mp_context=fork) as copy:
-            try:
-                given |= copy.submit(_found, name, arguments).result()
-            except process.BrokenProcessPool:
-                received = f"{arguments.model or arguments.data}, which ended the process"
-                text = f"MODEL: received {received}; a file that returns a model is expected."
-                raise UserError(text) from None
+        try:
+            given |= study_check.in_process(_found, name, arguments)
+        except process.BrokenProcessPool:
+            file = arguments.model or arguments.data
+            text = f"MODEL: {file} ended the process. The file must only build a model."
+            raise UserError(text) from None
     for seeds in (new_study.SEEDS, new_study.FIRST_SEEDS):
         disk.write_text(output, page.render("new_study.txt.j2", **given, seeds=seeds))
         try:
@@ -125,22 +120,17 @@ def _found(name: str, arguments: Namespace) -> dict[str, Any]:
     steps.start({"threads": 1, "device": "cpu"})
     from batchscope.cli import range_test
     from batchscope.report import page
-    from batchscope.training import models
+    from batchscope.training import model_checks, models
 
     results, own = arguments.results, arguments.data not in dataset_definitions.BUILT_IN
     definition = _definition(arguments.data, arguments.label, arguments.task)
     data = _prepared(name, definition, results)
     model = _model(arguments.model, data.look.kind)
-    build = functools.partial(models.build, model["token"], seed=0, model_file=model["model_file"])
     try:
-        network = build(data.look)
-    except ScaledTwice as error:
-        if not data.look.scaling or not data.look.scaling.key:
-            raise
-        print(f"{error} It is written.")
-        definition, own = {**definition, "scale": 1}, True
-        data = _prepared(name, definition, results)
-        network = build(data.look)
+        if model["model_file"]:
+            for note in model_checks.check(model["token"], data.look, model["model_file"]):
+                print(note, file=sys.stderr)
+        network = models.build(model["token"], data.look, 0, model["model_file"])
     except TrainsItself as error:
         text = page.render(
             "command_study.txt.j2",
@@ -201,7 +191,7 @@ def _definition(data: str, label: str | None, task: str | None) -> dict[str, Any
     path = expanded(data)
     if path.is_dir():
         folder = {"source": "image_folder", "path": data, "image_size": 64}
-        known = folder_parts.parts_of_classes(path)
+        known = dataset_definitions.read(folder).parts()
         split = {part: share for part, share in _SPLIT.items() if part not in known}
         return {**folder, "split": split} if split else folder
     if path.suffix == ".npz":
@@ -218,24 +208,19 @@ def _definition(data: str, label: str | None, task: str | None) -> dict[str, Any
 
 
 def _of_table(definition: dict[str, Any]) -> dict[str, Any]:
-    """Returns the definition of a table with what its columns need; prints what is left out."""
-    from batchscope.datasets import tables
+    """Return the definition of a table with the keys that it needs; print the ignored columns."""
+    from batchscope.datasets.sources import csv
 
-    def read(**more: Any) -> tables.ParsedTable:
-        resolved = dataset_definitions.resolve({**definition, **more})
-        return tables.read(Request("DATA", resolved, Path(), Path()))
-
-    needed: dict[str, Any] = {}
-    found = read(categorical=tables.AUTO, missing="median")
-    refused = [column.name for column in found.columns if column.kind == tables.REFUSED]
-    if refused and len(refused) == len(found.problems):
-        print("\n".join(found.problems), "They are left out.", sep="\n")
-        needed["ignore"] = refused
-    if any(column.kind == tables.CATEGORICAL for column in found.columns):
-        needed["categorical"] = tables.AUTO
-    if any(column.missing for column in found.columns):
-        needed["missing"] = "median"
-    return {**definition, **needed}
+    path = expanded(definition["path"])
+    if path.suffix != ".parquet":
+        definition = {**definition, **csv.dialect(path)}
+    resolved = dataset_definitions.resolve({**definition, "missing": "median"})
+    request = Request("DATA", resolved, Path(), Path())
+    table = csv.ParsedTable(dataset_definitions.read(resolved), request)
+    if table.refused:
+        print(*table.refusals, "They are left out.")
+        definition = {**definition, "ignore": [*table.refused]}
+    return {**definition, "missing": "median"} if table.gaps else definition
 
 
 def _model(given: str | None, kind: str) -> dict[str, Any]:

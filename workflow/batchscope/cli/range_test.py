@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from batchscope.errors import UserError
 from batchscope.measures import noise_scale
+from batchscope.measures.probe import Probe, bytes_per_example, constant_losses
 from batchscope.study import new_study
 from batchscope.study.new_study import Curve
-from batchscope.training.probe import Probe, bytes_per_example
 
 if TYPE_CHECKING:
     from batchscope.datasets import Dataset
@@ -37,7 +37,7 @@ def explore(data: Dataset, model: Any, factors: dict[str, Any], memory: float) -
     sizes = new_study.batch_sizes(examples, most)
     seconds = _step_seconds(probe, sizes, most)
     base = _middle(sizes, seconds)
-    constant = float(probe.constant_losses(probe.validation)[0].mean())
+    constant = float(constant_losses(probe.validation.labels, data.task)[0].mean())
     updates = max(math.ceil(examples / base), _RATE_UPDATES)
     updates = max(_LEAST_UPDATES, min(updates, int(_RATE_SECONDS / seconds[base])))
     # As many forward passes as training examples.

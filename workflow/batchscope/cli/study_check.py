@@ -1,10 +1,8 @@
-"""Check of a study before its jobs: the user's data that are not prepared, and the user's models.
+"""Check a study before its jobs: the user's data that are not prepared, and the user's models.
 
-The study is planned again with the sizes of these data, because batches and settings of measures
-may not fit the training set.
-
-A user's model file may end its process, change its folder, or not end. So each model is built in a
-process of its own, which has a time limit.
+The sizes of these data show whether batches and settings of measures fit the training set. A user's
+model file may end its process, change its folder, or not end. So each model is built and trained
+for one step in a process of its own, which has a time limit.
 """
 
 from __future__ import annotations
@@ -24,79 +22,90 @@ from batchscope.host import supervisor, tensorflow_start
 from batchscope.store import jobs, records
 from batchscope.study import names, planner
 
-# Data set -> the shape of its examples; None if only its preparation finds it.
-Looks = dict[str, Any]
+# Data set -> its `ModelInput`; None if only the preparation can tell.
+Inputs = dict[str, Any]
 
 _BUILD_SECONDS = 600.0  # time limit of building a model
 _END_SECONDS = 60.0  # time limit of the end of a process after that
 
 
 def check(study: Any, results: Path) -> None:
-    """Read the user's data and build the user's models; raise a `ConfigError` with all problems."""
+    """Read the user's data and build the user's models.
+
+    Raises:
+        ConfigError: With a line for each problem.
+    """
     table = jobs.JobTable(study, results)
     models = sorted(table.own_models())
-    wanted = {*table.own_data(), *(dataset for dataset, _ in models)}
-    # TensorFlow reads some data, and must not start in a process that forks others.
-    looks, sizes, problems = in_process(_looks, study, results, wanted)
+    datasets = {*table.own_data(), *(dataset for dataset, _ in models)}
+    # TensorFlow reads some data. It must not start in this process, which forks later ones.
+    inputs, sizes, problems = in_process(_read, study, results, datasets)
     try:
         planner.make(study.written, recorded=sizes.get, folder=study.folder)
     except ConfigError as error:
         problems += error.problems
-    waiting = [(dataset, model) for dataset, model in models if looks.get(dataset)]
-    if waiting and importlib.util.find_spec("tensorflow") is None:
+    models = [(dataset, model) for dataset, model in models if inputs.get(dataset)]
+    if models and importlib.util.find_spec("tensorflow") is None:
         text = "not checked before their first job: TensorFlow is in the jobs' environment only"
         print(f"models: {text}.", file=sys.stderr)
-        waiting = []
-    if waiting:
+        models = []
+    if models:
         tensorflow_start.load()  # once, for all the forks
-    for dataset, model in waiting:
+    notes: list[str] = []
+    for dataset, model in models:
         file = study.models[model]
         try:
-            in_process(_build, model, looks[dataset], file, seconds=_BUILD_SECONDS)
+            notes += in_process(_check_model, model, inputs[dataset], file, seconds=_BUILD_SECONDS)
         except UserError as error:
             problems.append(str(error))
         except EOFError:
-            problems.append(f"{file}: ended the process; a file that returns a model is expected.")
+            problems.append(f"{file}: The file ended the process. It must only build a model.")
         except TimeoutError:
             problems.append(
-                f"{file}: did not end within {_BUILD_SECONDS + _END_SECONDS:.0f} s; a file that "
-                "only builds a model, and whose threads are daemons, is expected."
+                f"{file}: did not end within {_BUILD_SECONDS + _END_SECONDS:.0f} s. It must only "
+                "build a model, and its threads must be daemons."
             )
+    for note in dict.fromkeys(notes):
+        print(note, file=sys.stderr)
     if problems:
         raise ConfigError(list(dict.fromkeys(problems)))
 
 
-def _looks(
-    study: Any, results: Path, wanted: set[str]
-) -> tuple[Looks, dict[str, int | None], list[str]]:
-    """Return the looks of data sets, their training examples, and the problems of their files."""
+def check_data(study: Any, results: Path) -> None:
+    """Read the user's data; raise a `ConfigError` with all problems of the files."""
+    if problems := _read(study, results, jobs.JobTable(study, results).own_data())[2]:
+        raise ConfigError(problems)
+
+
+def _read(
+    study: Any, results: Path, names_read: set[str]
+) -> tuple[Inputs, dict[str, int | None], list[str]]:
+    """Return the inputs that data sets give a model, their training examples, and problems."""
     from batchscope import datasets
     from batchscope.datasets import model_inputs
 
-    looks: Looks = {}
+    inputs: Inputs = {}
     sizes: dict[str, int | None] = {}
     problems: list[str] = []
-    for dataset in filter(wanted.__contains__, study.datasets):
+    for dataset in filter(names_read.__contains__, study.datasets):
+        definition = study.datasets[dataset]
         try:
             sizes[dataset] = records.training_images(results, dataset)
             if sizes[dataset] is None:
                 name = names.split_token(dataset)[0]
-                looks[dataset], sizes[dataset] = model_inputs.sized(name, study.datasets[dataset])
+                inputs[dataset], sizes[dataset] = model_inputs.sized(name, definition)
             else:
-                looks[dataset] = datasets.look(results, dataset, study.datasets[dataset])
+                inputs[dataset] = datasets.look(results, dataset, definition)
         except UserError as error:
             problems += str(error).splitlines()
-    return looks, sizes, problems
+    return inputs, sizes, problems
 
 
-def _build(model: str, look: Any, file: str) -> None:
+def _check_model(token: str, model_input: Any, file: str) -> list[str]:
     steps.start({"threads": 1, "device": "cpu"})
-    from batchscope.training import models
+    from batchscope.training import model_checks
 
-    folder = os.getcwd()
-    models.build(model, look, 0, file)
-    if os.getcwd() != folder:
-        raise UserError(f"{file}: changes the working directory; a file that keeps it is expected.")
+    return model_checks.check(token, model_input, file)
 
 
 def in_process(function: Callable[..., Any], *arguments: Any, seconds: float | None = None) -> Any:

@@ -1,115 +1,92 @@
-"""Features of table rows: fitted on the training part, applied to all parts.
+"""Features of rows: a `ColumnTransformer` fitted on the training part, applied to all parts."""
 
-The median replaces a missing number. A categorical column becomes one feature of 0 and 1 for each
-value. Every number is standardised. Training must not use the other parts, so a value that the
-training part lacks has no feature: the features of its column are 0.
-"""
+from __future__ import annotations
 
-from typing import Any
+import itertools
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from batchscope.datasets.raw import Columns
+from batchscope.errors import unexpected
+
+
+class Columns(NamedTuple):
+    """The columns of a table, before `Features` converts them."""
+
+    names: list[str]
+    categories: dict[int, list[str]]  # position of a column of words -> word of each code
+    dropped: int  # rows that were dropped for a missing cell
 
 
 class Features:
-    """Features of rows, fitted on the training part.
+    """Features of rows, fitted on the training part alone.
+
+    A missing number becomes the median, and every number is standardised. A column of words becomes
+    one feature of 0 and 1 for each word of the training part; a missing or other word is 0 in all.
 
     Args:
+        place: Place of the data set, for errors.
         train: Rows of shape (n, columns), float64; rows of a table can have NaN and codes.
-        columns: Columns of a table; None if every column is a feature without missing values.
+        columns: Columns of a table; None if every column is a number without missing values.
     """
 
-    def __init__(self, train: np.ndarray, columns: Columns | None) -> None:
-        self.columns, width = columns, train.shape[1]
-        coded = columns.categories if columns else {}
-        self._numbers = [index for index in range(width) if index not in coded]
-        self._medians = np.nanmedian(train[:, self._numbers], axis=0) if columns else None
-        numbers = self._filled(train)
-        self._mean, self._deviation = numbers.mean(axis=0), numbers.std(axis=0)
-        # Column -> codes in the training part.
-        self._seen = {
-            index: np.unique(train[:, index][~np.isnan(train[:, index])]).astype(int)
-            for index in coded
-        }
-        widths = [len(self._seen.get(index, (index,))) for index in range(width)]
-        self._starts = np.cumsum([0, *widths])  # first feature of each column
+    def __init__(self, place: str, train: np.ndarray, columns: Columns | None) -> None:
+        from sklearn.compose import ColumnTransformer
+        from sklearn.impute import SimpleImputer
+        from sklearn.pipeline import make_pipeline
+        from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-    @staticmethod
-    def unknown(train: np.ndarray, columns: Columns | None) -> list[str]:
-        gaps = np.isnan(train).all(axis=0) if columns else ()
-        return [
-            columns.names[index]
-            for index in np.flatnonzero(gaps)
-            if index not in columns.categories
-        ]
-
-    @property
-    def count(self) -> int:
-        return int(self._starts[-1])
-
-    def _filled(self, rows: np.ndarray) -> np.ndarray:
-        if self.columns is None:
-            return rows
-        # A copy changes the order of summation, so rows of numbers alone are not copied.
-        numbers = rows[:, self._numbers] if self.columns.categories else rows
-        return np.where(np.isnan(numbers), self._medians, numbers)
+        self.columns, words = columns, columns.categories if columns else {}
+        for index in np.flatnonzero(np.isnan(train).all(axis=0)).tolist():
+            if index not in words:
+                received = f"no value of {columns.names[index]} to train on"
+                raise unexpected(place, received, "at least one", "`ignore` leaves it out")
+        steps = []
+        # Neighbours of one kind share a step, so the features keep the order of the columns.
+        for has_words, group in itertools.groupby(range(train.shape[1]), words.__contains__):
+            indices = list(group)
+            step: Any = make_pipeline(SimpleImputer(strategy="median"), StandardScaler())
+            if has_words:
+                codes = [np.unique(train[:, index]) for index in indices]
+                codes = [values[~np.isnan(values)] for values in codes]
+                step = OneHotEncoder(categories=codes, handle_unknown="ignore", sparse_output=False)
+            steps.append((f"{'words' if has_words else 'numbers'} {indices[0]}", step, indices))
+        self._transformer = ColumnTransformer(steps).fit(train)
+        self.count = self._transformer.transform(train[:1]).shape[1]
 
     def transform(self, rows: np.ndarray) -> np.ndarray:
         """Return the features of rows, float32 of shape (n, count)."""
-        features = np.zeros((len(rows), self.count), np.float32)
-        numbers = standardised(self._filled(rows), self._mean, self._deviation)
-        features[:, self._starts[self._numbers]] = numbers
-        for index, seen in self._seen.items():
-            features[:, self._starts[index] : self._starts[index + 1]] = rows[:, [index]] == seen
-        return features
+        if not len(rows):
+            return np.zeros((0, self.count), np.float32)
+        with np.errstate(over="ignore"):
+            return self._transformer.transform(rows).astype(np.float32)
 
-    def record(self, held_out: list[np.ndarray]) -> dict[str, Any]:
-        """Return the fitted numbers for the record, and the values that have no feature.
+    def record(self) -> dict[str, Any]:
+        """Return the fitted numbers for the record.
 
-        A feature is (column - mean) / deviation; the features of categories have mean 0 and
-        deviation 1.
-
-        Args:
-            held_out: Rows of validation and test.
+        A feature is (column - mean) / deviation; the features of words have mean 0 and deviation 1.
         """
-        mean, deviation = np.zeros(self.count), np.ones(self.count)
-        places = self._starts[self._numbers]
-        mean[places], deviation[places] = self._mean, self._deviation
-        moments = {"feature_means": mean.tolist(), "feature_deviations": deviation.tolist()}
-        if self.columns is None:
-            return moments
-        names, categories, unseen = self.columns.names, {}, {}
-        for index, seen in self._seen.items():
-            values = self.columns.categories[index]
-            categories[names[index]] = [values[code] for code in seen]
-            codes = np.concatenate([rows[:, index] for rows in held_out])
-            codes = codes[~np.isnan(codes) & ~np.isin(codes, seen)].astype(int)
-            if len(codes):
-                counts = zip(*np.unique(codes, return_counts=True), strict=True)
-                unseen[names[index]] = {values[code]: int(count) for code, count in counts}
-        features = [
-            [f"{name}={word}" for word in categories[name]] if name in categories else [name]
-            for name in names
-        ]
-        medians = zip(
-            (names[index] for index in self._numbers), self._medians.tolist(), strict=True
-        )
-        return {
-            **moments,
-            "feature_names": sum(features, []),
-            "feature_medians": dict(medians),
-            "categories": categories,
-            "unseen": unseen,
-            "dropped": self.columns.dropped,
-        }
-
-
-def standardised(rows: np.ndarray, mean: np.ndarray, deviation: np.ndarray) -> np.ndarray:
-    """Return (rows - mean) / deviation, float32; 0 for a feature that is constant in training."""
-    # The deviation of a constant may be a rounding error.
-    constant = deviation <= 1e-12 * np.abs(mean)
-    with np.errstate(over="ignore"):
-        scaled = (rows - mean) / np.where(constant, 1.0, deviation)
-    scaled[:, constant] = 0.0
-    return scaled.astype(np.float32)
+        means: list[float] = []
+        deviations: list[float] = []
+        names: list[str] = []
+        medians: dict[str, float] = {}
+        categories: dict[str, list[str]] = {}
+        for kind, step, indices in self._transformer.transformers_:
+            columns = [self.columns.names[index] for index in indices] if self.columns else []
+            if kind.startswith("numbers"):
+                imputer, scaler = (fitted for _, fitted in step.steps)
+                means += scaler.mean_.tolist()
+                deviations += scaler.scale_.tolist()
+                medians |= zip(columns, imputer.statistics_.tolist(), strict=False)
+                names += columns
+                continue
+            for name, index, codes in zip(columns, indices, step.categories_, strict=True):
+                categories[name] = [self.columns.categories[index][int(code)] for code in codes]
+                means += [0.0] * len(codes)
+                deviations += [1.0] * len(codes)
+                names += [f"{name}={word}" for word in categories[name]]
+        record = {"feature_means": means, "feature_deviations": deviations}
+        if self.columns is not None:
+            record |= {"feature_names": names, "feature_medians": medians}
+            record |= {"categories": categories, "dropped": self.columns.dropped}
+        return record

@@ -1,13 +1,15 @@
 """Preparation of a data set: read it, split it, write its folder below `results/data`."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from batchscope import disk, private_interfaces, wording
-from batchscope.datasets import splits, targets, verification
+from batchscope import disk, wording
+from batchscope.datasets import labels as task_labels
+from batchscope.datasets import splits, verification
 from batchscope.datasets.features import Features
 from batchscope.datasets.raw import Raw, Request
 from batchscope.errors import UserError, unexpected
@@ -63,18 +65,17 @@ class Divided(NamedTuple):
     record: dict[str, Any]  # entries of its record
 
 
-def divided(request: Request, raw: Raw | None = None) -> Divided:
-    """Read a data set unless `raw` has it, and divide it.
+def divided(request: Request) -> Divided:
+    """Read a data set and divide it.
 
     Raises:
         UserError: If it cannot be prepared.
     """
-    if raw is None:
-        raw = dataset_definitions.read(request.definition).read(request)
-    groups = [np.arange(len(raw.labels))]
+    raw = _printable(dataset_definitions.read(request.definition).read(request))
+    groups, class_counts = [np.arange(len(raw.labels))], {}
     # Tokens have a class per position.
-    classified = raw.task == tasks.CLASSIFICATION and raw.kind != example_kinds.TOKENS
-    if raw.stratified and classified:
+    has_classes = raw.task == tasks.CLASSIFICATION and raw.kind != example_kinds.TOKENS
+    if raw.stratified and has_classes:
         groups = [np.flatnonzero(raw.labels == label) for label in range(len(raw.class_names))]
     drawn = [part for part in paths.SPLITS[1:] if part not in raw.fixed_parts]
     assigned = splits.assign(request.place, groups, request.split, drawn)
@@ -82,49 +83,59 @@ def divided(request: Request, raw: Raw | None = None) -> Divided:
     labels = {part: raw.labels[rows] for part, rows in assigned.items()}
     for part, (images, part_labels) in raw.fixed_parts.items():
         parts[part], labels[part] = (images, np.arange(len(part_labels))), part_labels
-    class_counts = {}
-    if classified:
+    if has_classes:
         count = len(raw.class_names)
-        class_counts = {
-            part: np.bincount(labels[part], minlength=count).tolist() for part in paths.SPLITS
-        }
-    if 0 in class_counts.get("train", []):
-        name = raw.class_names[class_counts["train"].index(0)]
-        raise unexpected(request.place, f"no example of {name} to train on", "at least one")
+        for part in paths.SPLITS:
+            class_counts[part] = np.bincount(labels[part], minlength=count).tolist()
+        if 0 in class_counts["train"]:
+            name = raw.class_names[class_counts["train"].index(0)]
+            raise unexpected(request.place, f"no example of {name} to train on", "at least one")
     features = None
     if raw.kind == example_kinds.ROWS:
         # Features are fitted on the training part, because training must not use the others.
-        train = raw.images[assigned["train"]]
-        if empty := Features.unknown(train, raw.columns):
-            text = wording.listed(empty)
-            mend = f"`ignore: [{', '.join(empty)}]`"
-            raise unexpected(request.place, f"no value of {text} to train on", "at least one", mend)
-        features = Features(train, raw.columns)
-    held_out = (parts[part] for part in paths.SPLITS[1:])
+        features = Features(request.place, raw.images[assigned["train"]], raw.columns)
     record = {
         "classes": len(raw.class_names),
         "class_names": raw.class_names,
         "input_shape": [features.count] if features else list(raw.images.shape[1:]),
         **({} if raw.kind == example_kinds.IMAGES else {"kind": raw.kind}),
-        **(features.record([images[rows] for images, rows in held_out]) if features else {}),
-        **targets.record(raw, labels),
+        **(features.record() if features else {}),
+        **task_labels.record(raw, labels),
         "counts": {part: len(labels[part]) for part in paths.SPLITS},
         "class_counts": class_counts,
     }
     return Divided(raw, parts, labels, features, record)
 
 
+def _printable(raw: Raw) -> Raw:
+    """Return a data set without control characters in names of classes, words and files.
+
+    The classes of a text are its characters, which stay.
+    """
+    if raw.kind == example_kinds.TOKENS:
+        return raw
+    clean, columns = wording.printable, raw.columns
+    if columns is not None:
+        categories = {index: [*map(clean, values)] for index, values in columns.categories.items()}
+        columns = columns._replace(categories=categories)
+    skipped = [{key: clean(text) for key, text in entry.items()} for entry in raw.skipped]
+    class_names = [*map(clean, raw.class_names)]
+    return replace(raw, class_names=class_names, columns=columns, skipped=skipped)
+
+
 def _write(request: Request) -> dict[str, Any]:
     raw, parts, labels, features, record = divided(request)
     total, stored = 0, features.transform if features else np.asarray
     for part in paths.SPLITS:
-        np.save(request.scratch / f"{part}_labels.npy", targets.stored(labels[part], record))
+        np.save(request.scratch / f"{part}_labels.npy", task_labels.stored(labels[part], record))
         total += _write_images(request.scratch / f"{part}_images.npy", *parts[part], stored)
     return {
         "scale": float(request.definition.get("scale") or raw.usual_scale),
         **record,
         "source": request.definition.get("path") or raw.origin,
-        "source_sha256": {path.name: disk.file_sha256(path) for path in raw.files},
+        "source_sha256": {
+            wording.printable(path.name): disk.file_sha256(path) for path in raw.files
+        },
         "split_seed": request.split.get("seed", 0),
         "skipped": raw.skipped[:SKIPPED_LISTED],
         "skipped_count": len(raw.skipped),
@@ -139,8 +150,6 @@ def _write_images(
 
     Plain writes turn a full disk into an error. With a memory map it would be a signal.
     """
-    if isinstance(images, np.memmap):  # the source may be larger than the memory
-        private_interfaces.read_at_random(images)
     like = stored(images[rows[:0]])
     header = {
         "descr": np.lib.format.dtype_to_descr(like.dtype),

@@ -10,11 +10,12 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from batchscope import disk
+from batchscope.datasets.features import Columns
 from batchscope.datasets.source import expanded
 from batchscope.errors import UserError, unexpected
 from batchscope.study import example_kinds, tasks
@@ -40,14 +41,6 @@ class Request:
     def path(self) -> Path | None:
         text = self.definition.get("path")
         return expanded(text) if text else None
-
-
-class Columns(NamedTuple):
-    """The columns of a table. `Features` converts them after the split."""
-
-    names: list[str]
-    categories: dict[int, list[str]]  # position of a categorical column -> value of each code
-    dropped: int  # rows that were dropped for a missing cell
 
 
 @dataclass(frozen=True)
@@ -121,12 +114,8 @@ def local_or_downloaded(request: Request, url: str, sha256: str) -> Path:
         return path
     place, target = request.place, request.downloads / url.rpartition("/")[2]
     if target.is_file():
-        try:
-            _check(f"{place}: {target}", target, sha256)
-            return target
-        except UserError as error:
-            print(f"{error} It is removed and downloaded again.")
-            target.unlink()
+        _check(f"{place}: {target}", target, sha256, " Delete it to download it again.")
+        return target
     hint = f"download it yourself and name the file as {place}.path."
     try:
         with disk.atomic_path(target) as temporary:
@@ -135,13 +124,9 @@ def local_or_downloaded(request: Request, url: str, sha256: str) -> Path:
                 open(temporary, "wb") as file,
             ):
                 shutil.copyfileobj(response, file, 1 << 20)
-                kind = response.headers.get("Content-Type", "unknown type")
-            sent = f" The server sent {temporary.stat().st_size} bytes of {kind}; try again, or "
-            _check(f"{place}: {url}", temporary, sha256, sent + hint)
+            _check(f"{place}: {url}", temporary, sha256, f" Try again, or {hint}")
     except (OSError, http.client.HTTPException) as error:
-        # `repr` keeps the answer of a server or a proxy on one line.
-        reason = repr(error)[:200] if isinstance(error, http.client.HTTPException) else str(error)
-        raise UserError(f"{place}: {url} cannot be downloaded ({reason}); {hint}") from None
+        raise UserError(f"{place}: {url} cannot be downloaded ({error!r:.200}); {hint}") from None
     return target
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -89,7 +90,12 @@ class DataSource(Model):
 
     def prepared_bytes(self) -> float | None:
         """Estimate the bytes of the prepared arrays; None if only the files know."""
-        return None
+        if (shape := self.shape()) and (members := self.class_members()):
+            return math.prod(shape) * sum(members) * (1 if self.fixed_kind == IMAGES else 4)
+        path = getattr(self, "path", None)
+        return (
+            float(os.path.getsize(expanded(path))) if path and self.fixed_kind != IMAGES else None
+        )
 
     def resolved(self) -> dict[str, Any]:
         return self.model_dump()
@@ -143,8 +149,7 @@ class DataSource(Model):
         path, per_class = getattr(self, "path", None), getattr(self, "per_class", None)
         if path is not None:
             is_expected, expected = self.path_is
-            why = unmet(expanded(path), is_expected)
-            if why is not None:
+            if (why := unmet(expanded(path), is_expected)) is not None:
                 yield received((*place, "path"), path, expected, why=why)
         elif getattr(self, "sha256", None) is not None:
             yield missing((*place, "path"), "the local file that the sha256 belongs to")
@@ -152,9 +157,7 @@ class DataSource(Model):
             expected = f"at most {min(self.members)}, the members of the smallest class,"
             yield received((*place, "per_class"), per_class, expected)
         if self.split is not None:
-            members = self.class_members()
-            if per_class and not self.members:
-                members = (per_class,)
+            members = self.class_members() if self.members or not per_class else (per_class,)
             has_classes = self.task_of_labels() in (None, tasks.CLASSIFICATION)
             yield from self.split.problems((*place, "split"), members, has_classes)
 

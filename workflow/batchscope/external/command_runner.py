@@ -1,4 +1,4 @@
-"""The job of a run that a command makes: one process at a time, its end, and what it leaves."""
+"""Make a run by a command: start it, measure it from outside, judge its end, write its record."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ import socket
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas
@@ -23,13 +22,20 @@ import pandas
 from batchscope import disk, wording
 from batchscope.errors import UserError, raise_problems
 from batchscope.external import cells, log_checks, numbers
-from batchscope.host import description, fork_server, locks, memory_limits, requirements, supervisor
+from batchscope.host import (
+    allocation_errors,
+    description,
+    fork_server,
+    locks,
+    memory_limits,
+    requirements,
+    supervisor,
+)
 from batchscope.store import paths, progress, records
 from batchscope.study import commands, tasks
 from batchscope.study.log_source import AUTO
 from batchscope.study.own_columns import AXES, outcomes
 from batchscope.study.versions import VERSIONS
-from batchscope.timing import step_errors
 from batchscope.timing.instruments import samples
 from batchscope.timing.instruments.processes import Family
 from batchscope.timing.instruments.sampler import Sampler
@@ -37,51 +43,40 @@ from batchscope.timing.instruments.sampler import Sampler
 INTERVAL = 0.5  # seconds between two samples
 _SHOWN = 30  # lines of a failed command's output that are shown
 _READ = 100_000  # last bytes of the output that are searched
-_KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)  # the latter of a shell whose child was killed
-# What libraries take the number of their threads from.
+_KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)  # a shell adds 128
+# Variables that set the number of threads of libraries.
 _THREADS = (
     *("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"),
     *("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"),
 )
-_UNSUCCESSFUL = ("failed", "killed")  # by what a log says, though the command ended
+_UNSUCCESSFUL = ("failed", "killed")  # a status in the log of a command that exited with 0
 _MEASURED = ("foreign_cores", "gpu_memory_peak_mb", "gpu_energy_joules")
 
 
-@dataclass(frozen=True)
-class Ended:
-    """How a command ended, and what it used."""
+class Ended(NamedTuple):
+    """End of a command, and its use of the machine."""
 
-    status: int  # -n where signal n ended it
-    output: str  # the end of what it printed
-    stopped: bool = False  # whether a signal asked it to end
-    limit_mb: float | None = None  # at which the kernel killed for memory meanwhile
+    status: int | None  # -n after signal n; None if the attempt before was killed
+    lines: list[str]  # last lines that it printed
+    stopped: bool = False  # whether the job was asked to stop
+    limit_mb: float | None = None  # memory limit at which the kernel killed a process
     seconds: float | None = None
-    used: dict[str, Any] | None = None  # what the record says of it
+    used: dict[str, Any] = {}  # for the record
     series: samples.Series | None = None  # samples of CPU, GPU and memory
-
-    @property
-    def lines(self) -> list[str]:
-        return [line for line in self.output.splitlines() if line.strip()][-_SHOWN:]
-
-    @property
-    def how(self) -> str:
-        if self.status < 0:
-            return f"an end by {signal.Signals(-self.status).name}"
-        return f"the exit status {self.status}"
 
 
 def make(results: Path | str, name: str) -> str:
-    """Makes one run and writes its record; returns its status.
+    """Make one run and write its record; return its status.
 
     Raises:
-        UserError: If the command fails, is stopped, or leaves no log that can be read.
+        UserError: If the command fails, is stopped, or leaves no readable log.
     """
     folder = paths.run_folder(results, name)
-    run = _planned(folder, name)
+    run = _planned(folder)
     with locks.held(folder / "run.lock", "make this run"):
         if killed := memory_limits.record_or_retry(folder, None):
-            ended, rows = None, pandas.DataFrame()
-            status, message = records.OUT_OF_MEMORY, killed
+            ended = Ended(None, [], used={"memory_peak_mb": memory_limits.limit_mb()})
+            status, message, rows = records.OUT_OF_MEMORY, killed, pandas.DataFrame()
         else:
             ended = _run(folder, run)
             status, message, rows = _judged(folder, run, ended)
@@ -89,23 +84,18 @@ def make(results: Path | str, name: str) -> str:
     return status
 
 
-def _planned(folder: Path, name: str) -> commands.CommandRun:
-    """Returns what makes a run; raises `UserError` where an input has changed meanwhile."""
+def _planned(folder: Path) -> commands.CommandRun:
+    """Return a planned run; raise `UserError` if one of its inputs has changed since."""
     run = commands.CommandRun.of(disk.read_json(folder / paths.COMMAND_NOTE, "command", "factors"))
     for path, planned in run.command.inputs.items():
-        here = Path(run.command.folder, os.path.expanduser(path))
-        if commands.sha256(here) != planned:
-            raise UserError(
-                f"{here}: received a change after the study was planned; what it was then is "
-                "expected. Run snakemake again: a change makes new runs."
-            )
-    if run.name != name:
-        raise UserError(f"{folder / paths.COMMAND_NOTE}: received {run.name}; {name} is expected.")
+        file = Path(run.command.folder, os.path.expanduser(path))
+        if commands.sha256(file) != planned:
+            raise UserError(f"{file}: changed after the study was planned. Run snakemake again.")
     return run
 
 
 def _run(folder: Path, run: commands.CommandRun) -> Ended:
-    """Runs a command to its end, in an emptied folder, or in one from which it goes on."""
+    """Run a command to its end, in an empty folder unless it resumes."""
     command, files = run.command, folder.resolve() / paths.COMMAND_FOLDER
     output = folder / paths.COMMAND_OUTPUT
     if not command.resume:
@@ -134,13 +124,13 @@ def _run(folder: Path, run: commands.CommandRun) -> Ended:
         supervisor.kill_descendants()  # if the supervisor was killed
         process.wait()
     series = sampler.series()
-    found = samples.summary(series)
-    seconds, peaks = said.get("seconds"), (found["memory_peak_mb"], said.get("largest_mb"))
-    used = {name: found[name] for name in _MEASURED}
-    used |= {"memory_peak_mb": max(filter(None, peaks), default=None), "resumed": resumed}
+    summary, seconds = samples.summary(series), said.get("seconds")
+    peaks = filter(None, (summary["memory_peak_mb"], said.get("largest_mb")))
+    used = {name: summary[name] for name in _MEASURED}
+    used |= {"memory_peak_mb": max(peaks, default=None), "resumed": resumed}
     return Ended(
         said.get("status", -signal.SIGKILL),
-        _tail(output),
+        _last_lines(output),
         bool(said.get("signals")),
         memory_limits.limit_met(before),
         None if resumed else seconds,
@@ -175,7 +165,6 @@ def throughput(rows: pandas.DataFrame) -> float | None:
 
 
 def _environment(command: commands.Command) -> dict[str, str]:
-    """Returns the environment of a command, but for what the study adds."""
     inherited = {**os.environ}
     inherited.pop(requirements.REMOTE_GPUS, None)
     hidden = {} if command.gpus else {"CUDA_VISIBLE_DEVICES": ""}
@@ -183,12 +172,12 @@ def _environment(command: commands.Command) -> dict[str, str]:
 
 
 def _said(here: socket.socket, folder: Path, output: Path) -> dict[str, Any]:
-    """Returns the answer of the supervisor; {} if it was killed."""
+    """Return the supervisor's answer after the end of the command; {} if it was killed."""
     begun = time.monotonic()
     run_job = (folder.parents[1], "run_command", folder.name)
     with progress.running(*run_job):
         while not select.select([here], [], [], progress.SECONDS)[0]:
-            printed = _tail(output).strip().rpartition("\n")[2][: step_errors.MESSAGE_LENGTH]
+            printed = "".join(_last_lines(output)[-1:])[: allocation_errors.MESSAGE_LENGTH]
             text = f"{wording.duration(time.monotonic() - begun)} so far"
             progress.say(*run_job, f"{text}: {printed}" if printed else text)
     with contextlib.suppress(OSError, ValueError), here.makefile() as answer:
@@ -196,52 +185,54 @@ def _said(here: socket.socket, folder: Path, output: Path) -> dict[str, Any]:
     return {}
 
 
-def _tail(output: Path) -> str:
+def _last_lines(output: Path) -> list[str]:
+    """Return the last lines that a command printed, without control characters."""
     with open(output, "rb") as file:
         file.seek(max(0, output.stat().st_size - _READ))
-        return file.read().decode(errors="replace")
+        lines = file.read().decode(errors="replace").splitlines()
+    # Progress bars move the cursor back.
+    printed = (wording.printable(line.strip("\b").rstrip()) for line in lines)
+    return [line for line in printed if line][-_SHOWN:]
 
 
 def _judged(
     folder: Path, run: commands.CommandRun, ended: Ended
 ) -> tuple[str, str, pandas.DataFrame]:
-    """Returns a run's status, what is to be said of it, and its evaluations.
+    """Return the status of a run, a message for its record, and its evaluations.
 
     Raises:
-        UserError: Where it has no result.
+        UserError: If the run has no result.
     """
     if ended.stopped:
-        raise UserError(f"{folder.name}: received a signal to stop; its end is expected.")
+        raise UserError(f"{folder.name}: stopped by a signal.")
     rows, stated = pandas.DataFrame(), ""
     try:
         rows, stated = _evaluated(folder, run)
     except UserError:
         if ended.status == 0:
             raise
-    if ended.status and (refusal := step_errors.refusal("\n".join(reversed(ended.lines)))):
+    if ended.status and (refusal := allocation_errors.refusal("\n".join(reversed(ended.lines)))):
         return records.OUT_OF_MEMORY, refusal, rows
     if ended.status in _KILLED and ended.limit_mb is not None:
         return records.OUT_OF_MEMORY, memory_limits.record_or_retry(folder, ended.limit_mb), rows
-    if stated == records.DIVERGED:
-        return records.DIVERGED, "A loss of the log is no longer finite.", rows
-    if stated == records.OUT_OF_MEMORY:
-        return records.OUT_OF_MEMORY, "The log says so.", rows
+    if stated in (records.DIVERGED, records.OUT_OF_MEMORY):
+        message = "A loss of the log is no longer finite." if stated == records.DIVERGED else ""
+        return stated, message or "The log says so.", rows
     if ended.status:
         print(*ended.lines, sep="\n")
-        last = ended.lines[-1] if ended.lines else "nothing was printed"
+        by_signal = f"by {signal.Signals(-ended.status).name}" if ended.status < 0 else ""
+        last = "".join(ended.lines[-1:])[: allocation_errors.MESSAGE_LENGTH]
         raise UserError(
-            f"{folder.name}: received {ended.how} of the command; 0 is expected. It printed last: "
-            f"{last[: step_errors.MESSAGE_LENGTH]} ({folder / paths.COMMAND_OUTPUT})"
+            f"{folder.name}: The command ended {by_signal or f'with exit status {ended.status}'}. "
+            f"Last line: {last or 'none'} ({folder / paths.COMMAND_OUTPUT})"
         )
     if stated in _UNSUCCESSFUL:
-        raise UserError(
-            f"{folder.name}: received {stated} in the log; a run that ended is expected."
-        )
+        raise UserError(f"{folder.name}: The status of the log is {stated}.")
     return records.FINISHED, "", rows
 
 
 def _evaluated(folder: Path, run: commands.CommandRun) -> tuple[pandas.DataFrame, str]:
-    """Returns a run's evaluations, in order, and what its log says became of it.
+    """Return a run's evaluations, in order, and the status that its log states.
 
     Raises:
         UserError: If the log cannot be read, or contradicts itself.
@@ -274,7 +265,7 @@ def _evaluated(folder: Path, run: commands.CommandRun) -> tuple[pandas.DataFrame
 
 
 def _ended(rows: pandas.DataFrame) -> pandas.DataFrame:
-    """Returns rows in which a summary after all others, which counts nothing, is of the end."""
+    """Return rows with the last counters in a summary that follows all others without any."""
     counted = rows["updates"].notna()
     after = ~counted & (rows.index > max(rows.index[counted], default=-1))
     used = [name for name in ("epoch", *AXES) if name in rows and name != "seconds"]
@@ -286,15 +277,14 @@ def _ended(rows: pandas.DataFrame) -> pandas.DataFrame:
 def _write(
     folder: Path,
     run: commands.CommandRun,
-    ended: Ended | None,
+    ended: Ended,
     status: str,
     message: str,
     rows: pandas.DataFrame,
 ) -> None:
-    """Writes evaluations and record of a run that is over; the record last."""
+    """Write the evaluations of a run, then its record."""
     command = run.command
-    seconds = ended.seconds if ended else None
-    alone = seconds if command.alone else None
+    alone = ended.seconds if command.alone else None
     text = _timed(rows, alone).to_csv(index=False, lineterminator="\n")
     disk.write_text(folder / paths.TRAJECTORY, text)
     files = (paths.TRAJECTORY, paths.COMMAND_NOTE, paths.COMMAND_OUTPUT)
@@ -306,13 +296,13 @@ def _write(
         "status": status,
         "message": message,
         "sha256": records.file_sha256(folder, files),
-        "exit_status": ended and ended.status,
-        "contended_seconds": seconds,
+        "exit_status": ended.status,
+        "contended_seconds": ended.seconds,
         "train_seconds": alone,
         "alone": command.alone,
         "examples_per_second": throughput(rows) if alone else None,
-        **(ended.used if ended else {"memory_peak_mb": memory_limits.limit_mb()}),
-        **(utilisation(ended.series, rows) if ended else {}),
+        **ended.used,
+        **(utilisation(ended.series, rows) if ended.series else {}),
         **command.needs,
         "versions": {},  # whatever the command runs in
         "machine": description.describe(),
@@ -323,9 +313,9 @@ def _write(
 
 
 def _timed(rows: pandas.DataFrame, seconds: float | None) -> pandas.DataFrame:
-    """Returns the evaluations of a run with the seconds until each, where it took some in all.
+    """Return the evaluations of a run with its seconds so far, without `seconds` if None.
 
-    Those of its log, where it has them; else each example is taken to have lasted as long.
+    Without seconds in the log, every example is taken to last equally long.
     """
     rows = rows.reindex(columns=dict.fromkeys([*AXES[:2], *rows]))
     if seconds is None or rows.empty:

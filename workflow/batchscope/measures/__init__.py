@@ -10,7 +10,7 @@ only finished runs that reached the setting `epoch`, if the measure has it. It r
 weights or data of a run are missing. The specifications are read with every study: import slow
 libraries, and modules that need the registry, inside the functions.
 
-Nothing is trained or timed here. `measure_job` writes the records.
+`measure_job` writes the records. `probe` trains a network briefly for a new study.
 """
 
 from __future__ import annotations

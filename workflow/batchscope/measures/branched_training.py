@@ -15,7 +15,7 @@ from batchscope.study import names
 from batchscope.study.batch_phases import rate_factor
 from batchscope.study.versions import VERSIONS
 from batchscope.training import models
-from batchscope.training.branches import Branches, Stem, Window
+from batchscope.training.branches import Branches, Window
 from batchscope.training.fit import Training
 from batchscope.training.losses import Objective
 from batchscope.training.step_loop import epoch_order
@@ -57,8 +57,7 @@ class BranchedTraining(Training):
     def _point(self) -> dict[str, Any]:
         if self._branches is None:
             state = self.factors, self.model, self.optimizer, self.training_set, self.batches
-            stem = Stem(*state, lambda: self.validation.evaluate()[0])
-            self._branches = Branches(stem, self.window)
+            self._branches = Branches(*state, lambda: self.validation.evaluate()[0], self.window)
         rate = self.optimizer.learning_rate
         if self.schedule:  # after the last update there is no next one
             last = self.course.updates(self.factors["epochs"]) - 1

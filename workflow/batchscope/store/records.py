@@ -51,23 +51,16 @@ def data_warnings(dataset: str, record: dict[str, Any]) -> Iterator[str]:
         yield f"{where}: {text} skipped: {wording.some(files, count)}."
     if count := record.get("dropped"):
         yield f"{where}: {wording.count(count, 'row was', 'rows were')} dropped for a missing cell."
-    for column, values in (record.get("unseen") or {}).items():
-        words = wording.some([f"{value} ({count})" for value, count in values.items()])
-        text = wording.count(
-            sum(values.values()), "row of the other parts has", "rows of the other parts have"
-        )
-        yield f"{where}: column {column}: {text} a value that the training part lacks: {words}."
-    class_counts, incomplete = record.get("class_counts") or {}, []
-    by_class = zip(*class_counts.values(), strict=True)
-    for name, counts in zip(record.get("class_names") or (), by_class, strict=False):
-        if not all(counts):
-            by_split = zip(class_counts, counts, strict=True)
-            text = ", ".join(f"{split} {count}" for split, count in by_split)
-            incomplete.append(f"{name} ({text})")
-    if incomplete:
-        text = wording.count(len(incomplete), "class has", "classes have")
-        examples = wording.some(incomplete)
-        yield f"{where}: {text} no example in the validation or test set: {examples}."
+    counts, lacking = record.get("class_counts") or {}, []
+    by_class = zip(*counts.values(), strict=True)
+    for name, found in zip(record.get("class_names") or (), by_class, strict=False):
+        if not all(found):
+            by_split = (f"{split} {count}" for split, count in zip(counts, found, strict=True))
+            lacking.append(f"{name} ({', '.join(by_split)})")
+    if lacking:
+        text = wording.count(len(lacking), "class has", "classes have")
+        named = wording.some(lacking)
+        yield f"{where}: {text} no example in the validation or test set: {named}."
 
 
 def training_images(results: Path | str, dataset: str) -> int | None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 import os
 import sys
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,18 +24,7 @@ from batchscope.study.networks import NETWORKS
 _IMPORTED = {*sys.stdlib_module_names, "batchscope", "keras", "numpy", "tensorflow"}
 
 
-EXPECTED = "build(input_shape, classes) or `model`, a Keras model,"
 _SAVED = (".keras", ".h5", ".hdf5")
-_HDF5 = b"\x89HDF\r\n\x1a\n"  # the first bytes of a file
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-
-
-class _Unparsed(UserError):
-    """A file with invalid Python, or without read permission: `why` is ` (Permission denied)`."""
-
-    def __init__(self, file: Path, expected: str, why: str = "") -> None:
-        super().__init__(f"{file}: received{why or ' broken Python'}; {expected} is expected.")
-        self.file, self.expected, self.why = file, expected, why
 
 
 def expanded(path: Any) -> Any:
@@ -147,81 +135,23 @@ def _parse(file: Path) -> ast.Module:
     try:
         return ast.parse(file.read_bytes(), str(file))
     except OSError as error:
-        raise _Unparsed(file, "a file that can be read", f" ({error.strerror})") from None
-    except (SyntaxError, ValueError) as error:
-        at = f" (line {error.lineno}: {error.msg})" if isinstance(error, SyntaxError) else ""
-        raise _Unparsed(file, f"a file of valid Python{at}") from None
-    except (MemoryError, RecursionError):
-        raise _Unparsed(file, "a file of valid Python, less deeply nested,") from None
+        raise UserError(f"{file}: {error.strerror}.") from None
+    except SyntaxError as error:
+        raise UserError(f"{file}:{error.lineno}: {type(error).__name__}: {error.msg}.") from None
+    except (ValueError, MemoryError, RecursionError) as error:
+        raise UserError(f"{file}: {type(error).__name__}: invalid Python.") from None
 
 
 def problem(place: Place, path: str) -> Problem | None:
-    """Return the problem of a user's model file, or None."""
-    why = unmet(Path(path), Path.is_file) if path.endswith((".py", *_SAVED)) else ""
-    if why is None:
-        why = unmet(Path(path), Path.read_bytes)
-    if why is not None:
+    """Return the problem of a user's model file that shows without running it, or None."""
+    is_named = path.endswith((".py", *_SAVED))
+    if not is_named or (why := unmet(Path(path), Path.is_file)) is not None:
         expected = "an existing Python file, a .keras or .h5 file or a built-in model"
-        return received(place, path, expected, NETWORKS, why)
-    if is_saved(path):
-        zipped = Path(path).suffix == ".keras"
-        valid = zipfile.is_zipfile(path) if zipped else Path(path).read_bytes().startswith(_HDF5)
-        return None if valid else received(place, path, "a model that Keras saved")
+        return received(place, path, expected, NETWORKS, why if is_named else "")
     try:
-        tree = _parse(Path(path))
-        local_modules(path)
-    except _Unparsed as fault:
-        other = fault.file != Path(path)
-        which = f", which imports {fault.file.relative_to(Path(path).parent)}" if other else ""
-        return received(place, path, fault.expected, why=which + fault.why)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and node.level:
-            dots = "." * node.level
-            got = f" with an import from '{dots}{node.module or ''}' (line {node.lineno})"
-            expected = "an import without dots: modules are found in the file's folder,"
-            return received(place, path, expected, why=got)
-    builds = any(isinstance(node, _FUNCTIONS) and node.name == "build" for node in tree.body)
-    if not builds and (line := _training_line(tree)):
-        got = f" with a training when it is imported (line {line})"
-        expected = "a file that only builds the model, with the training in a function or below "
-        return received(place, path, f"{expected}`if __name__ == '__main__':`", why=got)
-    if not _binds_model(tree):
-        return received(place, path, f"a file that defines {EXPECTED}")
+        digest(path)
+    except UserError as error:
+        return Problem(place, str(error))
+    except OSError as error:
+        return Problem(place, f"{path}: {error.strerror}.")
     return None
-
-
-def _training_line(tree: ast.Module) -> int | None:
-    """Return the line of the first call of `fit` that an import of the module makes."""
-    for node in tree.body:
-        guarded = isinstance(node, ast.If) and "__name__" in ast.unparse(node.test)
-        runs = not guarded and not isinstance(node, (*_FUNCTIONS, ast.ClassDef))
-        for inner in ast.walk(node) if runs else ():
-            called = inner.func if isinstance(inner, ast.Call) else None
-            if isinstance(called, ast.Attribute) and called.attr in ("fit", "train_on_batch"):
-                return inner.lineno
-    return None
-
-
-def _binds_model(tree: ast.Module) -> bool:
-    """Return whether a module may define `build` with two arguments, or `model`."""
-    for node in tree.body:
-        if isinstance(node, ast.FunctionDef) and node.name == "build":
-            return _takes_two(node.args)
-    for node in (node for node in tree.body if not isinstance(node, _FUNCTIONS)):
-        if isinstance(node, ast.ImportFrom | ast.Import):
-            bound = {alias.asname or alias.name for alias in node.names}
-        else:
-            bound = {getattr(node, "name", None)} if isinstance(node, ast.ClassDef) else set()
-            names = (part for part in ast.walk(node) if isinstance(part, ast.Name))
-            bound |= {name.id for name in names if isinstance(name.ctx, ast.Store)}
-        if bound & {"build", "model", "*"}:
-            return True
-    return False
-
-
-def _takes_two(arguments: ast.arguments) -> bool:
-    """Return whether a function can be called with two positional arguments."""
-    most = len(arguments.posonlyargs) + len(arguments.args)
-    least = most - len(arguments.defaults)
-    keywords = any(default is None for default in arguments.kw_defaults)
-    return least <= 2 and (most >= 2 or arguments.vararg is not None) and not keywords

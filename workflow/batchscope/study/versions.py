@@ -11,7 +11,7 @@ from batchscope.study.specifications import Entry
 
 ENTRIES: dict[str, Entry] = {**MEASURES, **TIMINGS}
 VERSIONS = {
-    "prepare_data": "prepare_data-v2",
+    "prepare_data": "prepare_data-v3",
     "train": "train-v4",
     "run_command": "run_command-v2",
     **{name: entry.version for name, entry in ENTRIES.items()},

@@ -25,7 +25,16 @@ _KNOWN = {"run", "figure", "machine", *run_factors.FACTORS, *run_factors.SWEEP_F
 
 
 def guarded(frame: pandas.DataFrame) -> pandas.DataFrame:
-    return _of_texts(frame, lambda text: f"'{text}" if _FORMULA.match(text) else text)
+    """Return a table in which no cell and no header is a formula."""
+
+    def guard(text: str) -> str:
+        return f"'{text}" if _FORMULA.match(text) else text
+
+    return _of_texts(frame, guard).rename(columns=guard)
+
+
+def _unguard(text: str) -> str:
+    return text[1:] if _GUARDED.match(text) else text
 
 
 def _of_texts(frame: pandas.DataFrame, change: Callable[[str], str]) -> pandas.DataFrame:
@@ -47,7 +56,7 @@ def read(path: Path | str | TextIO) -> pandas.DataFrame:
         # Only an empty field is missing: a data set may be called "null".
         how: dict[str, Any] = {"keep_default_na": False, "na_values": [""]}
         frame = pandas.read_csv(path, dtype=dict.fromkeys(TEXT_COLUMNS, str), **how)
-        return _of_texts(frame, lambda text: text[1:] if _GUARDED.match(text) else text)
+        return _of_texts(frame, _unguard).rename(columns=_unguard)
     text = disk.read_csv(path)
     with errors.reading(path, "a table of an experiment"):
         frame = read(io.StringIO(text))

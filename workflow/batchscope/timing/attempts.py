@@ -22,9 +22,8 @@ from typing import Any
 import numpy as np
 import psutil
 
-from batchscope.host import memory_limits, supervisor, tensorflow_start
+from batchscope.host import allocation_errors, memory_limits, supervisor, tensorflow_start
 from batchscope.store import records
-from batchscope.timing import step_errors
 from batchscope.timing.instruments import processes, samples
 from batchscope.timing.instruments.processes import MEGABYTE, Family
 from batchscope.timing.instruments.sampler import Sampler
@@ -186,12 +185,12 @@ def judge(status: int, reply: dict[str, Any], stderr: str) -> tuple[str, str]:
         return reply["outcome"], reply.get("message", "")
     if status == -signal.SIGKILL:
         return KILLED, "ended by SIGKILL, which the kernel sends when memory runs out."
-    refused = step_errors.refusal(stderr)
+    refused = allocation_errors.refusal(stderr)
     if status != 0 and refused:
         return OUT_OF_MEMORY, refused
     ending = f"ended by signal {-status}" if status < 0 else f"ended with status {status}"
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
-    last = lines[-1][: step_errors.MESSAGE_LENGTH] if lines else "nothing on stderr"
+    last = lines[-1][: allocation_errors.MESSAGE_LENGTH] if lines else "nothing on stderr"
     return FAILED, f"{ending}: {last}"
 
 
@@ -233,7 +232,7 @@ def run(
             loop.run(order, 0, 1, step_loop.Totals())
     except Exception as error:
         resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))  # the reply needs memory too
-        refused = step_errors.refusal_of(error)
+        refused = allocation_errors.refusal_of(error)
         if refused is None:
             raise
         reply |= {"outcome": OUT_OF_MEMORY, "message": refused}

@@ -170,7 +170,6 @@ class GraphRunner(Runner):
         with tf.device("CPU"):  # loop counters live on the CPU also when a GPU trains
             self._size = tf.Variable(1, trainable=False, dtype=tf.int32)
         self._loop = make_loop(factors, model, data, self._size, whole_only=True)
-        self._loop.compile()
         self._order = tf.range(self.examples, dtype=tf.int32)
 
     def _switch(self, batch_size: int, delayed: bool) -> None:
@@ -305,7 +304,7 @@ class _MeanLoss(keras.losses.Loss):
 
     def __init__(self, model: keras.Model, learned: Learned) -> None:
         super().__init__(name="mean_loss")
-        self._scoring = scoring.of(model, learned)
+        self._scoring = scoring.of(learned)
 
     def __call__(self, y_true: tf.Tensor, y_pred: tf.Tensor, sample_weight: Any = None) -> Any:
         return tf.reduce_mean(self._scoring.examples(y_true, y_pred)[0])

@@ -184,7 +184,7 @@ def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
     from batchscope.timing.blocks import Turn, time_blocks
     from batchscope.timing.instruments import samples
     from batchscope.timing.instruments.sampler import Sampler
-    from batchscope.training import augmentations, replicas
+    from batchscope.training import augmentations
 
     factors, model = job.factors, job.network()
     train = augmentations.extended(factors["augmentation"], job.data.examples("train"))
@@ -206,7 +206,6 @@ def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
         "utilisation": samples.summary(sampler.series(), 0),
         **sampler.details(),
         "threads": factors["threads"],
-        **replicas.describe(factors),
     }
     return Timed(status, details, values(blocks, epoch.examples) if blocks else {})
 
@@ -217,7 +216,6 @@ def _runner(factors: dict[str, Any], model: keras.Model, data: Examples, epoch: 
     from batchscope.training import step_loop
 
     loop = loops.make_loop(factors, model, data, epoch.batch_size)
-    loop.compile()
     order = step_loop.epoch_order(0, 0, epoch.examples)
 
     def run_steps(start: int, stop: int) -> float:

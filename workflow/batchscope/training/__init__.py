@@ -1,4 +1,4 @@
 """One run: factors in, weights and history out.
 
-What is measured of a finished run lives in batchscope.measures.
+batchscope.measures computes properties of a finished run.
 """

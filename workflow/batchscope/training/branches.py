@@ -1,10 +1,9 @@
-"""Branches: a training goes on from where it stands, several times, with larger batches.
+"""Branches of a training from a point, with larger batches.
 
-All branches of a point use the same examples in the same order, those that the training itself uses
-next. A branch of factor k has k times the batch size and a rate that is what it was there, constant
-from then on, times k of sgd or the square root of k of all others (`batch_phases.rate_factor`). Its
-loss is that on the validation data, at `parts` places that divide the window evenly, smoothed
-exponentially with a weight of one half: l <- (l + loss) / 2.
+All branches of a point use the same examples in the same order: the next ones of the training. A
+branch of factor k has k times the batch size and a constant rate: that of the training, times k for
+sgd or the square root of k otherwise (`batch_phases.rate_factor`). Its loss is the validation loss
+at `parts` places that divide the window evenly, smoothed exponentially: l <- (l + loss) / 2.
 
 Source: W. Merrill et al. 2025, "Critical Batch Size Revisited", arXiv 2505.23971.
 """
@@ -28,7 +27,7 @@ from batchscope.training.update_methods import assign
 
 
 class Window(NamedTuple):
-    """For how long branches train, and with which factors on the batch size."""
+    """Length of the branches, and their factors on the batch size."""
 
     factors: tuple[int, ...]  # ascending, 1 first; each divides the last
     batch_size: int  # of factor 1
@@ -41,10 +40,7 @@ class Window(NamedTuple):
 
     @classmethod
     def of(cls, settings: dict[str, Any], batch_size: int, examples: int) -> Window:
-        """Returns the window that a measure's settings ask for, of a training set of so many.
-
-        It is the next longer one with whole batches.
-        """
+        """Return the window of a measure's settings, rounded up to whole batches."""
         factors = tuple(sorted({1, *settings["factors"]}))
         largest = factors[-1] * batch_size
         parts = settings["evaluations"]
@@ -52,9 +48,9 @@ class Window(NamedTuple):
         return cls(factors, batch_size, math.ceil(wanted / parts / largest) * largest, parts)
 
 
-@dataclass(frozen=True)
-class Stem:
-    """The training that is left, and what branches share with it."""
+@dataclass
+class Branches:
+    """Branches of one training, which leave every variable of it as it was."""
 
     factors: dict[str, Any]
     model: keras.Model
@@ -62,33 +58,28 @@ class Stem:
     examples: Examples
     batches: Batches
     validate: Callable[[], float]  # the loss at the model's present weights
+    window: Window
 
-
-class Branches:
-    """The branches of one training; they leave every variable of it as it was."""
-
-    def __init__(self, stem: Stem, window: Window) -> None:
-        self.stem, self.window = stem, window
-        self._optimizer = optimizers.make_optimizer(stem.factors)
-        augment = stem.batches.augment
-        size = tf.Variable(window.batch_size, False, dtype=tf.int32)
-        self._batches = replace(stem.batches, size=size, whole=True, offset=0)
-        self._loop = StepLoop(stem.model, self._optimizer, stem.examples, self._batches)
-        self._loop.compile()
-        # Those of a model have its generators, as dropout's.
-        self._shared = [*stem.model.variables, *(augment.variables if augment else [])]
+    def __post_init__(self) -> None:
+        self._optimizer = optimizers.make_optimizer(self.factors)
+        self._size = tf.Variable(self.window.batch_size, False, dtype=tf.int32)
+        batches = replace(self.batches, size=self._size, whole=True, offset=0)
+        self._loop = StepLoop(self.model, self._optimizer, self.examples, batches)
+        # The model's variables contain the generators of its layers of dropout.
+        augment = self.batches.augment
+        self._shared = [*self.model.variables, *(augment.variables if augment else [])]
 
     def losses(self, order: np.ndarray, rate: float) -> list[float]:
-        """Returns the smoothed loss of each branch from here; NaN of one that diverged.
+        """Return the smoothed loss of each branch from here; NaN for one that diverged.
 
         Args:
-            order: The examples that follow, int32, as many as the window has.
-            rate: Of the next update of the training itself.
+            order: The next examples, int32, as many as the window has.
+            rate: Learning rate of the training's next update.
         """
         here = [variable.numpy() for variable in self._shared]
-        found = [self._branch(order, rate, factor, here) for factor in self.window.factors]
+        losses = [self._branch(order, rate, factor, here) for factor in self.window.factors]
         assign(self._shared, here)
-        return found
+        return losses
 
     def _branch(
         self, order: np.ndarray, rate: float, factor: int, here: Sequence[np.ndarray]
@@ -97,25 +88,25 @@ class Branches:
         # Without its rate, which is no variable if it follows a schedule.
         own, other = (
             [variable for variable in optimizer.variables if variable.name != "learning_rate"]
-            for optimizer in (self._optimizer, self.stem.optimizer)
+            for optimizer in (self._optimizer, self.optimizer)
         )
         assign(own, [variable.value for variable in other])
-        times = batch_phases.rate_factor(self.stem.factors["optimizer"], factor)
+        times = batch_phases.rate_factor(self.factors["optimizer"], factor)
         self._optimizer.learning_rate = rate * times
         size, smoothed = factor * self.window.batch_size, math.nan
-        self._batches.size.assign(size)
+        self._size.assign(size)
         for part in np.split(order, self.window.parts):
             for stretch in self._stretches(part):
                 padded = np.resize(stretch, self._loop.examples)
                 _, totals, _, _ = self._loop.run(padded, 0, len(stretch) // size, Totals())
                 if not math.isfinite(totals.loss):
                     return math.nan
-            loss = self.stem.validate()
+            loss = self.validate()
             smoothed = loss if math.isnan(smoothed) else (smoothed + loss) / 2
         return smoothed
 
     def _stretches(self, part: np.ndarray) -> Iterator[np.ndarray]:
-        """Yields what one call trains: no more than an epoch, in whole batches of every factor."""
+        """Yield the examples of one call: whole batches of every factor, at most an epoch."""
         largest = self.window.factors[-1] * self.window.batch_size
         most = self._loop.examples // largest * largest
         for start in range(0, len(part), most):

@@ -1,4 +1,4 @@
-"""Where a training stands, and the checkpoint from which a killed one goes on."""
+"""Progress of a training, and the checkpoint from which a killed one continues."""
 
 import json
 import math
@@ -15,25 +15,25 @@ from batchscope.store.weights import Arrays
 
 @dataclass
 class Progress:
-    """Where a training stands beside its variables: numbers, rows and arrays."""
+    """Progress of a training without its variables."""
 
     epoch: int = 0
-    step: int = 0  # done of the epoch after those
-    loss: float = 0.0  # sum over those steps' examples
-    scores: Any = 0  # sums over those examples, as `Totals` has them
-    epoch_seconds: float = 0.0  # that those steps took
-    contended_seconds: float = 0.0  # that all steps took, while other jobs shared the machine
-    evaluation_seconds: float = 0.0  # that evaluations took beside them
+    step: int = 0  # done of the next epoch
+    loss: float = 0.0  # sum over the examples of these steps
+    scores: Any = 0  # sums over these examples, as in `Totals`
+    epoch_seconds: float = 0.0  # of these steps
+    contended_seconds: float = 0.0  # of all steps; other jobs shared the machine
+    evaluation_seconds: float = 0.0
     best_epoch: int = 0  # 0 before there is one
-    best_value: float = math.nan  # validation loss there
-    resumed: int = 0  # times that the training went on from a checkpoint
+    best_value: float = math.nan  # its validation loss
+    resumed: int = 0  # times that the training continued from a checkpoint
     history: list[dict[str, Any]] = field(default_factory=list)  # a row per completed epoch
     trajectory: list[dict[str, Any]] = field(default_factory=list)  # a row per evaluation
     best: Arrays = field(default_factory=dict)  # weights of the best epoch, by names in a file
-    # Trainable weights at the start of the epoch. A checkpoint leaves them out where they are its
+    # Trainable weights at the start of the epoch. A checkpoint leaves them out if they are its
     # variables, or the initial weights.
     epoch_start: Arrays = field(default_factory=dict)
-    norms: list[np.ndarray] = field(default_factory=list)  # of the updates, call by call
+    norms: list[np.ndarray] = field(default_factory=list)  # norms of updates, call by call
 
     def end_epoch(self, row: dict[str, Any], weights: Arrays) -> None:
         self.history.append(row)
@@ -42,16 +42,16 @@ class Progress:
         self.epoch_start = weights
 
     def update_norms(self) -> np.ndarray:
-        """Returns the norm of every update so far, float32; empty where they are not kept."""
+        """Return the norm of every update so far, float32; empty if they are not recorded."""
         self.norms = [np.concatenate([np.empty(0, np.float32), *self.norms])]
         return self.norms[0]
 
 
 def save(path: Path, key: str, progress: Progress, variables: list[keras.Variable]) -> None:
-    """Writes a checkpoint atomically; `load` takes it for nothing but its `key`.
+    """Write a checkpoint atomically.
 
-    The variables are all that a step changes: weights, moving statistics, generators and the
-    optimizer's.
+    The variables are all that a step changes: weights, moving statistics, generators and those of
+    the optimizer.
     """
     numbers = {"key": key, **vars(progress)}
     best, start, _ = (numbers.pop(name) for name in ("best", "epoch_start", "norms"))
@@ -61,18 +61,21 @@ def save(path: Path, key: str, progress: Progress, variables: list[keras.Variabl
         "updates": {"norms": progress.update_norms()},
         "epoch_start": start if progress.step and progress.epoch else {},
     }
-    members = {f"{group}:{name}": one for group, of in groups.items() for name, one in of.items()}
+    members = {
+        f"{group}:{name}": array
+        for group, arrays in groups.items()
+        for name, array in arrays.items()
+    }
     # Python's JSON writes NaN and the shortest exact text of a float, and reads both.
     members["progress"] = np.array(json.dumps(numbers))
     disk.write_arrays(path, members)
 
 
 def load(path: Path, key: str, variables: list[keras.Variable]) -> Progress | None:
-    """Sets the variables to a checkpoint's and returns its progress; None where there is none.
+    """Set the variables to a checkpoint's and return its progress.
 
-    Sets nothing, and says so, where it is damaged or belongs to something else: other code, another
-    machine's half-written file. What cannot be read, as while a network's disk is away, may be
-    whole: that raises `UserError`.
+    Return None, and set nothing, without a checkpoint and for one that is damaged or belongs to
+    something else. Raise `UserError` if it cannot be read, because it may be whole.
     """
     if not path.exists():
         return None

@@ -1,4 +1,4 @@
-"""One training, epoch by epoch: graphs, progress, and what ends it; `trainer` has its files."""
+"""One training, epoch by epoch: graphs, progress and its end; `trainer` writes its files."""
 
 import bisect
 import contextlib
@@ -38,16 +38,16 @@ from batchscope.training.step_loop import Batches, Totals, epoch_order
 
 @dataclass(frozen=True)
 class FitLimits:
-    """How a training is cut into calls; none of it changes a number."""
+    """Limits of calls into the graph, which change no number."""
 
-    chunk_seconds: float = 5.0  # of a call into the graph; only between two is a signal handled
-    chunk_steps: int | None = None  # the most in one call; None for no such limit
+    chunk_seconds: float = 5.0  # of a call; signals are handled between two calls
+    chunk_steps: int | None = None  # largest number of steps in a call; None for no limit
     checkpoint_seconds: float = 30.0  # between two checkpoints
 
 
 @dataclass(frozen=True)
 class End:
-    """How a training ended."""
+    """End of a training."""
 
     status: str
     reason: str
@@ -55,7 +55,7 @@ class End:
 
 
 class Training:
-    """A run's model, optimizer, data and progress; its files lie in `folder`, or the run's own."""
+    """Model, optimizer, data and progress of a run, with files in `folder` or in the run's own."""
 
     def __init__(
         self, run: TrainingRun, limits: FitLimits = FitLimits(), folder: Path | None = None
@@ -76,18 +76,19 @@ class Training:
         self.progress = Progress()
         self.reporter = Reporter(run.results, run.name, factors["epochs"])
         self.stopping = False
-        self._validated: tuple[int, dict[str, float]] = (-1, {})  # updates, and what came of them
+        self._validated: tuple[int, dict[str, float]] = (-1, {})  # updates, and the metrics then
         self._chunk = 1  # steps per call, until it is known how long they take
         self.checkpoint = self.folder / paths.CHECKPOINT
         self.snapshots = self.folder / "epochs"  # weights after epochs before the last
-        self.visits: tuple[int, ...] = ()  # updates after which it is visited
-        # Half a training by one TensorFlow and half by another is none of either.
-        own = description.versions()
-        self._key = f"{VERSIONS['train']} {run.name} {own['tensorflow']} {own['keras']}"
+        self.visits: tuple[int, ...] = ()  # updates after which `visit` is called
+        # Two versions of a library must not share a training.
+        libraries = description.versions()
+        versions = f"{libraries['tensorflow']} {libraries['keras']}"
+        self._key = f"{VERSIONS['train']} {run.name} {versions}"
         self._checkpointed = time.monotonic()
 
     def _place(self) -> None:
-        """Puts the data on the device and builds the graphs: here memory may be refused."""
+        """Put the data on the device and build the graphs, which may exceed the memory."""
         factors, data = self.factors, self.run.data
         self.schedule = optimizers.schedule(factors, self.course)
         with replicas.scope(factors):
@@ -106,10 +107,9 @@ class Training:
         # `model.variables` has the generators of dropout, which `model.weights` leaves out.
         self.variables = [*self.model.variables, *self.optimizer.variables]
         self.variables += augment.variables if augment else []
-        self.loop.compile()
 
     def stop_on_signals(self) -> None:
-        """Lets SIGTERM and SIGINT stop the training at its next checkpoint."""
+        """Let SIGTERM and SIGINT stop the training at its next checkpoint."""
 
         def stop(signum: int, frame: FrameType | None) -> None:
             self.stopping = True
@@ -118,7 +118,7 @@ class Training:
             signal.signal(signum, stop)
 
     def fit(self, epochs: int | None = None) -> End:
-        """Trains to the end, or so many epochs, from the last checkpoint where there is one."""
+        """Train to the end, or for some epochs, from the last checkpoint if there is one."""
         self._place()
         self._resume()
         end = self._train_epochs(epochs or self.factors["epochs"])
@@ -127,7 +127,7 @@ class Training:
         return end
 
     def visit(self) -> None:
-        """Is called after each of the updates `visits`; what it does must leave every variable."""
+        """Hook called after each update in `visits`. It must not change any variable."""
 
     def _train_epochs(self, epochs: int) -> End:
         while self.progress.epoch < epochs:
@@ -145,10 +145,10 @@ class Training:
         return End(records.FINISHED, "epochs", "All epochs were trained.")
 
     def _target_loss(self) -> float | None:
-        """Returns the training loss, dropout off, where it is at its target; else None.
+        """Return the training loss, without dropout, if it is at its target; else None.
 
-        The epoch's mean over its updates must be there as well as the weights at its end: an
-        update may have thrown these far from the mean.
+        The epoch's mean over its updates must be there too: an update may have thrown the weights
+        far from the mean.
         """
         target = self.factors["target_train_loss"]
         if not target or self.progress.history[-1]["train_loss"] > target:
@@ -176,7 +176,7 @@ class Training:
         self.progress = checkpoint.load(self.checkpoint, self._key, []) or self.progress
 
     def _train_epoch(self) -> bool:
-        """Runs the rest of an epoch; returns whether every loss was finite."""
+        """Run the rest of an epoch; return whether every loss was finite."""
         progress = self.progress
         order = epoch_order(self.factors["seed"], progress.epoch, self.examples)
         every, segments = self.factors["evaluate_every"], self.course.segments(progress.epoch)
@@ -209,7 +209,7 @@ class Training:
         return True
 
     def _end_epoch(self) -> bool:
-        """Records a completed epoch; returns whether weights and losses are finite."""
+        """Record a completed epoch; return whether weights and losses are finite."""
         progress = self.progress
         trainable, state = models.weights(self.model)
         validated = self._validate()
@@ -241,7 +241,7 @@ class Training:
         return True
 
     def keep_wanted(self, over: bool) -> set[int]:
-        """Deletes the snapshots that nothing reads; returns the epochs that are read."""
+        """Delete the snapshots that nothing reads; return the epochs that are read."""
         wanted = snapshot_epochs.epochs_to_keep(self.read, self.progress.epoch, over)
         for path in self.snapshots.glob("*.npz"):
             if path.stem.isdigit() and int(path.stem) not in wanted:
@@ -258,7 +258,7 @@ class Training:
         return self.course.used_by(self.progress.epoch, step) if step else 0
 
     def _validate(self) -> dict[str, float]:
-        """Returns loss and metrics on the validation data, computed once after an update."""
+        """Return loss and metrics on the validation data, computed once after an update."""
         if self._validated[0] != self.updates:
             with self._evaluating():
                 found = trajectory.named("validation", self.validation.evaluate())
@@ -266,7 +266,7 @@ class Training:
         return self._validated[1]
 
     def _add_to_trajectory(self) -> None:
-        """Adds a row, where a trajectory is asked for and this update has none."""
+        """Add a row for this update, if the run has a trajectory."""
         progress = self.progress
         rows = progress.trajectory
         if self.evaluate is None or (rows and rows[-1]["updates"] == self.updates):
@@ -274,7 +274,7 @@ class Training:
         examples = progress.epoch * self.examples + self.used
         with self._evaluating():
             found = self.evaluate()
-        # The history's row of this update, where it ends an epoch.
+        # The row of the history, if this update ends an epoch.
         own = tasks.columns(self.run.data.task, "validation")
         self._validated = self.updates, {name: found[name] for name in own}
         place = {"updates": self.updates, "epoch": examples / self.examples}
@@ -287,7 +287,7 @@ class Training:
         self.progress.evaluation_seconds += time.monotonic() - begun
 
     def _pause(self) -> None:
-        """Says how far it is, writes a checkpoint if one is due; a signal raises `Interrupted`."""
+        """Report the progress, write a due checkpoint, and raise `Interrupted` after a signal."""
         progress = self.progress
         self.reporter.report(progress.epoch, self.used / self.examples, progress.history)
         due = time.monotonic() - self._checkpointed >= self.limits.checkpoint_seconds

@@ -1,4 +1,4 @@
-"""The mean loss over examples and its gradient, in chunks; shared by training and measures."""
+"""Mean loss over examples and its gradient, in chunks; shared by training and measures."""
 
 from __future__ import annotations
 
@@ -15,25 +15,23 @@ from batchscope import private_interfaces
 from batchscope.datasets import Examples
 from batchscope.training import placed, scoring
 
-# Numbers of input per forward pass outside training, and the limits of its examples: large
-# enough that a chunk's fixed cost does not count, small enough that the activations of a
-# network stay well under 1 GB.
+# Numbers of input per forward pass outside training, and limits of its examples: large enough that
+# the fixed cost of a chunk does not count, small enough for activations well under 1 GB.
 CHUNK_VALUES = 2**22
 FEWEST, MOST = 64, 2048
-# Numbers that a token stands for: a network makes a vector of it at once, and logits in the end.
-TOKEN_VALUES = 512
+TOKEN_VALUES = 512  # numbers per token: a network makes vectors of tokens, and logits in the end
 
 Evaluated = tuple[float, dict[str, float]]  # mean loss, and each metric by its name
 
 
 def chunk_size(input_shape: tuple[int, ...], dtype: Any = np.uint8) -> int:
-    """Returns the examples of a forward pass, by the shape and type of one example."""
+    """Return the examples of a forward pass, from the shape and type of one example."""
     values = math.prod(input_shape) * (TOKEN_VALUES if dtype == np.int32 else 1)
     return max(FEWEST, min(MOST, CHUNK_VALUES // values))
 
 
 def scaled(images: tf.Tensor, scale: float) -> tf.Tensor:
-    """Returns images as float32 times `scale`, inside the graph; tokens as they are."""
+    """Return images as float32 times `scale`, inside a graph; tokens as they are."""
     if images.dtype == tf.int32:
         return images
     return tf.cast(images, tf.float32) * tf.constant(scale, tf.float32)
@@ -44,18 +42,14 @@ def penalties(model: keras.Model) -> list[tf.Tensor]:
 
 
 def dense(gradients: list[Any]) -> list[tf.Tensor | None]:
-    """Returns gradients as tensors: that of an embedding is one of the rows that were looked up.
-
-    A row that was looked up twice is there twice, and Keras's Adam would square its two parts in
-    place of their sum.
-    """
+    """Return gradients as tensors. Keras's Adam squares the parts of a row with two lookups."""
     return [
         tf.convert_to_tensor(one) if isinstance(one, tf.IndexedSlices) else one for one in gradients
     ]
 
 
 def switch_off_dropout(model: keras.Model) -> None:
-    """Sets the rate of every dropout layer (and of noise) to 0: training mode adds nothing."""
+    """Set the rate of all layers of dropout and noise to 0, for training mode without them."""
     for layer in private_interfaces.all_layers(model):
         for strength in ("rate", "stddev"):
             if isinstance(getattr(layer, strength, None), float):
@@ -81,17 +75,17 @@ class Objective:
     """Mean loss f(x) of a model over fixed examples, as a function of its trainable weights.
 
     The model runs in inference mode: no dropout, moving statistics in batch normalisation. Sums
-    over chunks are kept in float64 and divided once by the number of examples. Penalties that the
-    model's layers add are part of f. Flat vectors of weights are float64 of shape (size,), and
-    rounded to float32 where they are set.
+    over chunks are float64 and divided once by the number of examples. Penalties of the model's
+    layers are part of f. Flat vectors of weights are float64 of shape (size,), and rounded to
+    float32 when they are set.
 
     Args:
-        chunk: Examples per forward pass; by the examples' size where None.
-        batch_statistics: Normalise by the statistics of each chunk in place of the moving
-            ones. The model's dropout layers are switched off for good, and its moving
-            statistics drift (they play no part), so the model must be the caller's own.
-        whole: Whether a graph that calls this one's leaves it whole. Else TensorFlow optimises
-            both together, and the last bits are not those of a call from outside.
+        chunk: Examples per forward pass. None: depends on the examples' size.
+        batch_statistics: Normalise by the statistics of each chunk instead of the moving ones. The
+            model's dropout layers are switched off permanently, and its moving statistics drift, so
+            the caller must own the model.
+        whole: Whether a graph that calls this one keeps it whole. Otherwise TensorFlow optimises
+            both together, and the last bits differ from those of a call from outside.
     """
 
     def __init__(
@@ -108,7 +102,7 @@ class Objective:
         self.sizes = [math.prod(shape) for shape in self.shapes]
         self.size = sum(self.sizes)
         self._scale, self._batch_statistics = examples.scale, batch_statistics
-        self.scoring = scoring.of(model, examples.learned)
+        self.scoring = scoring.of(examples.learned)
         if batch_statistics:
             switch_off_dropout(model)
         shape = examples.images.shape[1:]
@@ -116,16 +110,15 @@ class Objective:
         self._place(examples)
         # One trace for all chunks, the last and smaller one too.
         chunks = [
-            tf.TensorSpec([None, *shape], self._chunks.type),
+            tf.TensorSpec([None, *shape], examples.images.dtype),
             tf.TensorSpec([None, *np.shape(examples.labels)[1:]], self.scoring.labels),
         ]
         vector = tf.TensorSpec([self.size], tf.float64)
-        attributes = {"_noinline": True} if whole else None
-        self._sums = _graph(self._sums_in_graph, *chunks, experimental_attributes=attributes)
+        options = {"experimental_attributes": {"_noinline": True}} if whole else {}
+        self._sums = _graph(self._sums_in_graph, *chunks, **options)
         self._examples = _graph(self._parts, *chunks)
         self._sum_and_gradient = _graph(self._sum_and_gradient_in_graph, *chunks)
         self._hessian_times = _graph(self._hessian_times_in_graph, *chunks, vector)
-        self._assign = _graph(self._assign_in_graph, vector)
 
     def _place(self, examples: Examples) -> None:
         images, labels = examples.images, examples.labels
@@ -137,14 +130,14 @@ class Objective:
         other._place(examples)
         return other
 
-    # What becomes a graph: operations on one chunk, or on a vector of all weights.
+    # Operations of graphs, on one chunk or on a vector of all weights.
 
     def _parts(self, images: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        """Returns the losses of a chunk, its share of the penalties, and its scores."""
+        """Return the losses of a chunk, its share of the penalties, and its scores."""
         outputs = self.model(scaled(images, self._scale), training=self._batch_statistics)
         losses, scores = self.scoring.examples(labels, outputs)
-        # Each penalty is the weights' own or a mean over the chunk: times the chunk's
-        # size, it becomes its weighted mean over the chunks once all is divided.
+        # Penalties are the weights' own or means over the chunk. Times the size of the chunk, they
+        # become weighted means over the chunks in the end.
         count = tf.cast(tf.shape(labels)[0], losses.dtype)
         added = penalties(self.model)
         return losses, count * tf.add_n(added) if added else tf.zeros(()), scores
@@ -181,22 +174,19 @@ class Objective:
             slope = tf.add_n([tf.reduce_sum(gradient * part) for gradient, part in pairs])
         return _joined(_gradients(outer, slope, values))
 
-    def _assign_in_graph(self, flat: tf.Tensor) -> None:
-        for variable, part in zip(self.variables, self._split(flat), strict=True):
-            variable.assign(part)
-
     def _split(self, flat: tf.Tensor) -> list[tf.Tensor]:
         parts = tf.split(tf.cast(flat, tf.float32), self.sizes)
         return [tf.reshape(part, shape) for part, shape in zip(parts, self.shapes, strict=True)]
 
-    # What is asked from outside.
+    # Functions for the outside.
 
     def weights(self) -> np.ndarray:
         parts = [variable.numpy().reshape(-1) for variable in self.variables]
         return np.concatenate(parts).astype(np.float64)
 
     def set_weights(self, flat: np.ndarray) -> None:
-        self._assign(tf.constant(flat, tf.float64))
+        for variable, part in zip(self.variables, self._split(flat), strict=True):
+            variable.assign(part)
 
     def evaluate(self) -> Evaluated:
         sums = [self._sums(images, labels) for images, labels in self._chunks]
@@ -213,7 +203,7 @@ class Objective:
         return loss, self.scoring.metrics(sum(scores), self.labels)
 
     def totals(self) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns summed loss, float64, and scores of each chunk; for graphs of others."""
+        """Return summed loss, float64, and scores of each chunk, for other graphs."""
         sums: list[tuple[tf.Tensor, tf.Tensor]] = []
         for images, labels in self._chunks:
             # One after the other: only one chunk's activations are in memory.
@@ -227,7 +217,7 @@ class Objective:
         return self.evaluate()[0]
 
     def loss_and_gradient(self, flat: np.ndarray) -> tuple[float, np.ndarray]:
-        """Returns mean loss and its gradient, both float64, at weights, which stay set."""
+        """Return mean loss and its gradient, both float64, at weights, which stay set."""
         self.set_weights(flat)
         loss, gradient = 0.0, np.zeros(self.size)
         for images, labels in self._chunks:
@@ -241,11 +231,13 @@ class Objective:
         return self._sum_and_gradient(images, labels)[1].numpy() / np.float32(len(labels))
 
     def hessian_times(self, direction: np.ndarray) -> np.ndarray:
-        """Returns H v, float64, H the Hessian of the mean loss at the current weights.
+        """Return H v, float64, where H is the Hessian of the mean loss at the current weights.
 
-        By differentiating twice in reverse (Pearlmutter 1994). Where the loss has a kink
-        (ReLU, a maximum), H is that of the smooth piece that the weights lie on. Raises
-        `LookupError` if an operation of the model has no second derivative in TensorFlow.
+        It differentiates twice in reverse (Pearlmutter 1994). At a kink (ReLU, a maximum), H is
+        that of the smooth piece that contains the weights.
+
+        Raises:
+            LookupError: If an operation of the model has no second derivative in TensorFlow.
         """
         direction = tf.constant(direction, tf.float64)
         product = np.zeros(self.size)
@@ -255,10 +247,10 @@ class Objective:
 
 
 def together(objectives: Sequence[Objective]) -> Callable[[], list[Evaluated]]:
-    """Returns a function that evaluates mean loss and metrics over several sets of examples.
+    """Return a function that evaluates mean loss and metrics over several sets of examples.
 
-    It is one call into the graph: of a small network, a call costs about as much as a hundred
-    examples. The objectives are one function over each of the sets (`Objective.over`); where it is
+    It is one call into a graph: for a small network, a call costs about as much as a hundred
+    examples. The objectives are one function over several sets (`Objective.over`). If it is
     `whole`, the numbers are those of `evaluate`, bit for bit.
     """
 

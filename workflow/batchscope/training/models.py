@@ -1,4 +1,4 @@
-"""From a name to a Keras model: the built-in networks and the user's own; their weights."""
+"""Keras models by name: built-in networks and models of users; and their weights."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -16,37 +16,36 @@ from batchscope.training.networks import ACTIVATIONS, BUILDERS
 
 def build(
     token: str,
-    look: ModelInput,
+    model_input: ModelInput,
     seed: int,
     model_file: Path | str | None = None,
     scope: AbstractContextManager | None = None,
     precision: str = "float32",
 ) -> keras.Model:
-    """Returns a freshly initialised network; the same one for the same arguments.
+    """Return a new network; the same one for the same arguments.
 
-    All of Keras's, NumPy's and Python's generators are set to `seed`, and Keras forgets every
-    name it has given, so that the paths of the variables do not depend on what was built
-    before in this process.
+    The seed is that of Keras's, NumPy's and Python's generators. Keras forgets the names that it
+    has given, so that the paths of variables do not depend on other models of the process.
 
     Args:
-        token: A built-in's name, or `name-1f0a93c2` for a user's file.
-        scope: Where variables are to be made. Keras forgets it when it is entered any earlier.
-        precision: Keras's policy for layers that state none; weights are float32 in any.
+        token: Name of a built-in network, or `name-1f0a93c2` for a user's file.
+        scope: Scope of the variables. Keras forgets it if it is entered earlier.
+        precision: Keras's policy for layers without one; weights are float32 in any.
     """
     name, digest = names.split_token(token)
     keras.utils.clear_session(free_memory=False)
     keras.utils.set_random_seed(seed)
     with _policy(precision):
         if digest is not None:
-            return user_models.build(name, digest, model_file, look, scope or nullcontext())
+            return user_models.build(name, digest, model_file, model_input, scope or nullcontext())
         try:
             with scope or nullcontext():
-                return BUILDERS[name](look.input_shape, look.classes, ACTIVATIONS[look.task])
+                activation = ACTIVATIONS[model_input.task]
+                return BUILDERS[name](model_input.input_shape, model_input.classes, activation)
         except Exception as error:  # Keras raises nearly anything for images that are too small
-            what = user_models.error_message(error)
-            raise UserError(
-                f"model {name}: cannot be built for examples {look.input_shape}: {what}"
-            ) from error
+            problem = f"cannot be built for examples {model_input.input_shape}"
+            message = user_models.error_message(error)
+            raise UserError(f"model {name}: {problem}: {message}") from error
 
 
 @contextmanager
@@ -60,10 +59,9 @@ def _policy(precision: str) -> Iterator[None]:
 
 
 def weights(model: keras.Model) -> tuple[Arrays, Arrays]:
-    """Returns a model's trainable weights and its state, by their variables' paths, in order.
+    """Return a model's trainable weights and its state, by the paths of their variables, in order.
 
-    State is every weight that is not trained: moving statistics, frozen layers. The
-    generators behind dropout are no weights.
+    The state is every other weight: moving statistics, frozen layers. It has no generators.
     """
     return _arrays(model, model.trainable_weights), _arrays(model, model.non_trainable_weights)
 
@@ -81,17 +79,17 @@ def _arrays(model: keras.Model, variables: list) -> Arrays:
 
 
 def set_weights(model: keras.Model, trainable: Arrays, state: Arrays) -> None:
-    """Sets every weight of a model; raises `UserError` if names or shapes are not the model's."""
+    """Set every weight of a model; raise `UserError` if names or shapes differ from the model's."""
     groups = (model.trainable_weights, trainable), (model.non_trainable_weights, state)
     for variables, arrays in groups:
-        own = {_key(model, variable): variable for variable in variables}
-        for path in {**own, **arrays}:
-            have, received = (
-                tuple(group[path].shape) if path in group else None for group in (own, arrays)
+        by_path = {_key(model, variable): variable for variable in variables}
+        for path in {**by_path, **arrays}:
+            expected, received = (
+                tuple(group[path].shape) if path in group else None for group in (by_path, arrays)
             )
-            if have != received:
+            if expected != received:
                 raise UserError(
-                    f"weights of {model.name}: received {received} for {path}; expected {have}; "
-                    "the run belongs to another network."
+                    f"weights of {model.name}: Expected {expected} for {path} (received "
+                    f"{received}). The run belongs to another network."
                 )
-            own[path].assign(arrays[path])
+            by_path[path].assign(arrays[path])

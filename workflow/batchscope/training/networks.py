@@ -1,11 +1,9 @@
-"""The built-in networks, each a function (input_shape, classes, activation) -> keras.Model.
+"""Built-in networks: functions (input_shape, classes, activation) -> keras.Model.
 
-`classes` is the number of units in the end, and `activation` theirs: a softmax of classes, sigmoids
-of several labels, `linear` for numbers to predict.
-
-Every layer has a name of its own, so that the paths of variables never depend on what else a
-process built. Each docstring names the source, and what is chosen where a document leaves it open;
-all layers not named there are Keras's own defaults.
+`classes` is the number of units of the last layer, and `activation` theirs: softmax for classes,
+sigmoid for several labels, `linear` for numbers. Every layer has a name, so that the paths of
+variables do not depend on other models of the process. A docstring names the source of a network,
+and the choices that its document leaves open. Other layers are Keras's defaults.
 """
 
 from collections.abc import Callable
@@ -25,7 +23,7 @@ ACTIVATIONS = {
 
 
 def _chain(name: str, input_shape: Shape, *parts: layers.Layer) -> keras.Model:
-    # Functional on purpose: a Sequential puts its own name before those of its variables.
+    # Functional: a Sequential puts its own name before those of its variables.
     inputs = outputs = keras.Input(input_shape, name="images")
     for part in parts:
         outputs = part(outputs)
@@ -35,17 +33,14 @@ def _chain(name: str, input_shape: Shape, *parts: layers.Layer) -> keras.Model:
 def _output(
     classes: int, activation: str, one_sigmoid: bool = False, **options: str
 ) -> layers.Layer:
-    """Returns the last layer; of `one_sigmoid`, one such unit in place of a softmax of two."""
+    """Return the last layer, with one sigmoid unit instead of a softmax of two if asked."""
     if one_sigmoid and classes == 2 and activation == SOFTMAX:
         classes, activation = 1, "sigmoid"
     return layers.Dense(classes, activation=activation, name="output", **options)
 
 
 def small_cnn(input_shape: Shape, classes: int, activation: str = SOFTMAX) -> keras.Model:
-    """Returns the default study's network: 6,058 parameters at 8x8x1 with 10 classes.
-
-    Made for this project. Strides in place of pooling make it a third faster on a CPU.
-    """
+    """6,058 parameters at 8x8x1 with 10 classes; strides instead of pooling are fast on a CPU."""
     return _chain(
         "small_cnn",
         input_shape,
@@ -58,14 +53,13 @@ def small_cnn(input_shape: Shape, classes: int, activation: str = SOFTMAX) -> ke
 
 
 def campbell_cnn(input_shape: Shape, classes: int, activation: str = SOFTMAX) -> keras.Model:
-    """Returns the network of Campbell's figure 2: 270,006 parameters at 28x28x1 with 10 classes.
+    """270,006 parameters at 28x28x1 with 10 classes.
 
-    Every kernel and bias is drawn from RandomNormal with Keras's defaults. Left open and chosen
-    here: 16 and 32 filters, no padding, dropout rates 0.25 and 0.5. The document sets all random
-    seeds to 1000; that seed is the factor `seed` here: `seeds: [1000]`.
+    Every kernel and bias is drawn from RandomNormal. Chosen here: 16 and 32 filters, no padding,
+    dropout rates 0.25 and 0.5. The document's random seed of 1000 is `seeds: [1000]`.
 
-    Source: D. Campbell, "Impact of Batch Size on Performance of TensorFlow Based
-    Convolutional Neural Networks", section III.
+    Source: D. Campbell, "Impact of Batch Size on Performance of TensorFlow Based Convolutional
+    Neural Networks", section III and figure 2.
     """
     normal = {"kernel_initializer": "random_normal", "bias_initializer": "random_normal"}
     return _chain(
@@ -84,10 +78,9 @@ def campbell_cnn(input_shape: Shape, classes: int, activation: str = SOFTMAX) ->
 
 
 def chang_vgg(input_shape: Shape, classes: int, activation: str = SOFTMAX) -> keras.Model:
-    """Returns Chang and Pathak's network: 353,161 parameters at 128x128x3 with two classes.
+    """353,161 parameters at 128x128x3 with two classes; a softmax for more.
 
-    Source: D. Chang and A. Pathak, "Effect of Batch Size on Neural Net Training", figure 4. More
-    than two classes get a softmax.
+    Source: D. Chang and A. Pathak, "Effect of Batch Size on Neural Net Training", figure 4.
     """
     parts: list[layers.Layer] = []
     for index, filters in enumerate((4, 8, 16, 32, 64), 1):
@@ -105,10 +98,10 @@ def chang_vgg(input_shape: Shape, classes: int, activation: str = SOFTMAX) -> ke
 
 
 def lheureux_cnn(input_shape: Shape, classes: int, activation: str = SOFTMAX) -> keras.Model:
-    """Returns Lheureux's network: 40,961,153 parameters at 200x200x3 with two classes.
+    """40,961,153 parameters at 200x200x3 with two classes; a softmax for more.
 
-    Source: A. Lheureux, listing `get_accuracy_for_batch_size` in the article on how to
-    maximise GPU utilisation by the batch size. More than two classes get a softmax.
+    Source: A. Lheureux, listing `get_accuracy_for_batch_size` in the article on how to maximise GPU
+    utilisation by the batch size.
     """
     he = {"activation": "relu", "kernel_initializer": "he_uniform"}
     return _chain(
@@ -123,10 +116,10 @@ def lheureux_cnn(input_shape: Shape, classes: int, activation: str = SOFTMAX) ->
 
 
 def benchmark_cnn(input_shape: Shape, classes: int, activation: str = SOFTMAX) -> keras.Model:
-    """Returns the network of a post: 2,131,538 trainable parameters at 256x256x3, 10 classes.
+    """2,131,538 trainable parameters at 256x256x3 with 10 classes.
 
-    Left open and chosen here: 3x3 same convolutions, the first with 8 filters and no activation
-    (none is named), then 8, 16, 32 and 64; dense layers of 128 and 64 tanh units and a softmax.
+    Chosen here: 3x3 same convolutions, the first with 8 filters and no activation, then 8, 16, 32
+    and 64; dense layers of 128 and 64 tanh units and a softmax.
 
     Source: the blog post "Batch Size Benchmarking" of 2019-03-11, which names no author.
     """
@@ -148,19 +141,18 @@ def benchmark_cnn(input_shape: Shape, classes: int, activation: str = SOFTMAX) -
 
 
 def keskar_f1(input_shape: Shape, classes: int, activation: str = SOFTMAX) -> keras.Model:
-    """Returns network F1: 1,462,794 trainable parameters at 28x28x1 with 10 classes.
+    """1,462,794 trainable parameters at 28x28x1 with 10 classes.
 
-    Source: N. S. Keskar et al., "On Large-Batch Training for Deep Learning: Generalization
-    Gap and Sharp Minima", arXiv 1609.04836.
+    Source: network F1 of N. S. Keskar et al., "On Large-Batch Training for Deep Learning:
+    Generalization Gap and Sharp Minima", arXiv 1609.04836.
     """
     return _f1("keskar_f1", input_shape, classes, activation, normalised=True)
 
 
 def keskar_f1_plain(input_shape: Shape, classes: int, activation: str = SOFTMAX) -> keras.Model:
-    """Returns F1 without batch normalisation: 1,457,674 parameters at 28x28x1 with 10 classes.
+    """F1 without batch normalisation, not in the paper: 1,457,674 parameters at 28x28x1.
 
-    The clean case of sharpness: nothing here depends on which statistics normalise. Not in the
-    paper.
+    Its sharpness does not depend on the statistics that normalise.
     """
     return _f1("keskar_f1_plain", input_shape, classes, activation, normalised=False)
 
@@ -178,7 +170,7 @@ def _f1(
 
 
 def tutorial_cnn(input_shape: Shape, classes: int, activation: str = SOFTMAX) -> keras.Model:
-    """Returns the network of two listings: 54,410 parameters at 28x28x1 with 10 classes.
+    """54,410 parameters at 28x28x1 with 10 classes.
 
     Source: "Why does TensorFlow training on mini-batches sometimes become slower?" (2025),
     examples 1 and 2.
@@ -194,11 +186,10 @@ def tutorial_cnn(input_shape: Shape, classes: int, activation: str = SOFTMAX) ->
 
 
 def mlp(input_shape: Shape, classes: int, activation: str = SOFTMAX) -> keras.Model:
-    """Returns the network for rows of numbers: 20,738 parameters at 30 features with two classes.
+    """Rows of numbers: 20,738 parameters at 30 features with two classes.
 
-    Y. Gorishniy et al. 2021 ("Revisiting Deep Learning Models for Tabular Data", arXiv 2106.11959)
-    have a plain network of such layers as their baseline, and tune depth, width and dropout to
-    each data set. Chosen here: two layers of 128, without dropout.
+    The baseline of Y. Gorishniy et al. 2021, "Revisiting Deep Learning Models for Tabular Data",
+    arXiv 2106.11959. Chosen here: two layers of 128, without dropout.
     """
     return _chain(
         "mlp",
@@ -211,7 +202,7 @@ def mlp(input_shape: Shape, classes: int, activation: str = SOFTMAX) -> keras.Mo
 
 
 class AddPositions(layers.Layer):
-    """Adds a trained vector to each position of a sequence."""
+    """Add a trained vector to each position of a sequence."""
 
     def build(self, input_shape: Shape) -> None:
         shape = input_shape[1:]
@@ -222,13 +213,11 @@ class AddPositions(layers.Layer):
 
 
 def tiny_transformer(input_shape: Shape, classes: int, activation: str = SOFTMAX) -> keras.Model:
-    """Returns the network for tokens: 244,700 parameters at a length of 32 with 92 tokens.
+    """Tokens: 244,700 parameters at a length of 32 with 92 tokens.
 
-    The decoder of A. Vaswani et al. 2017 ("Attention Is All You Need", arXiv 1706.03762), causal
-    alone, in the order of GPT-2 (A. Radford et al. 2019, "Language Models are Unsupervised
-    Multitask Learners"), which normalises before each part and once more in the end. Chosen here:
-    two layers of width 96, which a CPU trains in seconds, 4 heads, and neither dropout nor weights
-    shared between the embedding and the output.
+    The decoder of A. Vaswani et al. 2017, "Attention Is All You Need", arXiv 1706.03762, in the
+    order of GPT-2 (A. Radford et al. 2019), which normalises before each part and in the end.
+    Chosen here: two layers of width 96, 4 heads, no dropout, no shared weights.
     """
     width, heads = 96, 4
     inputs = keras.Input(input_shape, name="tokens", dtype="int32")
@@ -251,4 +240,4 @@ _ALL = (
     *(small_cnn, campbell_cnn, chang_vgg, lheureux_cnn, benchmark_cnn, keskar_f1, keskar_f1_plain),
     *(tutorial_cnn, mlp, tiny_transformer),
 )
-BUILDERS: dict[str, Callable[..., keras.Model]] = {each.__name__: each for each in _ALL}
+BUILDERS: dict[str, Callable[..., keras.Model]] = {build.__name__: build for build in _ALL}

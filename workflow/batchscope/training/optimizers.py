@@ -16,11 +16,11 @@ Schedule = keras.optimizers.schedules.LearningRateSchedule
 
 
 def effective_learning_rate(factors: dict[str, Any]) -> float:
-    """Returns the rate a run is trained with, after its scaling rule.
+    """Return the learning rate of a run after its scaling rule.
 
-    With k = batch_size / base_batch_size: `linear` multiplies by k (Goyal et al. 2017,
-    arXiv 1706.02677, section 2.1), `sqrt` by the square root of k (Krizhevsky 2014,
-    arXiv 1404.5997, section 5; of Adam Malladi et al. 2022, arXiv 2205.10287), `none` by 1.
+    With k = batch_size / base_batch_size: `linear` multiplies by k (Goyal et al. 2017, arXiv
+    1706.02677, section 2.1), `sqrt` by the square root of k (Krizhevsky 2014, arXiv 1404.5997,
+    section 5; for Adam Malladi et al. 2022, arXiv 2205.10287), `none` by 1.
     """
     k = factors["batch_size"] / factors["base_batch_size"]
     power = {"none": 0.0, "sqrt": 0.5, "linear": 1.0}[factors["learning_rate_scaling"]]
@@ -28,20 +28,19 @@ def effective_learning_rate(factors: dict[str, Any]) -> float:
 
 
 def schedule(factors: dict[str, Any], course: Course) -> Schedule | None:
-    """Returns the rate of every update of a run; None where it is constant from the first.
+    """Return the rate of every update of a run; None if it is constant.
 
     Gradual warm-up (Goyal et al. 2017, arXiv 1706.02677, section 2.2): over the W updates of the
-    first `warmup_epochs` epochs, the rate goes in equal steps, one per update, from the unscaled
-    `learning_rate` of update 0 to the effective one r; without a scaling rule from r / (W + 1), one
-    step above 0, so that no update is lost. Of the T updates from then to the horizon, the one
-    numbered t from 0 has the rate
+    first `warmup_epochs` epochs, the rate goes in equal steps from the unscaled `learning_rate` of
+    update 0 to the effective rate r; without a scaling rule from r / (W + 1). Of the T updates from
+    then to the horizon, number t from 0 has the rate
 
     - `constant`: r;
     - `linear`: r (1 - t / T);
     - `cosine`: r (1 + cos(pi t / T)) / 2 (Loshchilov and Hutter 2017, arXiv 1608.03983,
       equation 5, without restarts).
 
-    Where the batch size rises, the rate is r times that of its phase, as `batch_phases` says.
+    If the batch size rises, the rate is r times that of its phase (`batch_phases`).
     """
     rate, rise = effective_learning_rate(factors), course.updates(factors["warmup_epochs"])
     scaled = factors["learning_rate_scaling"] != "none"
@@ -69,7 +68,7 @@ def schedule(factors: dict[str, Any], course: Course) -> Schedule | None:
 
 
 class _Then(Schedule):
-    """One schedule up to an update, and from there on another, which counts from it."""
+    """One schedule up to an update, then another, which counts from it."""
 
     def __init__(self, first: Schedule, update: int, second: Schedule) -> None:
         super().__init__()
@@ -79,14 +78,11 @@ class _Then(Schedule):
         after = keras.ops.maximum(step - self.update, 0)
         return keras.ops.where(step < self.update, self.first(step), self.second(after))
 
-    def get_config(self) -> dict[str, Any]:
-        return {"first": self.first, "update": self.update, "second": self.second}
-
 
 def make_optimizer(
     factors: dict[str, Any], schedule: Schedule | None = None
 ) -> keras.optimizers.Optimizer:
-    """Returns the Keras optimizer of a run; without a schedule its rate is the effective one."""
+    """Return the Keras optimizer of a run; without a schedule, its rate is the effective one."""
     options = {name: factors[name] for name in ("momentum", "nesterov") if factors[name]}
     options["learning_rate"] = schedule or effective_learning_rate(factors)
     made = _fused(_OPTIMIZERS[factors["optimizer"]])(**options, **_constants(factors))
@@ -95,7 +91,7 @@ def make_optimizer(
 
 
 def _constants(factors: dict[str, Any]) -> dict[str, float]:
-    """Returns the constants that Keras is given: those that are not what it has anyway."""
+    """Return the constants that differ from Keras's defaults."""
     wanted = {*optimizer_constants.SCALED.get(factors["beta_scaling"], ())}
     wanted |= {name for name in optimizer_constants.NAMES if factors[name] != DEFAULT}
     effective = optimizer_constants.effective(factors)
@@ -106,11 +102,10 @@ def _constants(factors: dict[str, Any]) -> dict[str, float]:
 
 
 def _fused(kind: type[keras.optimizers.Optimizer]) -> type[keras.optimizers.Optimizer]:
-    """Returns an optimizer's class; of Adam and AdamW with one operation per weight.
+    """Return the class of an optimizer; Adam and AdamW with one operation per weight.
 
-    Keras has twelve, and an update of the default study's network takes a fifth longer with them.
-    TensorFlow's one rounds 1 - beta_2 as in the correction of the bias: a step differs from
-    Keras's by up to 3e-5 of itself.
+    Keras has twelve, which take a fifth longer for small networks. TensorFlow's operation rounds
+    1 - beta_2 in another way: a step differs from Keras's by up to 3e-5 of itself.
     """
     if not issubclass(kind, keras.optimizers.Adam):
         return kind
@@ -140,11 +135,11 @@ def _fused(kind: type[keras.optimizers.Optimizer]) -> type[keras.optimizers.Opti
 
 
 def scaled_loss(optimizer: keras.optimizers.Optimizer, loss: Any) -> Any:
-    """Returns the loss whose gradient the optimizer expects: with float16 the scaled one.
+    """Return the loss whose gradient the optimizer expects: the scaled one for float16.
 
     Gradients of float16 below 6e-8 are zero. The loss is multiplied by a power of two, which is
-    halved where a gradient overflows, with no update then, and doubled after 2,000 updates without
-    (Micikevicius et al. 2018, arXiv 1710.03740, section 3.2).
+    halved if a gradient overflows, without an update, and doubled after 2,000 updates without
+    overflow (Micikevicius et al. 2018, arXiv 1710.03740, section 3.2).
     """
     scales = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
     return optimizer.scale_loss(loss) if scales else loss

@@ -1,7 +1,6 @@
-"""Examples as graphs read them: on the device, or row by row from the disk where they are many.
+"""Examples in graphs: on the device, or read row by row from the disk if they exceed the memory.
 
-What is mapped from the disk passes through the system's page cache, which holds as much as there is
-memory for. The numbers are the same, bit for bit.
+Rows from the disk pass through the system's page cache. The numbers are the same, bit for bit.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +18,7 @@ def stays_on_disk(images: Any) -> bool:
 
 
 def rows_of(images: Any) -> Callable[[tf.Tensor], tf.Tensor]:
-    """Returns what gives rows of examples by their indices, int32 of shape (b,), in a graph."""
+    """Return a function from indices, int32 of shape (b,), to rows of examples in a graph."""
     if not stays_on_disk(images):
         held = tf.constant(images)  # the graph outlives the arrays: it keeps copies
         return lambda chosen: tf.gather(held, chosen)
@@ -27,8 +26,8 @@ def rows_of(images: Any) -> Callable[[tf.Tensor], tf.Tensor]:
     private_interfaces.read_at_random(images)
 
     def read(chosen: tf.Tensor) -> tf.Tensor:
-        found = tf.numpy_function(images.__getitem__, [chosen], kind, stateful=False)
-        return tf.ensure_shape(found, [None, *images.shape[1:]])
+        rows = tf.numpy_function(images.__getitem__, [chosen], kind, stateful=False)
+        return tf.ensure_shape(rows, [None, *images.shape[1:]])
 
     return read
 
@@ -48,15 +47,12 @@ class Chunks(Sequence):
     def __getitem__(self, index: Any) -> Any:
         return self._read(self._rows[index]) if self._mapped else self._held[index]
 
-    @property
-    def type(self) -> tf.DType:
-        return tf.as_dtype(self._images.dtype)
-
     def _read(self, rows: slice) -> tuple[tf.Tensor, tf.Tensor]:
         labels = tf.constant(np.asarray(self._labels[rows]), self._type)
         if tf.executing_eagerly() or not self._mapped:
             return tf.constant(self._images[rows]), labels
         # A graph would keep a constant of its own of each chunk.
         shape = self._images[rows].shape
-        read = tf.numpy_function(lambda: np.asarray(self._images[rows]), [], self.type)
+        kind = tf.as_dtype(self._images.dtype)
+        read = tf.numpy_function(lambda: np.asarray(self._images[rows]), [], kind)
         return tf.ensure_shape(read, shape), labels

@@ -1,24 +1,16 @@
-"""Data parallelism: every batch divided among devices, one set of weights mirrored on all.
+"""Data parallelism: every batch divided among GPUs or logical CPU devices, with mirrored weights.
 
-With the factor `replicas` at k > 1 a training runs under `tf.distribute.MirroredStrategy`, on k
-GPUs or on k logical CPU devices. Logical devices share one CPU: they prove that a batch divided
-is a batch, and say nothing of speed, so records mark them.
+A batch of B examples becomes k shards. Their sizes differ by at most one. Each replica takes the
+gradient of the sum of its examples' losses over B; the optimizer applies the sum over the replicas,
+which is the gradient of the batch's mean loss. Losses that the model adds are weighted by the
+shards' shares of the batch.
 
-A step divides the batch of B examples into k shards whose sizes differ by at most one. Each
-replica takes the gradient of the sum of its examples' losses over B: the sum over the replicas,
-which the optimizer applies, is the gradient of the batch's mean loss, however uneven the shards
-are. A shard without examples (a last batch smaller than k) computes on the batch's last example
-and multiplies all that comes of it by zero. What the model adds to its loss is weighted by the
-shards' shares of the batch, which sum to one: a penalty on weights counts once, a mean over the
-examples is the batch's mean, a sum over examples becomes the mean of the shards' sums.
+The differences from one device:
 
-What differs from one device:
-
-- Batch normalisation uses the statistics of each replica's own shard, as `MirroredStrategy` does,
-  unless the layer is `synchronized`. Its moving statistics move by the mean of the replicas'
-  moves, weighted by the shards' shares.
-- Dropout and noise draw on each replica for its own shard: their generators have the same place
-  in their sequence and different seeds. Replica 0 has the seed of a training on one device.
+- Batch normalisation uses the statistics of each replica's shard, unless the layer is
+  `synchronized`. Its moving statistics move by the weighted mean of the replicas' moves.
+- Dropout and noise draw on each replica for its shard, with different seeds. Replica 0 has the seed
+  of a training on one device.
 """
 
 import contextlib
@@ -33,7 +25,7 @@ import tensorflow as tf
 from batchscope.errors import UserError
 from batchscope.training import losses
 from batchscope.training.scoring import Scoring
-from batchscope.training.step_loop import Batches, Examples, StepLoop, Update, distance
+from batchscope.training.step_loop import Examples, StepLoop, Update, distance
 
 # Between the seeds of two replicas; a prime, far from the steps between the seeds of layers.
 _SEED_STRIDE = 15_485_863
@@ -41,39 +33,26 @@ _SEED_STRIDE = 15_485_863
 
 @functools.cache
 def _strategy(device: str, replicas: int) -> tf.distribute.MirroredStrategy:
-    """Returns the strategy; the same one each time, since variables belong to one strategy."""
-    names = [one.name for one in _devices(device, replicas)]
-    # One device sums, in the order of the replicas: the same bits every time, and no
-    # collective operation that waits for threads that a training on the CPU does not have.
+    # Cached, because variables belong to one strategy.
+    devices = tf.config.list_logical_devices(device.upper())
+    if len(devices) < replicas:
+        raise UserError(
+            f"replicas: Expected at most {len(devices)}, the number of {device} devices of "
+            f"TensorFlow (received {replicas})."
+        )
+    names = [device.name for device in devices[:replicas]]
+    # One device sums in the order of the replicas: the same bits every time, and no collective
+    # operation that waits for threads which a training on the CPU does not have.
     on_cpu = tf.distribute.ReductionToOneDevice()
     return tf.distribute.MirroredStrategy(names, on_cpu if device == "cpu" else None)
 
 
-def _devices(device: str, replicas: int) -> list[tf.config.LogicalDevice]:
-    found = tf.config.list_logical_devices(device.upper())
-    if len(found) < replicas:
-        raise UserError(
-            f"replicas: received {replicas}, but TensorFlow runs with {len(found)} devices of "
-            f"kind {device}; a process started for {replicas} replicas is expected."
-        )
-    return found[:replicas]
-
-
-def describe(factors: dict[str, Any]) -> dict[str, Any]:
-    """Returns a training's devices for its record, and whether they are parts of one CPU."""
-    devices = _devices(factors["device"], factors["replicas"])
-    return {
-        "replica_devices": [one.name for one in devices],
-        "logical": factors["device"] == "cpu" and factors["replicas"] > 1,
-    }
-
-
 @contextlib.contextmanager
 def scope(factors: dict[str, Any]) -> Iterator[None]:
-    """Mirrors the variables made inside the block on every replica; does nothing for one.
+    """Mirror the variables of model and optimizer that are made inside; do nothing for one replica.
 
-    Model and optimizer must be made inside it; a model by `models.build(..., scope=...)`, since
-    Keras leaves every scope when it forgets the names that it has given.
+    Use `models.build(..., scope=...)` for a model, because Keras leaves every scope when it forgets
+    the names that it has given.
     """
     with contextlib.ExitStack() as scopes:
         if factors["replicas"] > 1:
@@ -83,35 +62,24 @@ def scope(factors: dict[str, Any]) -> Iterator[None]:
 
 
 def _assignable(create: Callable, **options: Any) -> tf.Variable:
-    """Lets a replica assign to a variable: all of them assign the same value.
+    """Let a replica assign to a variable: all replicas assign the same value.
 
-    Keras makes variables that MirroredStrategy then refuses to set: those of Nadam, and those
-    with constraints.
+    MirroredStrategy refuses to set variables of Keras's Nadam, and those with constraints.
     """
     if options.get("aggregation") in (None, tf.VariableAggregation.NONE):
         options["aggregation"] = tf.VariableAggregation.ONLY_FIRST_REPLICA
     return create(**options)
 
 
-def make_loop(
-    factors: dict[str, Any],
-    model: keras.Model,
-    optimizer: keras.optimizers.Optimizer,
-    examples: Examples,
-    batches: Batches,
-    update_norms: bool = False,
-) -> StepLoop:
-    """Returns the loop of a training: `StepLoop`, or the same divided among its replicas."""
-    made = ReplicaLoop if factors["replicas"] > 1 else StepLoop
-    with scope(factors):  # the optimizer's own variables are made here
-        return made(model, optimizer, examples, batches, update_norms)
+def make_loop(factors: dict[str, Any], *arguments: Any) -> StepLoop:
+    """Return the loop of a training with the arguments of `StepLoop`."""
+    loop = ReplicaLoop if factors["replicas"] > 1 else StepLoop
+    with scope(factors):  # creates the optimizer's own variables
+        return loop(*arguments)
 
 
 class ReplicaLoop(StepLoop):
-    """The updates of one epoch, every batch divided among the current strategy's replicas.
-
-    To be made inside `scope`, as its model and optimizer. Every GPU gets a copy of the examples.
-    """
+    """Updates of an epoch, every batch divided among the replicas; to be made inside `scope`."""
 
     def _make_update(
         self, model: keras.Model, optimizer: keras.optimizers.Optimizer, examples: Examples
@@ -158,7 +126,6 @@ class ReplicaLoop(StepLoop):
 def _on_every_replica(
     strategy: tf.distribute.Strategy, array: np.ndarray
 ) -> tf.distribute.DistributedValues:
-    """Returns an array as a tensor on every replica's device; CPU devices share one."""
     devices = strategy.extended.worker_devices
 
     def place(context: tf.distribute.experimental.ValueContext) -> tf.Tensor:
@@ -183,12 +150,12 @@ def _compute(
     batch: tf.Tensor,
     replica: tf.Tensor,
 ) -> tuple[tf.Tensor, tf.Tensor, list[tf.Tensor | None], list[tf.Tensor | None]]:
-    """Runs the model forward and back on a replica's shard of `size` examples; sets no variable.
+    """Run the model forward and back on a replica's shard of `size` examples; set no variable.
 
     Returns:
-        Its part of the batch's mean loss with penalties, float64; the sums of its
-        scores; the gradients of that part, None where it does not reach a
-        variable; and what comes of each other variable, as `_state_move` has it.
+        The shard's part of the batch's mean loss with penalties, float64; the sums of its scores;
+        the gradients of that part, None for an independent variable; and for each other variable
+        the result of `_state_move`.
     """
     share = tf.cast(size, tf.float32) / tf.cast(batch, tf.float32)
     present = tf.cast(size > 0, tf.float32)
@@ -217,7 +184,7 @@ def _compute(
 
 
 def _own_seed(variable: keras.Variable, value: tf.Tensor, replica: tf.Tensor) -> tf.Tensor:
-    """Returns a variable's value; of a generator, (seed, position), with the replica's own seed."""
+    """Return the value of a variable; a generator, (seed, position), gets the replica's seed."""
     if variable.name != "seed_generator_state":
         return value
     offset = tf.cast(replica * _SEED_STRIDE, variable.dtype)
@@ -227,9 +194,9 @@ def _own_seed(variable: keras.Variable, value: tf.Tensor, replica: tf.Tensor) ->
 def _state_move(
     old: tf.Tensor, given: tf.Tensor, new: tf.Tensor, share: tf.Tensor
 ) -> tf.Tensor | None:
-    """Returns None where a variable stays; else a float's move times the share, or a new value.
+    """Return None for an unchanged variable, a float's move times the share, or a new value.
 
-    The model had `given` in place of `old`: of a generator, with the replica's own seed.
+    The model had `given` instead of `old`: the state of a generator with the replica's seed.
     """
     if new is given:
         return None

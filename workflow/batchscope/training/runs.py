@@ -1,7 +1,4 @@
-"""What is trained or timed as one object: its factors, data set and network.
-
-TensorFlow is imported where a network is asked for, and not before.
-"""
+"""Factors, data set and network of a run or a timing. TensorFlow is imported by `network` alone."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Setup:
-    """What is trained or timed; each part is read when it is asked for."""
+    """Factors, data set and network; each part is read on its first use."""
 
     results: Path | str
     factors: dict[str, Any]  # by full name; data set and model are ids
@@ -27,23 +24,23 @@ class Setup:
 
     @cached_property
     def data(self) -> datasets.Dataset:
-        """Its data set; raises as `datasets.load` does."""
+        """Data set; raises as `datasets.load` does."""
         dataset = datasets.load(self.results, self.factors["dataset"])
         return replace(dataset, factors=self.factors)
 
     def network(self) -> keras.Model:
-        """Returns its network as it begins: its precision, and on all devices of its replicas."""
+        """Return the initial network in its precision, on all devices of its replicas."""
         from batchscope.training import models, replicas
 
         factors = self.factors
-        seed = factors.get("seed", 0)  # on which no step's time depends
+        seed = factors.get("seed", 0)  # a timing has none
         given = factors["model"], self.data.look, seed, self.model_file
         return models.build(*given, replicas.scope(factors), factors["precision"])
 
 
 @dataclass(frozen=True)
 class TrainingRun(Setup):
-    """A run, by its name in paths."""
+    """A run, from its name."""
 
     results: Path | str
     name: str
@@ -51,7 +48,7 @@ class TrainingRun(Setup):
 
     @cached_property
     def factors(self) -> dict[str, Any]:
-        """Every factor; raises `ValueError` if the name is no run's."""
+        """All factors; raises `ValueError` for another name."""
         return names.parse_run(self.name)
 
     @cached_property

@@ -1,12 +1,11 @@
-"""How a model's outputs are scored, task by task: the loss of each example, and its metrics.
+"""Loss of each example and metrics, by task.
 
-Scores of examples add up to a few sums, exact where they are counts; metrics follow from these.
+Scores of examples add up to sums, which are exact if they are counts. Metrics follow from the sums.
 """
 
 import abc
 from typing import Any
 
-import keras
 import numpy as np
 import tensorflow as tf
 
@@ -16,11 +15,11 @@ from batchscope.study import tasks
 
 
 def logits(outputs: tf.Tensor) -> tf.Tensor:
-    """Returns the logits behind a classifier's outputs, or the outputs where they are logits.
+    """Return the logits of a classifier, from its probabilities or as they are.
 
-    A cross-entropy from probabilities cannot exceed 16.1 in float32 (Keras clips them at
-    1e-7) and has no gradient beyond. Keras's softmax and sigmoid leave their input on what
-    they return; TensorFlow's are found as the operation that made the tensor.
+    A cross-entropy of probabilities cannot exceed 16.1 in float32 (Keras clips them at 1e-7), and
+    has no gradient beyond. Keras's softmax and sigmoid keep their input on their result. The input
+    of TensorFlow's is that of the operation that made the tensor.
     """
     kept = private_interfaces.kept_logits(outputs)
     if kept is not None:
@@ -35,33 +34,35 @@ def full_precision(tensor: tf.Tensor) -> tf.Tensor:
 
 
 class Scoring(abc.ABC):
-    """The loss of examples and what is counted beside it, as operations of a graph."""
+    """Loss and scores of examples, as operations of a graph."""
 
     labels = tf.int32  # type of the labels
-    type = tf.int64  # of the sums
-    shape: tuple[int, ...] = ()  # of the sums
+    type = tf.int64  # type of the sums
+    shape: tuple[int, ...] = ()  # shape of the sums
+
+    def __init__(self, smoothing: float = 0.0) -> None:
+        self._smoothing = smoothing  # of the labels, for updates of the weights alone
 
     @abc.abstractmethod
-    def examples(self, labels: tf.Tensor, outputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns loss, shape (n,), and scores of each example.
+    def examples(
+        self, labels: tf.Tensor, outputs: tf.Tensor, smoothing: float = 0.0
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return loss, shape (n,), and scores of each example.
 
         The outputs must be what the model returned, untouched.
         """
 
     def minimised(self, labels: tf.Tensor, outputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return loss and scores of each example as `examples` does, for an update of the weights.
-
-        A regularisation of the targets would be part of this loss alone.
-        """
-        return self.examples(labels, outputs)
+        """Return loss and scores of each example for an update of the weights."""
+        return self.examples(labels, outputs, self._smoothing)
 
     @abc.abstractmethod
     def total(self, scores: tf.Tensor) -> tf.Tensor:
-        """Returns the sums of examples' scores."""
+        """Return the sums of examples' scores."""
 
     @abc.abstractmethod
     def metrics(self, sums: Any, labels: np.ndarray) -> dict[str, float]:
-        """Returns the metrics of `tasks.TASKS`, of sums over all examples with these labels."""
+        """Return the metrics in `tasks.TASKS`, from sums over all examples with these labels."""
 
 
 def _binary_cross_entropy(labels: tf.Tensor, numbers: tf.Tensor, smoothing: float) -> tf.Tensor:
@@ -71,48 +72,25 @@ def _binary_cross_entropy(labels: tf.Tensor, numbers: tf.Tensor, smoothing: floa
     return tf.nn.sigmoid_cross_entropy_with_logits(labels=targets, logits=numbers)
 
 
-class _CrossEntropy(Scoring):
-    """A cross-entropy; updates minimise it with smoothed targets."""
+class _Classes(Scoring):
+    """Cross-entropy, and number of correct predictions.
 
-    def __init__(self, learned: Learned) -> None:
-        self._smoothing = learned.factors.get("label_smoothing", 0.0)
-
-    def examples(self, labels: tf.Tensor, outputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        return self.smoothed(labels, outputs, 0.0)
-
-    def minimised(self, labels: tf.Tensor, outputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        return self.smoothed(labels, outputs, self._smoothing)
-
-    @abc.abstractmethod
-    def smoothed(
-        self, labels: tf.Tensor, outputs: tf.Tensor, smoothing: float
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return loss and scores of each example, with targets that are smoothed."""
-
-
-class _Classes(_CrossEntropy):
-    """Cross-entropy, and how many predictions hit the class.
-
-    Where each position of a sequence is predicted, a loss is the mean over the positions, and each
-    of them has a hit.
+    With a label for each position of a sequence, the loss is the mean over positions, and each of
+    them has a score.
     """
 
-    def __init__(self, model: keras.Model, learned: Learned) -> None:
-        super().__init__(learned)
-        self._one_logit = model.output_shape[-1] == 1
-
-    def smoothed(
-        self, labels: tf.Tensor, outputs: tf.Tensor, smoothing: float
+    def examples(
+        self, labels: tf.Tensor, outputs: tf.Tensor, smoothing: float = 0.0
     ) -> tuple[tf.Tensor, tf.Tensor]:
         numbers = logits(outputs)
-        if self._one_logit:
+        if outputs.shape[-1] == 1:
             numbers = numbers[:, 0]
             losses = _binary_cross_entropy(labels, numbers, smoothing)
             return losses, tf.equal(numbers > 0, labels > 0)
         losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=numbers)
         if smoothing:
-            of_even_targets = -tf.reduce_mean(tf.nn.log_softmax(numbers), axis=-1)
-            losses = (1 - smoothing) * losses + smoothing * of_even_targets
+            uniform = -tf.reduce_mean(tf.nn.log_softmax(numbers), axis=-1)
+            losses = (1 - smoothing) * losses + smoothing * uniform
         predicted = tf.argmax(numbers, axis=-1, output_type=labels.dtype)
         if labels.shape.rank == 2:
             losses = tf.reduce_mean(losses, axis=-1)
@@ -126,21 +104,23 @@ class _Classes(_CrossEntropy):
 
 
 class _Numbers(Scoring):
-    """Squared, absolute or Huber error of standardised targets, and errors in the targets' unit.
+    """Squared, absolute or Huber error of standardised targets; metrics have the targets' units.
 
-    Of several targets each error is the mean over them, and R2 the mean of theirs; a target that
-    is constant over the examples has none.
+    Errors and R2 are means over the targets. R2 leaves out targets that are constant.
     """
 
     labels, type = tf.float32, tf.float64
 
     def __init__(self, learned: Learned) -> None:
+        super().__init__()
         # A timing has no such factor: the time of a step does not depend on it.
         self._loss = learned.factors.get("loss_function", "default")
         self._deviations = np.array(learned.deviations)
         self.shape = (2, len(self._deviations))
 
-    def examples(self, labels: tf.Tensor, outputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def examples(
+        self, labels: tf.Tensor, outputs: tf.Tensor, smoothing: float = 0.0
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         error = full_precision(outputs) - labels
         squared, absolute = tf.square(error), tf.abs(error)
         kinds = {"default": squared, "mse": squared, "mae": absolute}
@@ -161,19 +141,19 @@ class _Numbers(Scoring):
         return {"r2": float(r2), "mse": float(mse.mean()), "mae": float(mae.mean())}
 
 
-class _Labels(_CrossEntropy):
-    """Binary cross-entropy, the mean over the labels, and which of them are named."""
+class _Labels(Scoring):
+    """Binary cross-entropy, the mean over the labels, and counts for micro-F1."""
 
     shape = (3,)
 
-    def smoothed(
-        self, labels: tf.Tensor, outputs: tf.Tensor, smoothing: float
+    def examples(
+        self, labels: tf.Tensor, outputs: tf.Tensor, smoothing: float = 0.0
     ) -> tuple[tf.Tensor, tf.Tensor]:
         numbers = logits(outputs)
         losses = _binary_cross_entropy(labels, numbers, smoothing)
-        named, true = numbers > 0, labels > 0
-        counted = (named & true, named & ~true, ~named & true)
-        scores = [tf.math.count_nonzero(each, axis=-1) for each in counted]
+        positive, true = numbers > 0, labels > 0
+        counted = (positive & true, positive & ~true, ~positive & true)
+        scores = [tf.math.count_nonzero(part, axis=-1) for part in counted]
         return tf.reduce_mean(losses, axis=-1), tf.stack(scores, axis=-1)
 
     def total(self, scores: tf.Tensor) -> tf.Tensor:
@@ -185,26 +165,8 @@ class _Labels(_CrossEntropy):
         return {"f1": 2 * right / total if total else 0.0}
 
 
-def of(model: keras.Model, learned: Learned) -> Scoring:
+def of(learned: Learned) -> Scoring:
     if learned.task == tasks.REGRESSION:
         return _Numbers(learned)
-    return _Labels(learned) if learned.task == tasks.MULTI_LABEL else _Classes(model, learned)
-
-
-def constant_losses(labels: np.ndarray, task: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return loss and hits of every example for the best constant prediction on these labels.
-
-    The mean loss is the entropy of the class frequencies, or the variance of the targets. Hits are
-    shares of the predicted labels, and zero for targets.
-    """
-    if task == tasks.REGRESSION:
-        losses = (labels - labels.mean(axis=0)) ** 2
-        return losses.mean(axis=1), np.zeros(len(labels))
-    if task == tasks.MULTI_LABEL:
-        shares = labels.mean(axis=0)
-        losses, hits = np.where(labels, shares, 1 - shares), labels == (shares > 0.5)
-    else:
-        shares = np.bincount(labels.ravel()) / labels.size
-        losses, hits = shares[labels], labels == shares.argmax()
-    parts = (part.reshape(len(labels), -1).mean(axis=1) for part in (-np.log(losses), hits))
-    return tuple(parts)
+    scoring = _Labels if learned.task == tasks.MULTI_LABEL else _Classes
+    return scoring(learned.factors.get("label_smoothing", 0.0))

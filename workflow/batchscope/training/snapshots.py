@@ -1,7 +1,7 @@
-"""A snapshot: a finished run's weights after an epoch before its last, in its folder `epochs`.
+"""Snapshots: weights of a finished run after an epoch before its last, in its folder `epochs`.
 
-A training keeps those that a measure of the study reads (`fit.Training.keep_wanted`). Any other is
-trained again, with the run's own horizon, on which its rate may depend, and stopped there.
+A training keeps the snapshots that a measure reads (`fit.Training.keep_wanted`). Others come from
+another training with the same horizon, which stops at their epoch.
 """
 
 import os
@@ -17,10 +17,13 @@ from batchscope.training.runs import TrainingRun
 
 
 def write(run: TrainingRun, epoch: int | str) -> None:
-    """Writes a snapshot, for what declares it as its input; the epoch may be `middle`.
+    """Write a snapshot; the epoch may be `middle`.
 
-    Of a run that did not finish, or was over by then, the file holds no weights. Raises
-    `UserError` if the run trains otherwise here, `Interrupted` if a signal stopped it.
+    The file has no weights if the run did not finish, or ended before the epoch.
+
+    Raises:
+        UserError: If the training here gives another history.
+        Interrupted: After a signal.
     """
     path = paths.snapshot_path(run.results, run.name, epoch)
     number = jobs.snapshot_epoch(run.results, run.name, epoch)
@@ -36,7 +39,7 @@ def write(run: TrainingRun, epoch: int | str) -> None:
 
 
 def _train_again(run: TrainingRun, epoch: int, path: Path) -> None:
-    # Imported here: most snapshots are there, and need no TensorFlow.
+    # Most snapshots exist and need no TensorFlow.
     from batchscope.host import tensorflow_start
 
     factors = run.factors

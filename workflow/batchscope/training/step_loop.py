@@ -1,4 +1,4 @@
-"""Training steps inside the graph: shared by training and by timing."""
+"""Training steps inside a graph, shared by training and timing."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from batchscope.study.batch_phases import Segment
 from batchscope.training import losses, optimizers, placed, scoring
 from batchscope.training.update_methods import Evaluate, Method, accumulated
 
-# From a batch's examples, int32 of shape (b,), to the sums of its losses, float64, and its scores,
-# and the norm of the update, float32, where that is asked for.
+# From a batch's examples, int32 of shape (b,), to the sums of its losses, float64, its scores, and
+# the norm of the update, float32, if asked for.
 Update = Callable[[tf.Tensor], tuple[tf.Tensor, ...]]
 
 
 @dataclass(frozen=True, eq=False)
 class Batches:
-    """How an epoch is cut into batches, and how an update uses one."""
+    """Batches of one epoch, and the update rule."""
 
-    # Examples per update, on all replicas together; an int32 variable may be given another value
-    # between calls into the graph, and nothing is traced again.
+    # Examples per update, on all replicas together. The value of an int32 variable may change
+    # between calls into the graph, without another trace.
     size: int | tf.Variable
-    whole: bool = False  # whether an epoch ends with its last whole batch, where it has one
+    whole: bool = False  # whether the last batch is left out if it is smaller, unless it is alone
     # Changes a batch of scaled images, (b, height, width, channels), before the model sees them.
     augment: keras.layers.Layer | None = None
-    method: Method = Method()  # how an update uses its batch
+    method: Method = Method()
     micro_batch: int = 0  # examples of a part whose gradients are accumulated; 0 for whole batches
     # Of an epoch's order: update k of the epoch uses examples from offset + k size on.
     offset: int | tf.Variable = 0
@@ -47,7 +47,7 @@ class Batches:
         augment: keras.layers.Layer | None,
         **given: Any,
     ) -> Batches:
-        """Returns those of a training, by its factors and what is given besides."""
+        """Return the batches of a training with these factors."""
         return cls(
             size,
             augment=augment,
@@ -76,7 +76,7 @@ def epoch_order(seed: int, epoch: int, examples: int) -> np.ndarray:
 
 
 def distance(old: list[tf.Tensor], variables: list[keras.Variable]) -> tf.Tensor:
-    """Returns the Euclidean distance of variables from their old values, float32."""
+    """Return the Euclidean distance of variables from their old values, float32."""
     halves = [
         tf.cast(tf.nn.l2_loss(variable.value - before), tf.float64)  # one pass: sum of squares / 2
         for before, variable in zip(old, variables, strict=True)
@@ -89,10 +89,9 @@ def steps_per_epoch(examples: int, batch_size: int) -> int:
 
 
 class StepLoop:
-    """The updates of one epoch as a loop inside the graph.
+    """Updates of one epoch as a loop inside a graph.
 
-    The images are kept on the device as they are, or on the disk, and turned into float32 batch by
-    batch. With `update_norms`, `run` returns the norm of every update.
+    The images stay on the device or on the disk as they are, and become float32 batch by batch.
     """
 
     def __init__(
@@ -106,20 +105,20 @@ class StepLoop:
         self.examples = len(examples.images)
         self.batches = batches
         self.update_norms = update_norms
-        self.scoring = scoring.of(model, examples.learned)
+        self.scoring = scoring.of(examples.learned)
         if not optimizer.built:
             optimizer.build(model.trainable_variables)
         self._run = self._make_run(self._make_update(model, optimizer, examples))
 
     def _make_run(self, update: Update) -> Callable[..., tuple[tf.Tensor, ...]]:
-        """Returns the graph of the steps from one to another of an epoch."""
+        """Return the graph of the steps of an epoch between two numbers."""
         batches, examples = self.batches, self.examples
 
         def run(
             order: tf.Tensor, step: tf.Tensor, stop: tf.Tensor, loss: tf.Tensor, scores: tf.Tensor
         ) -> tuple[tf.Tensor, ...]:
             start = step
-            size = tf.convert_to_tensor(batches.size)  # read once, where it is a variable
+            size = tf.convert_to_tensor(batches.size)  # read once if it is a variable
             rest = 0 if batches.whole else size - 1
             offset = tf.convert_to_tensor(batches.offset)
             steps = tf.maximum(1, (examples - offset + rest) // size)
@@ -145,16 +144,17 @@ class StepLoop:
             )
             return step, loss, scores, *(array.stack()[: step - start] for array in arrays)
 
-        numbers = [tf.TensorSpec([], of) for of in (tf.int32, tf.int32, tf.float64)]
+        numbers = [tf.TensorSpec([], dtype) for dtype in (tf.int32, tf.int32, tf.float64)]
         scores = tf.TensorSpec(self.scoring.shape, self.scoring.type)
         signature = [tf.TensorSpec([examples], tf.int32), *numbers, scores]
         # Autograph has nothing to convert here, and looking for it doubles the tracing.
-        return tf.function(run, autograph=False, input_signature=signature)
+        graph = tf.function(run, autograph=False, input_signature=signature)
+        return graph.get_concrete_function()
 
     def _make_update(
         self, model: keras.Model, optimizer: keras.optimizers.Optimizer, examples: Examples
     ) -> Update:
-        """Returns the update with a batch, as operations of the graph."""
+        """Return the update with a batch, as operations of the graph."""
         variables = model.trainable_variables
         augment, method = self.batches.augment, self.batches.method
         scale, images_of = examples.scale, placed.rows_of(examples.images)
@@ -186,7 +186,7 @@ class StepLoop:
                 )
             else:
                 evaluate = evaluation(batch)
-            # Reading costs nothing; the update then copies what is still held here.
+            # Reading costs nothing. The update then copies the values that are held here.
             old = (
                 [tf.identity(variable.value) for variable in variables] if self.update_norms else []
             )
@@ -200,26 +200,22 @@ class StepLoop:
             return update
         if placed.stays_on_disk(examples.images):
             raise UserError(
-                "compilation: received xla, for examples that stay on the disk, since they are too "
-                "many for the memory; none is expected."
+                "compilation: Expected none for examples that exceed the memory (received xla)."
             )
         return tf.function(update, autograph=False, jit_compile=True)
-
-    def compile(self) -> None:
-        self._run = self._run.get_concrete_function()
 
     def run(
         self, order: np.ndarray | tf.Tensor, start: int, stop: int, totals: Totals
     ) -> tuple[int, Totals, float, np.ndarray]:
-        """Runs the steps [start, stop) of an epoch, or up to one whose loss is not finite.
+        """Run the steps [start, stop) of an epoch, or up to one with a non-finite loss.
 
-        The totals before `start` are carried on step by step, so that where an epoch is cut does
-        not change a bit; steps beyond the epoch's last begin it anew.
+        The totals before `start` are carried on step by step, so that calls of other lengths give
+        the same bits. Steps after the epoch's last one begin it again.
 
         Returns:
-            Steps of the epoch done so far, the totals, the seconds that the call took, and the
-            norm ||w_{k+1} - w_k|| over all trainable weights of each update, float32 of shape
-            (steps,), or (0,) where norms are not asked for.
+            Steps of the epoch done so far, the totals, the seconds of the call, and the norm
+            ||w_{k+1} - w_k|| of each update over all trainable weights, float32 of shape (steps,),
+            or (0,) without `update_norms`.
         """
         begun = time.perf_counter()
         step, loss, scores, *norms = self._run(
@@ -230,5 +226,5 @@ class StepLoop:
             tf.constant(np.broadcast_to(totals.scores, self.scoring.shape), self.scoring.type),
         )
         done, new = int(step), Totals(float(loss), scores.numpy().tolist())  # waits for the device
-        taken = time.perf_counter() - begun
-        return done, new, taken, norms[0].numpy() if norms else np.empty(0, np.float32)
+        seconds = time.perf_counter() - begun
+        return done, new, seconds, norms[0].numpy() if norms else np.empty(0, np.float32)

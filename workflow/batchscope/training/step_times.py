@@ -1,9 +1,10 @@
-"""How long a step of a training takes, by a few of them: for estimates alone."""
+"""Seconds of a training step, for estimates."""
 
 import time
 from pathlib import Path
 from typing import Any
 
+import keras
 import numpy as np
 
 from batchscope.datasets import Examples, Learned
@@ -16,19 +17,23 @@ from batchscope.training.step_loop import Batches, StepLoop, Totals
 _SECONDS = 0.2  # at least, of the repeated steps
 
 
-def seconds(factors: dict[str, Any], look: ModelInput, model_file: Path | str | None) -> float:
-    """Returns the seconds of a step, on examples that only have the shape of the data set's."""
-    size = factors["batch_size"]
-    model = models.build(
-        factors["model"], look, factors["seed"], model_file, precision=factors["precision"]
-    )
+def seconds(
+    factors: dict[str, Any], model_input: ModelInput, model_file: Path | str | None
+) -> float:
+    """Return the seconds of a step, on random examples of the data set's shape."""
+    token, seed, precision = factors["model"], factors["seed"], factors["precision"]
+    model = models.build(token, model_input, seed, model_file, precision=precision)
+    loop = step_loop(model, factors, model_input)
+    return of_loop(loop, np.arange(factors["batch_size"], dtype=np.int32))
+
+
+def step_loop(model: keras.Model, factors: dict[str, Any], model_input: ModelInput) -> StepLoop:
+    """Return the loop of a training over one batch of random examples, with a rate of 0."""
     augment = augmentations.layer(factors["augmentation"], factors["seed"])
-    batches = Batches.of(factors, size, augment)
+    batches = Batches.of(factors, factors["batch_size"], augment)
     # A loop ends early if its loss is no longer finite, which a rate of 0 prevents.
     optimizer = optimizers.make_optimizer({**factors, "learning_rate": 0.0})
-    loop = StepLoop(model, optimizer, _examples(look, size), batches)
-    loop.compile()
-    return of_loop(loop, np.arange(size, dtype=np.int32))
+    return StepLoop(model, optimizer, _examples(model_input, factors["batch_size"]), batches)
 
 
 def of_loop(loop: StepLoop, order: np.ndarray) -> float:
@@ -43,21 +48,19 @@ def of_loop(loop: StepLoop, order: np.ndarray) -> float:
     return seconds / steps
 
 
-def _examples(look: ModelInput, count: int) -> Examples:
-    """Returns examples that a step takes as long with as with real ones."""
-    random, shape = np.random.default_rng(0), (count, *look.input_shape)
-    if look.kind in OF_TOKENS:
-        examples = random.integers(0, look.largest + 1, shape, np.int32)
-    elif look.kind == IMAGES:
+def _examples(model_input: ModelInput, count: int) -> Examples:
+    random, shape = np.random.default_rng(0), (count, *model_input.input_shape)
+    if model_input.kind in OF_TOKENS:
+        largest = model_input.classes - 1 if model_input.kind == TOKENS else model_input.largest
+        examples = random.integers(0, largest + 1, shape, np.int32)
+        examples[:, 0] = largest  # an embedding of fewer tokens fails
+    elif model_input.kind == IMAGES:
         examples = random.integers(0, 256, shape, np.uint8)
     else:
         examples = random.normal(size=shape).astype(np.float32)
-    learned = Learned(look.task, deviations=(1.0,) * look.classes)
-    if look.task == tasks.REGRESSION:
-        labels: Any = random.normal(size=(count, look.classes)).astype(np.float32)
-    elif look.task == tasks.MULTI_LABEL:
-        labels = random.integers(0, 2, (count, look.classes), np.int32)
-    else:
-        of_each = shape if look.kind == TOKENS else (count,)
-        labels = random.integers(0, look.classes, of_each, np.int32)
-    return Examples(examples, labels, 1 / 255 if look.kind == IMAGES else 1.0, learned)
+    labels_shape = shape if model_input.kind == TOKENS else (count,)
+    if model_input.task != tasks.CLASSIFICATION:
+        labels_shape = (count, model_input.classes)
+    learned = Learned(model_input.task, deviations=(1.0,) * model_input.classes)
+    scale = 1 / 255 if model_input.kind == IMAGES else 1.0
+    return Examples(examples, np.zeros(labels_shape, np.int32), scale, learned)

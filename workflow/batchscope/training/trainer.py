@@ -1,6 +1,5 @@
-"""The job of a training: one process at a time, its end, and the files that it leaves."""
+"""Job of a training: one process at a time, its end, and its files."""
 
-import contextlib
 import gc
 import mmap
 import os
@@ -8,32 +7,31 @@ import time
 from pathlib import Path
 
 import numpy as np
-import tensorflow as tf
 
 from batchscope import disk
-from batchscope.host import description, locks, memory_limits
+from batchscope.host import allocation_errors, description, locks, memory_limits
 from batchscope.store import paths, records
 from batchscope.study import optimizer_constants, snapshot_epochs
 from batchscope.study.versions import VERSIONS
-from batchscope.training import models, replicas
+from batchscope.training import models
 from batchscope.training.fit import End, FitLimits, Training
 from batchscope.training.optimizers import effective_learning_rate
 from batchscope.training.runs import TrainingRun
 
-# Bytes of addresses, never touched, that a training gives up when memory is refused: TensorFlow
-# keeps what it had, and the record is still to be written.
+# Bytes of addresses, never touched, that a training releases when memory is refused, so that it can
+# still write its record.
 _RESERVE = 2**28
 
 
 def train(run: TrainingRun, limits: FitLimits | None = None) -> str:
-    """Trains one run and writes its folder; returns its status.
+    """Train one run and write its folder; return its status.
 
-    A loss that is not finite and an allocator's refusal are results: they are recorded and
-    nothing is raised. `Interrupted` by a signal, it goes on when it is started again.
+    A non-finite loss and an allocator's refusal are results: the record has them, and nothing is
+    raised. `Interrupted` by a signal, it continues when it is started again.
     """
-    with _alone(run):
+    with locks.held(run.folder / "training.lock", "train this run"):
         for left in (*run.folder.glob(".*.tmp"), *run.folder.glob("epochs/.*.tmp")):
-            left.unlink(missing_ok=True)  # half a file, of a training that was killed
+            left.unlink(missing_ok=True)  # incomplete, from a killed training
         training = Training(run, limits or FitLimits())
         training.stop_on_signals()
         reserve = mmap.mmap(-1, _RESERVE, mmap.MAP_PRIVATE)
@@ -42,7 +40,7 @@ def train(run: TrainingRun, limits: FitLimits | None = None) -> str:
                 end = training.fit()
         except Exception as error:
             reserve.close()
-            if (refusal := _refusal(error)) is None:
+            if (refusal := allocation_errors.refusal_of(error)) is None:
                 raise
             end = End(records.OUT_OF_MEMORY, "out_of_memory", refusal)
         if end.status == records.OUT_OF_MEMORY:
@@ -52,35 +50,17 @@ def train(run: TrainingRun, limits: FitLimits | None = None) -> str:
 
 
 def record_kill(run: TrainingRun, message: str) -> str:
-    """Records a run whose training the kernel killed for memory; returns its status."""
-    with _alone(run):
+    """Record a run that the kernel killed for memory; return its status."""
+    with locks.held(run.folder / "training.lock", "train this run"):
         training = Training(run)
-        with training.reporter.running():  # takes over what the killed one reported of its progress
+        with training.reporter.running():  # has the progress of the killed process
             training.resume_progress()
             write(training, End(records.OUT_OF_MEMORY, "out_of_memory", message))
     return records.OUT_OF_MEMORY
 
 
-def _alone(run: TrainingRun) -> contextlib.AbstractContextManager[None]:
-    return locks.held(run.folder / "training.lock", "train this run")
-
-
-def _refusal(error: BaseException | None) -> str | None:
-    """Returns what an allocator says of the limit it met; None where no memory was refused.
-
-    While TensorFlow describes a refusal, what describes it may be refused memory, too, and raise
-    an error of another kind: the refusal is then the context of that error.
-    """
-    while error and not isinstance(error, (tf.errors.ResourceExhaustedError, MemoryError)):
-        error = error.__context__
-    if error is None:
-        return None
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return next((line for line in lines if "OOM" in line), (lines or ["Out of memory."])[0])
-
-
 def write(training: Training, end: End) -> None:
-    """Writes weights, history and record of a run that is over; the record last."""
+    """Write weights and history of a run, then its record."""
     folder, progress, task = training.folder, training.progress, training.run.data.task
     _write_weights(training, end.status)
     training.keep_wanted(over=True)
@@ -114,7 +94,6 @@ def write(training: Training, end: End) -> None:
         "resumed": progress.resumed,
         "threads": factors["threads"],
         "device": factors["device"],
-        **replicas.describe(factors),
         "sha256": records.file_sha256(folder, files),
         "versions": description.versions(),
         "machine": description.describe(),
@@ -144,7 +123,7 @@ def _write_weights(training: Training, status: str) -> None:
 
 
 def _share(training: Training, initial: Path) -> None:
-    """Lets all runs of a model and a seed have one file of initial weights."""
+    """Let all runs of a model and a seed share one file of initial weights."""
     factors, data = training.factors, training.run.data
     name = paths.initial_name(factors["model"], data.input_shape, data.classes)
     shared = Path(training.run.results) / "initial" / f"{name}+seed={factors['seed']}.npz"

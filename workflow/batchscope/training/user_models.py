@@ -1,7 +1,5 @@
-"""Running a user's model file: its import, its modules, the model of it, errors at its lines."""
+"""Build the model of a user's file, and show errors of the file with its name and line."""
 
-import importlib.abc
-import importlib.machinery
 import importlib.util
 import json
 import os
@@ -10,211 +8,190 @@ import sys
 import traceback
 import zipfile
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, chdir, contextmanager, suppress
 from pathlib import Path
-from types import ModuleType
 from typing import Any, NoReturn
 
 import keras
-import tensorflow as tf
+import numpy as np
 
+from batchscope import wording
 from batchscope.datasets.model_inputs import ModelInput
-from batchscope.errors import ScaledTwice, UserError
+from batchscope.errors import TrainsItself, UserError
 from batchscope.host import interruption
 from batchscope.study import example_kinds, model_files
-from batchscope.training import input_scaling, model_checks
-from batchscope.training.networks import Shape
+
+# Lines that Keras and TensorFlow write around a message.
+_FRAME = re.compile(r"Exception encountered|Graph execution error|Detected at node|File \"|<stack")
 
 
 def build(
     name: str,
     digest: str,
     model_file: Path | str | None,
-    look: ModelInput,
+    model_input: ModelInput,
     scope: AbstractContextManager,
 ) -> keras.Model:
-    """Returns the model of a user's file, functional in any case; arguments as `models.build`.
+    """Build the model of a user's file; see `models.build` for the arguments.
 
-    What the user may not expect of it is printed. If the file compiles or saved it with an
-    optimizer, that is its attribute `optimizer`.
+    The model is functional whatever the file returns. It gets the raw values of images if one of
+    its first layers scales them. Its `optimizer` is the one that the file compiled it with, or
+    None.
     """
-    shape, where, (policy, seed) = look.input_shape, str(model_file), _settings()
-    path = _unchanged(name, digest, model_file)
-    dtype = "int32" if look.kind in example_kinds.OF_TOKENS else "float32"
-    with _as_user_error(model_file, f"cannot be built for examples {shape}"), scope:
-        own = _saved(path) if model_files.is_saved(path) else _of_module(path, look)
-        model_checks.refuse_own_updates(own, where)
-        model = _with_input(own, shape, dtype)
-    policy_set, seed_set = _settings()
-    if policy_set != policy:
-        raise UserError(
-            f"{where}: received the precision {policy_set}, which it sets; the factor `precision: "
-            f"{policy_set}` of the study is expected."
-        )
-    model_checks.check_shapes(model, where, look)
-    with _as_user_error(model_file, f"cannot be called on examples {shape}"):
-        model_checks.check_loss(own, where, look)
-        examples = tf.fill((2, *shape), tf.constant(look.largest, dtype))
-        wrong = model_checks.wrong_outputs(model, examples, look.task)
-        scaling, note = input_scaling.problem(model, look)
-    if wrong:
-        raise UserError(f"{where}: {wrong}")
-    if scaling:
-        raise ScaledTwice(f"{where}: {scaling}")
-    notes = [note]
-    if own.compiled:
-        notes += ["compile(...) is not used: the study gives optimizer, learning rate and loss."]
-    if model_files.is_saved(where):
-        model_checks.refuse_lost_weights(model, where)
-        notes += ["taken as an architecture: its weights are drawn anew by the run's seed."]
-    if seed_set != seed:
-        notes += ["sets a random seed: initial weights may be the same for every seed of a run."]
-    for line in filter(None, notes):
-        print(f"{where}: {line}", file=sys.stderr, flush=True)
-    model.optimizer = getattr(own, "optimizer", None)
-    return model
-
-
-def _settings() -> tuple[str, int | None]:
-    return keras.config.dtype_policy().name, tf.compat.v1.random.get_seed(0)[0]
-
-
-def _unchanged(name: str, digest: str, model_file: Path | str | None) -> Path:
-    """Return the path of a model file that is still the one of the planned runs."""
     if model_file is None or not Path(model_file).is_file():
-        raise UserError(f"models.{name}: received {model_file}; expected an existing model file.")
+        raise UserError(f"models.{name}: Expected an existing model file (received {model_file}).")
     if model_files.digest(model_file) != digest:
         raise UserError(
-            f"{model_file}: changed since the runs of {name}-{digest} were planned, or a file that "
-            "it imports or names did; expected the same files; run snakemake again."
+            f"{model_file}: The file, or one that it imports or names, changed after the runs of "
+            f"{name}-{digest} were planned. Run snakemake again."
         )
-    return Path(model_file)
+    path, shape = Path(model_file), model_input.input_shape
+    # The file may change the working directory, which the paths of results depend on.
+    with errors_at_line(path, f"cannot be built for examples {shape}"), scope, chdir(os.getcwd()):
+        model = _saved(path) if model_files.is_saved(path) else _from_module(path, model_input)
+        optimizer = getattr(model, "optimizer", None)
+        _refuse_updates(model, path)
+        model = _functional(model, model_input)
+        model.optimizer = optimizer
+        return model
 
 
-def _of_module(path: Path, look: ModelInput) -> object:
-    """Return what `build` of a module returns; without it, the module's `model`.
-
-    The module is imported again for each network, so that the run's seed draws the weights.
-    """
-    module = _import(path)
-    builder = getattr(module, "build", None)
-    if callable(builder):
-        return builder(look.input_shape, look.classes)
-    model = getattr(module, "model", None)
+def _refuse_updates(model: object, path: Path) -> None:
+    """Refuse a model with a class that defines its updates."""
+    kind = type(model)
     if not isinstance(model, keras.Model):
-        raise UserError(f"{path}: {model_files.EXPECTED} is expected.")
-    return model
+        raise UserError(f"{path}: Expected a keras.Model from build (received {kind.__name__}).")
+    for method in ("train_step", "compute_loss"):
+        if getattr(kind, method) is not getattr(keras.Model, method):
+            raise TrainsItself(
+                f"{path}: {kind.__name__}.{method} is never called. Remove it, or train the model "
+                "by a command (docs/own_training.md)."
+            )
+
+
+def _from_module(path: Path, model_input: ModelInput) -> object:
+    """Import a file again, so that the run's seed draws the weights; return its model."""
+    folder = os.path.abspath(path.parent)
+    for name in model_files.local_modules(path):
+        sys.modules.pop(name, None)
+    spec = importlib.util.spec_from_file_location(f"batchscope_user_model_{path.stem}", path)
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, folder)
+    keras.Model.fit = _refuse_fit  # a trained model would not begin with the run's weights
+    try:
+        importlib.invalidate_caches()
+        spec.loader.exec_module(module)
+        if callable(builder := getattr(module, "build", None)):
+            return builder(model_input.input_shape, model_input.classes)
+    finally:
+        sys.path.remove(folder)
+        del keras.Model.fit  # the inherited method returns
+    if isinstance(model := getattr(module, "model", None), keras.Model):
+        return model
+    raise UserError(f"{path}: Expected build(input_shape, classes) or `model`, a Keras model.")
+
+
+def _refuse_fit(*_: object, **__: object) -> NoReturn:
+    text = "training when the file is imported; move it below `if __name__ == '__main__':`"
+    raise RuntimeError(text)
 
 
 def _saved(path: Path) -> object:
-    """Returns a model that Keras saved, with weights drawn anew and of the policy that is set.
+    """Load a model that Keras saved, with new weights and in the precision of the run.
 
-    No code in the file is run. Of its compilation only loss and optimizer are read.
+    Keras's safe mode runs no code of the file. Of the compilation only the optimizer is read.
     """
-    try:
-        config, compiled = (_keras_config if path.suffix == ".keras" else _h5_config)(path)
-        kept = {key: compiled[key] for key in ("loss", "loss_weights") if compiled.get(key)}
-        config["compile_config"] = kept or None
-        model = keras.saving.deserialize_keras_object(config, safe_mode=True)
-    except Exception as error:
-        text = str(error)
-        own = re.search(r"(?:Could not locate|Unknown layer:) (\w+ '[^']+'|'[^']+')", text)
-        own = own or re.search(r"(Lambda\b)", text)
-        if own is None:
-            raise
-        raise UserError(
-            f"{path}: received {own[1]}, whose code a saved model does not hold; a .py file whose "
-            "build makes the model is expected."
-        ) from error
+    if path.suffix == ".keras":
+        with zipfile.ZipFile(path) as archive:
+            text = archive.read("config.json")
+        optimizer = (json.loads(text)["compile_config"] or {}).get("optimizer")
+    else:
+        text, optimizer = _hdf5_config(path)
+    config = json.loads(text, object_hook=_without_policy)
+    config["compile_config"] = None
+    model = keras.saving.deserialize_keras_object(config, safe_mode=True)
     model.optimizer = None
-    with suppress(Exception):  # An optimizer of the user's own cannot be read.
-        model.optimizer = keras.optimizers.get(compiled["optimizer"])
+    with suppress(Exception):  # Keras does not know a user-defined optimizer.
+        model.optimizer = keras.optimizers.get(optimizer)
     return model
 
 
-def _keras_config(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    with zipfile.ZipFile(path) as archive:
-        config = json.loads(archive.read("config.json"), object_hook=_without_policy)
-    return config, config.get("compile_config") or {}
-
-
-def _h5_config(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the same of an older file, whose model Keras loads and describes in its new format."""
+def _hdf5_config(path: Path) -> tuple[str, Any]:
+    """Return the model of an older file in the new format of Keras, and its optimizer."""
     import h5py
 
     model = keras.saving.load_model(path, compile=False, safe_mode=True)
-    text = json.dumps(keras.saving.serialize_keras_object(model))
     with h5py.File(path) as file:
         compiled = json.loads(file.attrs.get("training_config", "{}"))
-    config = json.loads(text, object_hook=_without_policy)
-    return config, {**compiled, "optimizer": compiled.get("optimizer_config")}
+    return json.dumps(keras.saving.serialize_keras_object(model)), compiled.get("optimizer_config")
 
 
 def _without_policy(config: dict[str, Any]) -> dict[str, Any]:
-    return {key: each for key, each in config.items() if key != "dtype" or isinstance(each, str)}
+    return {key: value for key, value in config.items() if key != "dtype" or isinstance(value, str)}
 
 
-class _Source(importlib.machinery.SourceFileLoader):
-    """Compiles a file each time: bytecode is not compiled anew after two edits in one second."""
+def _functional(model: keras.Model, model_input: ModelInput) -> keras.Model:
+    """Return a functional model, which has weights; undo the scale of images for its first layer.
 
-    def path_stats(self, path: str) -> NoReturn:
-        raise OSError(path)  # so that no bytecode is looked for or kept
+    The wrapper has the same name: names of weights do not contain it (see `models.weights`).
+    """
+    dtype = "int32" if model_input.kind in example_kinds.OF_TOKENS else "float32"
+    inputs = keras.Input(model_input.input_shape, name="images", dtype=dtype)
+    shape = None
+    with suppress(AttributeError, ValueError):  # a Sequential without Input, a subclassed model
+        shape = model.input_shape
+    if shape is None:
+        model = keras.Model(inputs, model(inputs), name=model.name)
+    if model_input.scaling and scaling_layer(model, model_input):
+        values = inputs / model_input.scaling.factor
+        model = keras.Model(inputs, model(values), name=model.name)
+    return model
 
 
-class _LocalModules(importlib.abc.MetaPathFinder):
-    """Finds the modules that the digest of a model file covers, and no others of its folder."""
+def scaling_layer(model: keras.Model, model_input: ModelInput) -> keras.layers.Layer | None:
+    """Return the layer before the first weights that scales values which are scaled already.
 
-    def __init__(self, files: dict[str, Path]) -> None:
-        self.files = files  # dotted name -> file, or folder
-
-    def find_spec(
-        self, fullname: str, path: object = None, target: object = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        file = self.files.get(fullname)
-        if file is None:
+    For rows, that is any `Rescaling` or `Normalization`. For images, it is one that divides, as
+    those for bytes do, unless the definition of the images has a `scale`.
+    """
+    scaling, is_rows = model_input.scaling, model_input.kind == example_kinds.ROWS
+    if not is_rows and (scaling is None or scaling.explicit or scaling.factor == 1):
+        return None
+    called = [layer for layer in _layers(model) if layer.built]
+    for layer in called:
+        if isinstance(layer, keras.layers.Rescaling):
+            divides = np.max(np.abs(layer.scale)) < 1
+        elif isinstance(layer, keras.layers.Normalization):
+            adapted = layer.input_variance is None
+            divides = np.max(layer.adapt_variance if adapted else layer.input_variance) > 1
+        elif layer.weights:
             return None
-        if file.is_dir():
-            return importlib.machinery.ModuleSpec(fullname, None, is_package=True)
-        spec = _spec(fullname, file)
-        if spec.submodule_search_locations:
-            spec.submodule_search_locations = []
-        return spec
+        else:
+            continue
+        if divides or is_rows:
+            return layer
+    return None
 
 
-def _spec(name: str, file: Path) -> importlib.machinery.ModuleSpec:
-    loader = _Source(name, os.path.abspath(file))
-    return importlib.util.spec_from_file_location(name, loader.path, loader=loader)
-
-
-def _import(path: Path) -> ModuleType:
-    """Returns a model file as a module; its local modules are imported anew, too."""
-    files = model_files.local_modules(path)
-    before = [finder for finder in sys.meta_path if isinstance(finder, _LocalModules)]
-    for finder in before:
-        sys.meta_path.remove(finder)
-    for name in {name for of in (files, *(finder.files for finder in before)) for name in of}:
-        sys.modules.pop(name, None)
-    sys.meta_path.insert(0, _LocalModules(files))
-    spec = _spec(f"batchscope_user_model_{path.stem}", path)
-    module = importlib.util.module_from_spec(spec)
-    with _as_user_error(path, "cannot be imported"):
-        spec.loader.exec_module(module)
-    return module
+def _layers(model: keras.Model) -> Iterator[keras.layers.Layer]:
+    for layer in model.layers:
+        yield from _layers(layer) if isinstance(layer, keras.Model) else [layer]
 
 
 @contextmanager
-def _as_user_error(model_file: Path | str, what: str) -> Iterator[None]:
-    """Turns whatever a user's code raises, or its exit, into an error at its file and line."""
+def errors_at_line(model_file: Path | str, problem: str) -> Iterator[None]:
+    """Turn any error of a user's code, or its exit, into a `UserError` with its file and line."""
     try:
         yield
     except (UserError, interruption.Stopped):
         raise
     except (Exception, SystemExit) as error:
-        raise UserError(f"{_place(error, model_file)}: {what}: {error_message(error)}") from error
+        place = _place(error, model_file)
+        raise UserError(f"{place}: {problem}: {error_message(error)}") from error
 
 
 def _place(error: BaseException, model_file: Path | str) -> str:
-    """Returns the file and line of a user's code at which an error arose, or the file alone."""
+    """Return the line of a user's code at which an error arose, or the file alone."""
     files = (Path(model_file), *model_files.local_modules(model_file).values())
     shown = {os.path.abspath(file): str(file) for file in files}
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
@@ -224,19 +201,9 @@ def _place(error: BaseException, model_file: Path | str) -> str:
 
 
 def error_message(error: BaseException) -> str:
-    """Returns an error's type and its message, without what Keras writes around it."""
-    text = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
-    text = text.rpartition("Error encountered:")[2].partition("Arguments received by")[0]
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    messages = [line for line in lines if not line.startswith("Exception encountered")]
-    return ": ".join([type(error).__name__, *(each[:200] for each in messages[:1])])
-
-
-def _with_input(model: object, input_shape: Shape, dtype: str) -> object:
-    """Returns a functional model of one that has no input yet; this makes its weights."""
-    with suppress(AttributeError, ValueError):  # a Sequential without Input, or a subclassed model
-        if not isinstance(model, keras.Model) or model.input_shape is not None:
-            return model
-    inputs = keras.Input(input_shape, name="images", dtype=dtype)
-    # The same name: it is no part of the names of weights (see models.weights).
-    return keras.Model(inputs, model(inputs), name=model.name)
+    """Return the type of an error and the first line of its message, without Keras's frame."""
+    text = re.split(r"(?:Error|Exception) encountered:\s", str(error))[-1]
+    lines = text.partition("Arguments received by")[0].splitlines()
+    lines = [wording.printable(line).strip() for line in lines]
+    messages = [line for line in lines if line and not _FRAME.match(line)]
+    return ": ".join([type(error).__name__, *(line[:200] for line in messages[:1])])

@@ -9,10 +9,10 @@ import zipfile
 from typing import Literal
 
 from batchscope.datasets import photographs
-from batchscope.datasets.folder_parts import numeric_order
 from batchscope.datasets.photographs import Listing, Photo
 from batchscope.datasets.raw import Raw, Request, local_or_downloaded, reading
 from batchscope.datasets.source import DataSource, FileSha256, ImageSize, PerClass, Scale
+from batchscope.datasets.sources.image_folder import numeric_order
 from batchscope.datasets.splits import Split
 from batchscope.study.model import FilePath
 
@@ -22,7 +22,7 @@ URL = (
 )
 # Microsoft publishes none; this is the one in GoMLX, examples/dogsvscats.
 SHA256 = "b7974bd00a84a99921f36ee4403f089853777b5ae8d151c76a86e64900334af9"
-
+_CLASSES = ["Cat", "Dog"]
 _MEMBER = re.compile(r"(?:.*/)?PetImages/(Cat|Dog)/([^/]+\.jpg)", re.IGNORECASE)
 
 
@@ -43,26 +43,18 @@ class CatsVsDogs(DataSource):
         are_counts = self.split.train >= 1
         return 2 * self.split.train if are_counts else super().training_size()
 
-    def prepared_bytes(self) -> float | None:
-        members = self.class_members() or self.members
-        return self.image_size**2 * 3 * self.split.size(members)
-
     def read(self, request: Request) -> Raw:
         path = local_or_downloaded(request, URL, SHA256)
-        place = f"{request.place}: {path}"
+        archive_errors = zipfile.BadZipFile, NotImplementedError
         with (
-            reading(place, "a zip file", zipfile.BadZipFile, NotImplementedError),
+            reading(f"{request.place}: {path}", "a zip file", *archive_errors),
             zipfile.ZipFile(path) as archive,
         ):
-            pets: dict[str, dict[str, zipfile.ZipInfo]] = {"Cat": {}, "Dog": {}}
-            for info in archive.infolist():
-                if match := _MEMBER.fullmatch(info.filename):
-                    pets[match[1].capitalize()][match[2]] = info
-            listing = Listing([*pets], files=[path])
-            for label, (pet, members) in enumerate(pets.items()):
-                for name in sorted(members, key=lambda name: (numeric_order(name), name)):
-                    opens = functools.partial(archive.open, members[name])
-                    listing.photos.append(Photo("train", pet, label, f"{pet}/{name}", opens))
-                if not members:
-                    listing.faults["received no file; images are expected."].append(pet)
+            photos = []
+            for match in filter(None, map(_MEMBER.fullmatch, archive.namelist())):
+                pet, name = match[1].capitalize(), match[2]
+                opens = functools.partial(archive.open, match[0])
+                photos.append(Photo("train", pet, _CLASSES.index(pet), f"{pet}/{name}", opens))
+            photos.sort(key=lambda photo: (photo.label, numeric_order(photo.name), photo.name))
+            listing = Listing(_CLASSES, _CLASSES, photos, files=[path])
             return dataclasses.replace(photographs.read(request, listing), origin=URL)

@@ -1,20 +1,35 @@
-"""Tables of the user: CSV or Parquet files."""
+"""Tables of the user: CSV or Parquet files, read by pandas."""
 
 from __future__ import annotations
 
-import os
+import contextlib
+import re
+import warnings
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import numpy as np
+import yaml
 from pydantic import BeforeValidator, Field, TypeAdapter
 from pydantic_core import PydanticCustomError
 
-from batchscope.datasets import tables
-from batchscope.datasets.raw import Raw, Request
-from batchscope.datasets.source import DataSource, FileSha256, Task, expanded, is_none
+from batchscope import problems, wording
+from batchscope.datasets import kinds, labels
+from batchscope.datasets.features import Columns
+from batchscope.datasets.raw import Raw, Request, local_file, reading
+from batchscope.datasets.source import DataSource, FileSha256, Task, is_none
 from batchscope.datasets.splits import Split
-from batchscope.errors import raise_problems
+from batchscope.errors import UserError, raise_problems, unexpected
+from batchscope.study import tasks
 from batchscope.study.example_kinds import ROWS
 from batchscope.study.model import UNIQUE, FilePath
+
+_MOST_WORDS = 100  # largest number of different words in a column
+_UNIQUE = 0.9  # share of different words from which a column identifies the rows
+_FEWEST = 10  # smallest number of rows that show an identifier
+_SAMPLE = 1000  # lines that show the separator and the names
+_DAY = r"\d{4}[-./]\d{1,2}[-./]\d{1,2}|\d{1,2}[-./]\d{1,2}[-./](\d{4}|\d\d)"
+_DATE = re.compile(rf"({_DAY})([ T]\d{{1,2}}:\d\d.*)?")
 
 
 def _column(value: Any) -> Any:
@@ -33,14 +48,23 @@ def _columns(value: Any) -> Any:
     return _COLUMNS.validate_python(value) if isinstance(value, list) else _column(value)
 
 
-Columns = Annotated[str | int | list[str | int], BeforeValidator(_columns)]
+ColumnNames = Annotated[str | int | list[str | int], BeforeValidator(_columns)]
+Separator = Annotated[
+    str,
+    Field(
+        min_length=1,
+        max_length=1,
+        exclude_if=lambda value: value == ",",
+        description="Character between two cells.",
+    ),
+]
 
 
 class Csv(DataSource):
     """Your own table: a CSV or Parquet file with one example per row, its label in one column.
 
-    Separators (comma, semicolon, tab) and decimal commas are recognised. Features are standardised
-    by the training part; true and false are 1 and 0.
+    Numbers are standardised by the training part; true and false are 1 and 0. A column of words
+    becomes a feature of 0 and 1 for each word of the training part.
     """
 
     fixed_kind = ROWS
@@ -49,16 +73,17 @@ class Csv(DataSource):
     path: FilePath
     """The CSV file, or a Parquet file if its name ends in .parquet (needs the package pyarrow)."""
     sha256: FileSha256 = None
-    label: Columns | None = None
+    separator: Separator = ","
+    decimal: Annotated[Literal[".", ","], Field(exclude_if=lambda value: value == ".")] = "."
+    """Decimal point or comma."""
+    label: ColumnNames | None = None
     """Column of the label: its name, or number from 1. Default: the last. A list of columns for
     several numbers to predict, or several labels of 0 and 1.
     """
     ignore: Annotated[list[Column], Field(min_length=1)] | None = None
     """Columns that are not features."""
-    categorical: Annotated[Columns | None, Field(exclude_if=is_none)] = None
-    """Columns, or `auto` for every column of words, that become a feature of 0 and 1 for each value
-    of the training part. All are 0 for other values and for missing ones.
-    """
+    categorical: Annotated[ColumnNames | None, Field(exclude_if=is_none)] = None
+    """Columns of numbers that are categories, such as postcodes: they are read as words."""
     missing: Annotated[
         Literal["error", "median", "drop"], Field(exclude_if=lambda value: value == "error")
     ] = "error"
@@ -71,14 +96,262 @@ class Csv(DataSource):
     """
     split: Split
 
-    def prepared_bytes(self) -> float | None:
-        return float(
-            os.path.getsize(expanded(self.path))
-        )  # a number takes about the bytes of its text
-
     def read(self, request: Request) -> Raw:
         """Read the rows. Their features are made after the split."""
-        table = tables.read(request)
-        if table.raw is None:
-            raise_problems(table.problems, request.place)
-        return table.raw
+        table = ParsedTable(self, request)
+        raise_problems([*table.problems, *table.refusals], table.place)
+        return table.raw()
+
+
+class ParsedTable:
+    """The columns of a table and their problems.
+
+    Attributes:
+        values: Feature -> number or code of each row; NaN if missing.
+        words: Feature of words -> word of each code.
+        refused: Column that cannot be a feature -> the reason.
+        gaps: Features with missing cells.
+    """
+
+    def __init__(self, source: Csv, request: Request) -> None:
+        self.source, self.request, self.path = source, request, local_file(request)
+        self.place = f"{request.place}: {self.path}"
+        self.problems: list[str] = []
+        self.frame = self._parquet() if self.path.suffix == ".parquet" else self._csv()
+        self.values: dict[str, np.ndarray] = {}
+        self.words: dict[str, list[str]] = {}
+        self.refused: dict[str, str] = {}
+        for name in self.features:
+            self._read_feature(name)
+        self.gaps = [name for name, values in self.values.items() if np.isnan(values).any()]
+        for name in self.labels:
+            self.frame[name] = self.frame[name].astype("str").str.strip()
+        missing = self.frame[[*self.values, *self.labels]].isna()
+        self.kept = ~missing.any(axis=1) if source.missing == "drop" else missing.any(axis=1) | True
+        fill = ", `missing: median` fills the gaps of features" if self.gaps else ""
+        fix = f"`missing: drop` leaves such rows out{fill}"
+        for name in self.labels if source.missing == "median" else missing.columns:
+            if missing[name].any() and source.missing != "drop":
+                self._note_cell(name, missing[name], "nothing", "a value", fix)
+
+    @property
+    def refusals(self) -> list[str]:
+        """The message about the refused columns, with the line to add; [] without such columns."""
+        reasons = [f"{name} ({reason})" for name, reason in self.refused.items()]
+        fix = f"add `ignore: {_yaml([*(self.source.ignore or ()), *self.refused])}`"
+        text = unexpected(self.place, ", ".join(reasons), "a feature in each column", fix)
+        return [str(text)] if reasons else []
+
+    def raw(self) -> Raw:
+        """Return the rows as numbers and codes, with their labels."""
+        matrix = np.stack([*self.values.values()], axis=1)[self.kept]
+        place = f"{self.place}, column {wording.listed(self.labels)}"
+        if not len(matrix):
+            raise unexpected(place, "no row without a missing cell", "one at least")
+        values, task = self._label_values()
+        pairs, classes, task = labels.labelled(
+            self.request.place, ROWS, task, {"train": matrix}, {"train": (place, values)}
+        )
+        names = [*self.values]
+        words = {names.index(name): words for name, words in self.words.items()}
+        columns = Columns(names, words, len(self.frame) - len(matrix))
+        classes = classes if task == tasks.CLASSIFICATION else self.labels
+        return Raw(*pairs["train"], classes, [self.path], columns=columns, kind=ROWS, task=task)
+
+    def _parquet(self) -> Any:
+        import pandas
+
+        with reading(self.place, "a Parquet file", ImportError, OSError, ValueError):
+            frame = pandas.read_parquet(self.path, engine="pyarrow").reset_index(drop=True)
+        self._set_columns([str(name) for name in frame.columns])
+        return frame.set_axis(self.names, axis=1)
+
+    def _csv(self) -> Any:
+        """Return the cells of a CSV file: labels and categories as texts."""
+        marks = self.source.separator, self.source.decimal
+        try:
+            head = read_csv(self.place, self.path, *marks, header=None, dtype=str, nrows=_SAMPLE)
+            if head.shape[1] == 1:
+                raise unexpected(self.place, f"one column ({head[0][0]})", "a table of several")
+        except UserError as error:
+            keys = [f"`{key}: {_yaml(mark)}`" for key, mark in dialect(self.path).items()]
+            raise UserError(f"{error}{f' Add {wording.listed(keys)}.' if keys else ''}") from None
+        has_names = _has_names(head.apply(self._numbers))
+        numbers = [str(index + 1) for index in range(head.shape[1])]
+        names = head.iloc[0].str.strip().fillna("") if has_names else numbers
+        self._set_columns([name or number for name, number in zip(names, numbers, strict=True)])
+        texts = [self.names.index(name) for name in (*self.labels, *self.categorical)]
+        options = {"names": range(len(numbers)), "dtype": dict.fromkeys(texts, str)}
+        header = 0 if has_names else None
+        frame = read_csv(self.place, self.path, *marks, header=header, low_memory=False, **options)
+        return frame.set_axis(self.names, axis=1)
+
+    def _set_columns(self, names: list[str]) -> None:
+        """Set the names of the columns, of the labels and of the features."""
+        self.names = names = [wording.printable(name) for name in names]
+        for name in dict.fromkeys(name for name in names if names.count(name) > 1):
+            # With two columns of the label's name, one of them would be a feature.
+            received = f"{name!r} as the name of {names.count(name)} columns"
+            self._note(self.place, received, "a name of its own for each")
+        self.labels = self._named("label") or names[-1:]
+        ignored = {*self._named("ignore"), *self.labels}
+        self.categorical = self._named("categorical")
+        self.features = [name for name in names if name not in ignored]
+        if not self.features:
+            self._note(self.place, "no column of features", "at least one")
+        raise_problems(self.problems, self.place)
+
+    def _named(self, key: str) -> list[str]:
+        """Return the names of the columns in a key of the definition; note unknown ones."""
+        value, names = getattr(self.source, key), []
+        for column in value if isinstance(value, list) else [value] if value else []:
+            name = str(column).strip()
+            if name in self.names:
+                names.append(name)
+            elif name.isdecimal() and 1 <= int(name) <= len(self.names):
+                names.append(self.names[int(name) - 1])
+            else:
+                near = problems.nearest(name, self.names)
+                expected = f"a column ({', '.join(self.names)[:200]}), by its name or number,"
+                fix = f"did you mean {near!r}?" if near else ""
+                self._note(f"{self.request.place}.{key}", repr(column), expected, fix)
+        return names
+
+    def _note(self, *parts: str) -> None:
+        self.problems.append(str(unexpected(*parts)))
+
+    def _note_cell(self, name: str, wrong: Any, received: str, expected: str, fix: str) -> None:
+        """Note the first wrong cell of a column, with the number of the others."""
+        more = f"and {wording.count(int(wrong.sum()) - 1, 'more cell')}" if wrong.sum() > 1 else ""
+        place = f"{self.place}, column {name}, row {wrong.idxmax() + 1}"
+        self._note(place, f"{received}{wording.aside(more)}", expected, fix)
+
+    def _numbers(self, texts: Any) -> Any:
+        """Return the numbers of texts; NaN for words."""
+        import pandas
+
+        if self.source.decimal == ",":
+            texts = texts.mask(texts.str.contains(".", regex=False, na=False)).str.replace(",", ".")
+        return pandas.to_numeric(texts, errors="coerce")
+
+    def _read_feature(self, name: str) -> None:
+        """Read a column of features, or note why it cannot be one."""
+        cells = self.frame[name]
+        if name in self.categorical or cells.dtype.kind not in "biuf":
+            cells = cells.astype("str").str.strip()
+            numbers = self._numbers(cells)
+            distinct = cells.dropna().drop_duplicates().index
+            # A few words among numbers are mistakes.
+            if name not in self.categorical and 2 * numbers[distinct].count() >= len(distinct) > 0:
+                if (wrong := numbers.isna() & cells.notna()).any():
+                    fix = f"`categorical: {_yaml([name])}` takes words"
+                    self._note_cell(name, wrong, repr(cells[wrong].iloc[0]), "a number", fix)
+                cells = numbers
+        if reason := _refusal(cells):
+            self.refused[name] = reason
+            return
+        if cells.dtype.kind not in "biuf":
+            category = cells.astype("category").cat
+            self.words[name] = list(category.categories)
+            cells = category.codes.where(cells.notna())
+        self.values[name] = cells.to_numpy(float, na_value=np.nan)
+
+    def _label_values(self) -> tuple[np.ndarray, str | None]:
+        """Return the labels of the kept rows (words, numbers, or columns of numbers) and the task.
+
+        The task is None if `labels` decides it.
+        """
+        task, texts = self.source.task, self.frame.loc[self.kept, self.labels]
+        numbers = texts.apply(self._numbers)
+        if len(self.labels) > 1 or task not in (None, tasks.CLASSIFICATION):
+            numbers = numbers.mask(texts == "True", 1).mask(texts == "False", 0)
+            for name in self.labels:
+                if (wrong := numbers[name].isna()).any():
+                    self._note_cell(name, wrong, repr(texts[name][wrong].iloc[0]), "a number", "")
+            raise_problems(self.problems, self.place)
+            are_flags = numbers.isin((0, 1)).all(axis=None)
+            usual = tasks.MULTI_LABEL if are_flags else tasks.REGRESSION
+            return numbers.to_numpy(), task or usual
+        words, number = texts[self.labels[0]], numbers[self.labels[0]]
+        are_classes = number.notna().all() and (not task or (number % 1 == 0).all())
+        return number.to_numpy() if are_classes else words.to_numpy(str), task
+
+
+def read_csv(place: str, path: Path, separator: str, decimal: str = ".", **options: Any) -> Any:
+    """Return the data frame of a CSV file; texts such as `NA` and `?` are missing values.
+
+    Raises:
+        UserError: If pandas cannot read it, or would lose cells.
+    """
+    import pandas
+
+    lost = pandas.errors.ParserWarning
+    with (
+        reading(place, "a CSV file in UTF-8", OSError, ValueError, lost),
+        warnings.catch_warnings(action="error", category=lost),
+    ):
+        return pandas.read_csv(
+            path,
+            sep=separator,
+            decimal=decimal,
+            index_col=False,
+            skipinitialspace=True,
+            na_values="?",
+            encoding="utf-8-sig",
+            **options,
+        )
+
+
+def dialect(path: Path) -> dict[str, str]:
+    """Return `separator` and `decimal` that give the most columns, and then the most numbers.
+
+    Values that are the defaults are left out.
+    """
+    best, keys = (1, 0), {}
+    for separator, decimal in (",.", ";.", ";,", "\t.", "\t,", "|.", "|,"):
+        with contextlib.suppress(UserError):
+            frame = read_csv("", path, separator, decimal, nrows=_SAMPLE)
+            score = frame.shape[1], frame.select_dtypes("number").shape[1]
+            if score > best:
+                best, keys = score, {"separator": separator, "decimal": decimal}
+    return {key: mark for key, mark in keys.items() if mark != Csv.model_fields[key].default}
+
+
+def _has_names(numbers: Any) -> bool:
+    """Return whether the first line of a table names its columns.
+
+    Args:
+        numbers: Data frame of the first lines; NaN for words.
+    """
+    first, below = numbers.iloc[0], numbers.iloc[1:]
+    has_word_above_numbers = below.loc[:, first.isna()].notna().all().any()
+    counts_columns = first.tolist() == list(range(len(first)))  # as in files that pandas writes
+    return bool(first.isna().all() or has_word_above_numbers or counts_columns)
+
+
+def _refusal(cells: Any) -> str:
+    """Return the reason why a column of numbers or words is no feature; empty if it is one."""
+    present = cells.dropna()
+    count, distinct = len(present), present.nunique()
+    if count == 0:
+        return "no value"
+    first, is_number = present.iloc[0], cells.dtype.kind in "biuf"
+    if distinct == 1 and (is_number or count == len(cells)):
+        return f"{first} in every row"
+    if is_number:
+        low, high = float(present.min()), float(present.max())
+        if max(-low, high) > kinds.LARGEST:
+            return f"a number above {kinds.LARGEST:.2g}"
+        counts_rows = low in (0, 1) and len(cells) == distinct == high - low + 1 >= _FEWEST
+        return f"the numbers of the rows, {low:.0f} to {high:.0f}" if counts_rows else ""
+    if present.str.fullmatch(_DATE).all():
+        return f"dates, such as {first!r}"
+    if distinct > _MOST_WORDS or (count >= _FEWEST and distinct > _UNIQUE * count):
+        return f"{distinct} different words, such as {first!r}"
+    return ""
+
+
+def _yaml(value: Any) -> str:
+    """Return a value on one line of YAML."""
+    text = yaml.safe_dump(value, default_flow_style=True, width=10**6, allow_unicode=True)
+    return text.removesuffix("...\n").strip()

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
-from collections.abc import Collection, Iterator
+import re
+from collections.abc import Collection
 from pathlib import Path
 from typing import Literal
 
-from batchscope import wording
-from batchscope.datasets import folder_parts, photographs
+from batchscope.datasets import photographs
 from batchscope.datasets.photographs import Listing, Photo
 from batchscope.datasets.raw import Raw, Request
 from batchscope.datasets.source import DataSource, ImageSize, PerClass, Scale, expanded
-from batchscope.datasets.splits import NpzSplit
-from batchscope.problems import Place, Problem, missing
+from batchscope.datasets.splits import PART_OF, NpzSplit
+from batchscope.errors import unexpected
+from batchscope.store.paths import SPLITS
 from batchscope.study.model import FilePath
+
+# Files and folders that operating systems add, in lower case.
+_CLUTTER = ("thumbs.db", "desktop.ini", "__macosx", "@eadir")
 
 
 class ImageFolder(DataSource):
@@ -35,19 +38,7 @@ class ImageFolder(DataSource):
 
     def parts(self) -> Collection[str]:
         """Return the parts that the files have."""
-        return folder_parts.parts_of_classes(expanded(self.path))
-
-    def problems(self, place: Place) -> Iterator[Problem]:
-        """Yield also the parts that neither exist nor are drawn."""
-        yield from super().problems(place)
-        with contextlib.suppress(OSError):  # reported as the problem of the path
-            lacking = [part for part in ("validation", "test") if part not in self.parts()]
-            if lacking and self.split is None:
-                expected = f"a share for {wording.listed(lacking)} (or a folder of each part)"
-                yield missing((*place, "split"), expected)
-            for part in lacking if self.split else ():
-                if getattr(self.split, part) is None:
-                    yield missing((*place, "split", part), "a fraction or count per class")
+        return _part_folders(expanded(self.path))
 
     def read(self, request: Request) -> Raw:
         return photographs.read(request, self.listing(request))
@@ -59,43 +50,63 @@ class ImageFolder(DataSource):
         in any format that Pillow reads.
         """
         path = expanded(self.path)
-        parts = folder_parts.parts_of_classes(path) or {"train": path}
-        classes = folder_parts.folders(parts["train"])
-        listing = Listing([folder.name for folder in classes])
+        parts = _part_folders(path) or {"train": path}
+        classes = _folders(parts["train"])
         if len(classes) < 2:
-            files = sum(map(Path.is_file, folder_parts.visible_entries(parts["train"])))
+            files = sum(map(Path.is_file, visible_entries(parts["train"])))
             # Archives often have a folder around the class folders.
-            inner = [folder for folder in classes if len(folder_parts.folders(folder)) > 1]
-            received = f"received {path} with {len(classes)} folder(s) and {files} file(s); "
-            fix = f" (`path: {inner[0]}`)" if inner else ""
-            listing.faults[f"{received}a folder per class, at least two, is expected{fix}."] = [""]
+            inner = [folder for folder in classes if len(_folders(folder)) > 1]
+            received = f"{path} with {len(classes)} folder(s) and {files} file(s)"
+            fix = f"`path: {inner[0]}`" if inner else ""
+            raise unexpected(request.place, received, "a folder per class, at least two,", fix)
+        listing = Listing([folder.name for folder in classes])
         for part, folder in parts.items():
             lead = "" if folder == path else f"{folder.name}/"
-            for entry in folder_parts.visible_entries(folder):
+            for entry in visible_entries(folder):
+                file = f"{lead}{entry.name}"
                 if not entry.is_dir():
-                    name = f"{lead}{entry.name}"
-                    listing.skipped.append({"file": name, "reason": "in no class folder"})
+                    listing.skipped.append({"file": file, "reason": "in no class folder"})
                 elif entry.name not in listing.names:
-                    fault = "received a class that is none of train; the same classes are expected."
-                    listing.faults[fault].append(f"{lead}{entry.name}")
+                    expected = "a class of the training part"
+                    raise unexpected(f"{request.place}: {path}", file, expected)
             for label, name in enumerate(listing.names):
-                _add(listing, part, f"{lead}{name}", label, folder / name)
+                listing.groups.append(f"{lead}{name}")
+                for entry in visible_entries(folder / name) if (folder / name).is_dir() else ():
+                    file = f"{lead}{name}/{entry.name}"
+                    if entry.is_file():
+                        opens = functools.partial(open, entry, "rb")
+                        listing.photos.append(Photo(part, f"{lead}{name}", label, file, opens))
+                    else:
+                        listing.skipped.append({"file": file, "reason": "not a file"})
         return listing
 
 
-def _add(listing: Listing, part: str, place: str, label: int, folder: Path) -> None:
-    """Add the files of a class folder, including links without a target."""
-    try:
-        entries = folder_parts.visible_entries(folder)
-        received = "folders alone" if entries else "no file"
-    except OSError as error:
-        entries, received = [], f"no folder ({error.strerror})"
-    files = [entry for entry in entries if entry.is_file() or not entry.exists()]
-    for inner in filter(Path.is_dir, entries if files else ()):
-        reason = "a folder in a class folder, whose files are not read"
-        listing.skipped.append({"file": f"{place}/{inner.name}", "reason": reason})
-    for file in files:
-        opens = functools.partial(open, file, "rb")
-        listing.photos.append(Photo(part, place, label, f"{place}/{file.name}", opens))
-    if not files:
-        listing.faults[f"received {received}; images of the class are expected."].append(place)
+def numeric_order(name: str) -> list[tuple[int, int | str]]:
+    parts = re.split(r"([0-9]+)", name)
+    return [(0, int(part)) if part.isdecimal() else (1, part) for part in parts if part]
+
+
+def visible_entries(folder: Path) -> list[Path]:
+    """Return the entries of a folder by name, without hidden files and files of the system."""
+    entries = (
+        entry
+        for entry in folder.iterdir()
+        if not entry.name.startswith(".") and entry.name.casefold() not in _CLUTTER
+    )
+    # 1 and 01 are equal numbers, so the name decides.
+    return sorted(entries, key=lambda entry: (numeric_order(entry.name), entry.name))
+
+
+def _folders(path: Path) -> list[Path]:
+    return [entry for entry in visible_entries(path) if entry.is_dir()]
+
+
+def _part_folders(path: Path) -> dict[str, Path]:
+    """Return the folder of each part if `train` and another part have class folders, else {}."""
+    named = [folder for folder in _folders(path) if folder.name.casefold() in PART_OF]
+    folders = {PART_OF[folder.name.casefold()]: folder for folder in named}
+    if "train" not in folders or not 1 < len(folders) == len(named):
+        return {}
+    if not _folders(folders["train"]):  # two classes with such names
+        return {}
+    return {part: folders[part] for part in SPLITS if part in folders}

@@ -4,24 +4,30 @@ from __future__ import annotations
 
 import dataclasses
 import gzip
-import itertools
 import struct
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
-from batchscope.datasets import arrays, splits
+from batchscope.datasets import splits
 from batchscope.datasets.raw import Raw, Request, local_or_downloaded, reading
 from batchscope.datasets.source import DataSource, FileSha256, PerClass, Scale
-from batchscope.datasets.splits import MNIST_TEST, MnistSplit
+from batchscope.datasets.sources import npz
+from batchscope.datasets.splits import MnistSplit
 from batchscope.errors import unexpected
 from batchscope.study.model import FilePath
 
 URL = "https://storage.googleapis.com/tensorflow/tf-keras-datasets/mnist.npz"
 SHA256 = "731c5ac602752760c8e48fbffcf8c3b850d9dc2a2aedcf2cc48468fc17b673d1"
 
-_KEYS = ("x_train", "y_train", "x_test", "y_test")
+# Array -> name of its idx file, with or without `.gz`.
+_IDX = {
+    "x_train": "train-images-idx3-ubyte",
+    "y_train": "train-labels-idx1-ubyte",
+    "x_test": "t10k-images-idx3-ubyte",
+    "y_test": "t10k-labels-idx1-ubyte",
+}
 
 
 class Mnist(DataSource):
@@ -45,10 +51,6 @@ class Mnist(DataSource):
     def class_members(self) -> tuple[int, ...]:
         return () if self.path else super().class_members()
 
-    def prepared_bytes(self) -> float | None:
-        train = 10 * (self.per_class or 0) or sum(self.members)
-        return (train + MNIST_TEST) * (28 * 28 + 4)
-
     def read(self, request: Request) -> Raw:
         """Read the 60,000 training images and the official 10,000 test images.
 
@@ -58,18 +60,19 @@ class Mnist(DataSource):
         path = local_or_downloaded(request, URL, SHA256)
         place, files = f"{request.place}: {path}", [path]
         if path.is_dir():
-            files = [_idx_path(place, path, key) for key in _KEYS]
-            loaded = {
-                key: _read_idx(f"{request.place}: {file}", file)
-                for key, file in zip(_KEYS, files, strict=True)
+            candidates = {key: sorted(path.glob(f"{name}*")) for key, name in _IDX.items()}
+            files = [paths[0] for paths in candidates.values() if paths]
+            arrays = {
+                key: _read_idx(request.place, paths[0])
+                for key, paths in candidates.items()
+                if paths
             }
         else:
-            loaded = arrays.read_npz(place, path)
-        if missing := [key for key in _KEYS if key not in loaded]:
-            raise unexpected(place, f"no {', '.join(missing)}", "Keras's mnist.npz")
-        raw = arrays.from_arrays(
-            request, place, {key: loaded[key] for key in _KEYS}, self.fixed_kind
-        )
+            arrays = npz.read_npz(place, path)
+        if missing := [key for key in _IDX if key not in arrays]:
+            received = f"no {' or '.join([missing[0], _IDX[missing[0]]])}"
+            raise unexpected(place, received, "Keras's mnist.npz, or a folder of the idx files,")
+        raw = npz.from_arrays(request, place, {key: arrays[key] for key in _IDX}, self.fixed_kind)
         if self.split.validation_from == "test":
             fixed_parts = splits.divided(request.place, raw.fixed_parts["test"], request.split)
             raw = dataclasses.replace(raw, fixed_parts=fixed_parts)
@@ -88,24 +91,14 @@ def _first_of_each_class(place: str, raw: Raw, count: int) -> np.ndarray:
     return np.sort(np.concatenate(kept))
 
 
-def _idx_path(place: str, folder: Path, key: str) -> Path:
-    array, dimensions = ("images", 3) if key.startswith("x") else ("labels", 1)
-    stem = f"{'train' if key.endswith('train') else 't10k'}-{array}"
-    for dot, ending in itertools.product("-.", ("", ".gz")):
-        path = folder / f"{stem}{dot}idx{dimensions}-ubyte{ending}"
-        if path.is_file():
-            return path
-    received = f"no {stem}-idx{dimensions}-ubyte (or .gz)"
-    raise unexpected(place, received, "a folder with MNIST's four idx files")
-
-
 def _read_idx(place: str, path: Path) -> np.ndarray:
-    with reading(place, "a whole idx file of bytes", *arrays.DAMAGED):
-        data = path.read_bytes()
-        if path.suffix == ".gz":
-            data = gzip.decompress(data)
+    opens = gzip.open if path.suffix == ".gz" else open
+    with (
+        reading(f"{place}: {path}", "a whole idx file of bytes", IndexError, *npz.DAMAGED),
+        opens(path, "rb") as file,
+    ):
+        data = file.read()
         if data[:3] != b"\0\0\x08":
             raise ValueError(f"it begins with {data[:3]}")
-        (dimensions,) = struct.unpack_from("B", data, 3)
-        shape = struct.unpack_from(f">{dimensions}I", data, 4)
-        return np.frombuffer(data, np.uint8, offset=4 + 4 * dimensions).reshape(shape)
+        shape = struct.unpack_from(f">{data[3]}I", data, 4)
+        return np.frombuffer(data, np.uint8, offset=4 + 4 * data[3]).reshape(shape)

@@ -3,16 +3,33 @@
 from __future__ import annotations
 
 import dataclasses
-import os
+import struct
+import zipfile
+import zlib
+from collections.abc import Collection
+from pathlib import Path
 from typing import Annotated, Literal
 
+import numpy as np
 from pydantic import AfterValidator, Field
 
-from batchscope.datasets import arrays, npz_header
-from batchscope.datasets.raw import Raw, Request, local_file
+from batchscope.datasets import kinds, labels, npz_header
+from batchscope.datasets.raw import Raw, Request, local_file, reading
 from batchscope.datasets.source import DataSource, FileSha256, Task, exact, expanded, is_none
-from batchscope.datasets.splits import NpzSplit
+from batchscope.datasets.splits import PART_OF, NpzSplit
+from batchscope.errors import unexpected
+from batchscope.store.paths import SPLITS
+from batchscope.study.example_kinds import IMAGES
 from batchscope.study.model import FilePath, Positive
+
+# Errors of damaged npz, idx or gzip files. A damaged header can ask for more memory than there is.
+DAMAGED = (
+    *(OSError, EOFError, ValueError, KeyError, MemoryError),
+    *(zipfile.BadZipFile, zlib.error, struct.error),
+)
+_ARRAYS = "images (or inputs) and labels, or x_train and y_train,"
+_USED = {"images", "inputs", "labels"} | {f"{array}_{part}" for array in "xy" for part in PART_OF}
+_SHAPES = "images of (n, height, width[, channels]), or rows or tokens of (n, length): one of these"
 
 
 class Npz(DataSource):
@@ -44,20 +61,79 @@ class Npz(DataSource):
         """Return the kind in the definition, or the kind that the headers of the arrays show."""
         try:
             headers = npz_header.headers(expanded(self.path))
-            used = {name: headers[name] for name in headers if name in arrays.USED}
-            name, label_name = arrays.part_keys(self.path, used)["train"]
+            used = {name: headers[name] for name in headers if name in _USED}
+            name, label_name = _part_keys(self.path, used)["train"]
         except Exception:  # zipfile, zlib and ast raise nearly anything
             return self.kind  # `read` reports the fault
         shape, dtype = used[name]
         label_shape, _ = used.get(label_name, (None, None))
-        return arrays.kind_of_arrays(shape, dtype.kind, label_shape, self.kind)
-
-    def prepared_bytes(self) -> float | None:
-        return float(os.path.getsize(expanded(self.path)))
+        return kinds.kind_of_arrays(shape, dtype.kind, label_shape, self.kind)
 
     def read(self, request: Request) -> Raw:
         """Read the arrays. A part that is not in the file is drawn from `x_train`."""
         path = local_file(request)
         place = f"{request.place}: {path}"
-        raw = arrays.from_arrays(request, place, arrays.read_npz(place, path), self.kind)
+        raw = from_arrays(request, place, read_npz(place, path), self.kind)
         return dataclasses.replace(raw, files=[path])
+
+
+def read_npz(place: str, path: Path) -> dict[str, np.ndarray]:
+    """Return the arrays of an npz with names in `_USED`, by their names in lower case."""
+    with reading(place, "an npz of plain arrays", *DAMAGED):
+        archive = np.load(path, allow_pickle=False)
+        if not isinstance(archive, np.lib.npyio.NpzFile):
+            raise ValueError("one array")
+    arrays = {}
+    with archive:
+        for name in archive.files:
+            if (key := name.casefold()) in _USED:
+                with reading(f"{place}: {name}", "a plain array", *DAMAGED):
+                    arrays[key] = archive[name]
+                    if not isinstance(arrays[key], np.ndarray):
+                        raise ValueError("a file of another kind")
+    if not arrays:
+        raise unexpected(place, ", ".join(archive.files) or "nothing", _ARRAYS)
+    return arrays
+
+
+def from_arrays(
+    request: Request, place: str, arrays: dict[str, np.ndarray], explicit_kind: str | None
+) -> Raw:
+    """Return examples and labels. Without an explicit kind, shape and type decide the kind."""
+    keys = _part_keys(place, arrays)
+    key, label_key = keys["train"]
+    first, label_shape = arrays[key], arrays[label_key].shape if label_key in arrays else None
+    kind = kinds.kind_of_arrays(first.shape, first.dtype.kind, label_shape, explicit_kind)
+    if kind is None:
+        received = f"{first.dtype} of shape {first.shape}"
+        raise unexpected(f"{place}: {key}", received, _SHAPES)
+    scale = request.definition.get("scale")
+    if scale is not None and kind != IMAGES:
+        raise unexpected(f"{request.place}.scale", f"{scale} for {kind}", "a scale of images alone")
+    examples, part_labels = {}, {}
+    for part, (key, label_key) in keys.items():
+        examples[part] = kinds.stored(kind, f"{place}: {key}", arrays[key])
+        part_labels[part] = f"{place}: {label_key}", arrays.get(label_key)
+    task = request.definition.get("task")
+    pairs, names, task = labels.labelled(request.place, kind, task, examples, part_labels)
+    train = pairs["train"][0]
+    for part, (other, _) in pairs.items():
+        if (other.shape[1:], other.dtype) != (train.shape[1:], train.dtype):
+            received = f"{other.dtype} of shape {other.shape}"
+            expected = f"the shape and type of {keys['train'][0]}, {train.dtype} {train.shape},"
+            raise unexpected(f"{place}: {keys[part][0]}", received, expected)
+    return Raw(*pairs.pop("train"), names, [], fixed_parts=pairs, kind=kind, task=task)
+
+
+def _part_keys(place: str, names: Collection[str]) -> dict[str, tuple[str, str]]:
+    """Return the names of the examples and of the labels of each part."""
+    single = [key for key in ("images", "inputs") if key in names]
+    if bool(single) == ("x_train" in names):
+        raise unexpected(place, ", ".join(names), f"{_ARRAYS} and not both,")
+    if single:
+        return {"train": (single[0], "labels")}
+    keys = [key for key in names if key.startswith("x_")]
+    named = {PART_OF[key[2:]]: (key, f"y_{key[2:]}") for key in keys}
+    if len(named) < len(keys):
+        raise unexpected(place, ", ".join(keys), "one name of each part")
+    return {part: named[part] for part in SPLITS if part in named}

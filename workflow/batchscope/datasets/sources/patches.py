@@ -41,29 +41,24 @@ class Patches(DataSource):
     """Patches of each photograph."""
     split: Split = FIFTHS
 
-    def prepared_bytes(self) -> float | None:
-        return self.image_size**2 * 3 * self.split.size(self.class_members())
-
     def read(self, request: Request) -> Raw:
         """Cut the patches, RGB bytes. The seed of the split decides their positions."""
-        from PIL import Image
+        from sklearn.datasets import load_sample_image
 
         size, count = self.image_size, self.per_class
-        files = [scikit_learn.folder() / "images" / f"{name}.jpg" for name in PHOTOGRAPHS]
 
         def cut() -> Iterator[np.ndarray]:
-            for index, path in enumerate(files):
-                with scikit_learn.reading(request, path), Image.open(path) as image:
-                    pixels = np.asarray(image.convert("RGB"))
+            for index, name in enumerate(PHOTOGRAPHS):
+                pixels = load_sample_image(f"{name}.jpg")
                 rng = np.random.default_rng([self.split.seed, _POSITIONS + index])
                 for top, left in corners(rng, pixels.shape[:2], size, count):
                     yield pixels[top : top + size, left : left + size]
 
         images = on_disk(request, cut(), (size, size, 3))
-        labels = np.repeat(np.arange(len(files), dtype=np.int32), count)
+        labels = np.repeat(np.arange(len(PHOTOGRAPHS), dtype=np.int32), count)
         listed = wording.listed(f"{name}.jpg ({origin})" for name, origin in PHOTOGRAPHS.items())
         origin = scikit_learn.origin(f"{listed}, {LICENCE}")
-        return Raw(images, labels, [*PHOTOGRAPHS], files, origin)
+        return Raw(images, labels, [*PHOTOGRAPHS], [], origin)
 
 
 def corners(rng: np.random.Generator, shape: tuple[int, int], size: int, count: int) -> np.ndarray:

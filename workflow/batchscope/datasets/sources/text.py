@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.metadata
-import os
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -11,7 +10,7 @@ import numpy as np
 from pydantic import Field
 
 from batchscope.datasets.raw import Pair, Raw, Request, local_file, reading
-from batchscope.datasets.source import DataSource, FileSha256, expanded
+from batchscope.datasets.source import DataSource, FileSha256
 from batchscope.datasets.splits import TextSplit, split_counts
 from batchscope.errors import unexpected
 from batchscope.store.paths import SPLITS
@@ -40,10 +39,6 @@ class Text(DataSource):
     length: Annotated[Integer, Field(ge=1, le=65_536)] = 32
     """Characters of a window."""
     split: TextSplit = TextSplit(train=0.8, validation=0.1, test=0.1)
-
-    def prepared_bytes(self) -> float | None:
-        # A character is one token and one label, and a byte or more in its file.
-        return 8.0 * os.path.getsize(expanded(self.path)) if self.path else None
 
     def read(self, request: Request) -> Raw:
         """Read the windows, each with its next characters.

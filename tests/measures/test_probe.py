@@ -12,8 +12,9 @@ import pytest
 
 from batchscope import datasets
 from batchscope.datasets.model_inputs import ModelInput
-from batchscope.study import dataset_definitions
-from batchscope.training import models, probe
+from batchscope.measures import probe
+from batchscope.study import dataset_definitions, tasks
+from batchscope.training import models
 
 
 def prepared(name, folder):
@@ -96,3 +97,37 @@ def test_few_validation_examples_are_joined_by_held_out_ones(wine):
 def test_numbers_of_an_example_are_the_outputs_of_its_layers():
     model = models.build("mlp", ModelInput((10,), 2, "rows"), 0)
     assert probe.bytes_per_example(model) == 16 * (10 + 10 + 128 + 128 + 2)
+
+
+RANDOM = np.random.default_rng(0)
+CLASSES = RANDOM.integers(0, 3, 50)
+NUMBERS = RANDOM.normal(size=(50, 2)).astype(np.float32)
+NAMED = (NUMBERS > 0.3).astype(np.int32)
+
+
+def entropy(shares):
+    return -np.sum(shares * np.log(shares))
+
+
+@pytest.mark.parametrize(
+    ("values", "task", "expected", "hits"),
+    [
+        (CLASSES, tasks.CLASSIFICATION, entropy(np.bincount(CLASSES) / 50), True),
+        (CLASSES.reshape(10, 5), tasks.CLASSIFICATION, entropy(np.bincount(CLASSES) / 50), True),
+        (2 * NAMED[:, 0], tasks.CLASSIFICATION, entropy(np.bincount(NAMED[:, 0]) / 50), True),
+        (NUMBERS, tasks.REGRESSION, NUMBERS.var(axis=0).mean(), False),
+        (
+            NAMED,
+            tasks.MULTI_LABEL,
+            np.mean([entropy(np.bincount(label) / 50) for label in NAMED.T]),
+            1,
+        ),
+    ],
+    ids=("classes", "positions", "a class without examples", "numbers", "labels"),
+)
+def test_the_best_constant_has_the_loss_of_the_frequencies(values, task, expected, hits):
+    loss, hit = probe.constant_losses(values, task)
+    assert loss.shape == hit.shape == (len(values),)
+    assert loss.mean() == pytest.approx(expected, rel=1e-5)
+    most = np.bincount(values.ravel()).max() / 50 if task == tasks.CLASSIFICATION else None
+    assert hit.mean() == pytest.approx(most) if most else bool(hit.any()) == bool(hits)

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from batchscope.datasets import Dataset, Examples
 from batchscope.study import run_factors, tasks
-from batchscope.training import losses, optimizers, scoring, step_times
+from batchscope.training import losses, optimizers, step_times
 from batchscope.training.step_loop import Batches, StepLoop, Totals, epoch_order, steps_per_epoch
 
 _MOST_EVALUATED = 1024  # validation examples of an evaluation
@@ -24,15 +24,11 @@ class Probe:
 
     Attributes:
         examples: Number of training examples.
-        validation: Objective over validation examples, at most 1,024 of them.
+        validation: Objective over at most 1,024 validation examples.
     """
 
     def __init__(self, model: keras.Model, data: Dataset, factors: dict[str, Any]) -> None:
-        """Build the graph of an update.
-
-        Args:
-            factors: The optimizer and its constants; other factors have their defaults.
-        """
+        """Build the graph of an update from the factors of an optimizer."""
         defaults = {name: factor.default for name, factor in run_factors.FACTORS.items()}
         factors = {**defaults, "batch_size": 1, "learning_rate": 1.0, **factors}
         self.model = model
@@ -42,7 +38,6 @@ class Probe:
         self._size = tf.Variable(1, dtype=tf.int32)
         self._optimizer = optimizers.make_optimizer(factors)
         self._loop = StepLoop(self.model, self._optimizer, self.train, Batches(self._size))
-        self._loop.compile()
         self.validation = losses.Objective(self.model, _subset(data.examples("validation")))
         variables = (*self.model.variables, *self._optimizer.variables)
         self._initial = [(variable, variable.numpy()) for variable in variables]
@@ -63,8 +58,7 @@ class Probe:
     ) -> Iterator[tuple[int, float]]:
         """Train from the initial weights; yield examples used and validation loss at each stop.
 
-        Examples used are updates times the batch size. A training ends with an infinite loss when
-        its loss is no longer finite.
+        A training ends with an infinite loss when its loss is no longer finite.
 
         Args:
             stops: Numbers of updates, in rising order; 0 is before the first.
@@ -86,25 +80,22 @@ class Probe:
             yield done * size, loss if math.isfinite(loss) else math.inf
 
     def gains(self, objective: losses.Objective) -> list[np.ndarray]:
-        """Return by how much each example is predicted better than by the best constant output.
+        """Return the gain of each example over the best constant output, an array per criterion.
 
-        One array per criterion: the loss, and of a classification the hits.
+        Criteria are the loss and, for classification, the hits.
         """
         loss, scores = objective.example_losses()
-        constant_loss, constant_hits = self.constant_losses(objective)
+        constant_loss, constant_hits = constant_losses(objective.labels, self._task)
         gains = [constant_loss - loss]
         if self._task == tasks.CLASSIFICATION:
             gains.append(scores.reshape(len(loss), -1).mean(axis=1) - constant_hits)
         return gains
 
-    def constant_losses(self, objective: losses.Objective) -> tuple[np.ndarray, np.ndarray]:
-        return scoring.constant_losses(np.asarray(objective.labels), self._task)
-
     def learns(self, rate: float, size: int, stops: Sequence[int]) -> bool:
         """Return whether a training is clearly better than the best constant output at a stop.
 
-        Its mean gain exceeds three standard errors on validation data. If these are too few, it
-        exceeds two on training data that were held out by five-fold cross-validation.
+        Its mean gain exceeds three standard errors on validation data, or two on all training data
+        by five-fold cross-validation.
         """
         training = self.training(rate, size, stops)
         if any(_errors(gain) > 3 for _ in training for gain in self.gains(self.validation)):
@@ -125,6 +116,25 @@ class Probe:
         """Return an objective over 128 training examples, each of them a chunk of its own."""
         chosen = np.random.default_rng(0).permutation(self.examples)[:_GRADIENTS]
         return losses.Objective(self.model, self.train.rows(chosen), chunk=1)
+
+
+def constant_losses(labels: np.ndarray, task: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return loss and hits of every example for the best constant prediction on these labels.
+
+    The mean loss is the entropy of the class frequencies, or the variance of the targets. Hits are
+    shares of the predicted labels, and zero for targets.
+    """
+    if task == tasks.REGRESSION:
+        losses = (labels - labels.mean(axis=0)) ** 2
+        return losses.mean(axis=1), np.zeros(len(labels))
+    if task == tasks.MULTI_LABEL:
+        shares = labels.mean(axis=0)
+        losses, hits = np.where(labels, shares, 1 - shares), labels == (shares > 0.5)
+    else:
+        shares = np.bincount(labels.ravel()) / labels.size
+        losses, hits = shares[labels], labels == shares.argmax()
+    parts = (part.reshape(len(labels), -1).mean(axis=1) for part in (-np.log(losses), hits))
+    return tuple(parts)
 
 
 def _errors(gains: np.ndarray) -> float:
@@ -154,7 +164,6 @@ def bytes_per_example(model: keras.Model) -> int:
 
 def _outputs(layer: Any) -> list[Any]:
     try:
-        found = layer.output
+        return keras.tree.flatten(layer.output)
     except AttributeError:  # a layer that was never called by itself
         return []
-    return found if isinstance(found, list) else [found]
