@@ -423,8 +423,9 @@ def test_members_share_one_import_of_tensorflow(interrupted):
 def test_a_member_that_was_killed_for_memory_receives_more(project, interrupted):
     if not interrupted["limited"]:
         pytest.skip("no memory control group can be made here")
-    first, second, third = (call["memory_mb"] for call in interrupted["calls"])
-    assert first == second and third - second == 4 * 2000 - 2000
+    # Of the three trainings that run at a time; at most four times the memory of the rule.
+    memory_mb = [call["memory_mb"] for call in interrupted["calls"]]
+    assert memory_mb[1:] == [3 * 2000, 2 * 2000 + 4 * 2000]
     assert project.record(interrupted["failing"])["status"] == "finished"
 
 

@@ -24,7 +24,7 @@ def allocated() -> dict[str, int]:
 
 
 def run_group(workflow: Any, groups: list[str], before_first_job: Callable[[], None]) -> None:
-    """Let Snakemake run all members of a group by one process, within what is allocated.
+    """Let Snakemake run all members of a group by one process, within the allocation of the job.
 
     Args:
         workflow: Snakemake's workflow, before it is executed.
