@@ -12,7 +12,8 @@ for ENTRY in MEASURES.values():
             **inputs.snapshots(STUDY, ENTRY),
             **({"model": ancient(MODEL)} if ENTRY.data else {}),
         output:
-            *inputs.files_of(ENTRY),
+            *inputs.files_of(ENTRY)[1:],
+            record=inputs.record_of(ENTRY),
         log:
             inputs.log_of(ENTRY),
         group:

@@ -12,8 +12,8 @@ for ENTRY in TIMINGS.values():
             data=ancient(DATA),
             model=ancient(MODEL),
         output:
-            RECORD,
             *map(directory, FOLDERS),
+            record=RECORD,
         log:
             inputs.log_of(ENTRY),
         priority: resources.turn(ENTRY.name)

@@ -127,7 +127,7 @@ def command_of(step: str) -> str:
     entry = versions.ENTRIES[step]
     words = [f"--{option} {{wildcards.{option}:q}}" for option in (*entry.subjects, "settings")]
     words += ["--model-file {input.model:q}"] if isinstance(entry, Timing) or entry.data else []
-    words.append("--output {output[0]:q} > {log:q} 2>&1")
+    words.append("--output {output.record:q} > {log:q} 2>&1")
     return " ".join(["python workflow/run.py", entry.name, *words])
 
 

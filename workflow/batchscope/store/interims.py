@@ -1,4 +1,4 @@
-"""Interim analyses of a study: their tables hold what was open, and the seeds that its runs got.
+"""Interim analyses of a study: their tables hold the open statements and the seeds of their runs.
 
 These tables alone determine the stage of a study. Without any, each experiment is at its first
 stage.
