@@ -87,12 +87,12 @@ def test_of_an_empty_folder(study, tmp_path):
     assert found.total.unmade == {"evaluate": 7, "time_epoch": 6}
     assert len(found.untimed("training")) == 7 and found.seconds("training") == 0
     assert found.missing_data == (DATA,)
-    assert found.disk_bytes == 1797 * 68
+    assert found.disk_bytes == 1797 * 64
     assert unsized(found) == {f"small_cnn on {DATA}"}  # until a run is finished
     assert not found.complete
     lines = status.main(str(tmp_path / "config.yaml"), "full", tmp_path / "nothing").splitlines()
     assert lines[3].split() == ["a", "6", "0", "0", "0", "6", "evaluate", "6,", "time_epoch", "6"]
-    assert lines[5].split()[:6] == ["all", "7", "0", "0", "0", "7"] and "122 kB" in lines[9]
+    assert lines[5].split()[:6] == ["all", "7", "0", "0", "0", "7"] and "115 kB" in lines[9]
     assert not (tmp_path / "nothing").exists()
 
 

@@ -73,8 +73,9 @@ def test_a_partial_report_quotes_it_and_a_run_ends_with_the_headline(clone, fail
 
 def test_faults_of_data_are_said_alone_before_any_job(tmp_path):
     folder = project.copy(tmp_path / "project")
-    rows = [f"{x % 7},{('clerk', 'nurse')[x % 2]},{'ab'[x % 2]}" for x in range(40)]
-    (folder / "mine.csv").write_text("\n".join(["age,job,label", *rows, ",clerk,a"]))
+    rows = [f"{x % 7},{('clerk', 'nurse')[x % 2]},2024-01-01,{'ab'[x % 2]}" for x in range(40)]
+    head = "age,job,day,label"
+    (folder / "mine.csv").write_text("\n".join([head, *rows, ",clerk,2024-01-02,a"]))
     split = {"train": 0.5, "validation": 0.25, "test": 0.25}
     table = {"source": "csv", "path": "mine.csv", "split": split}
     config = copy.deepcopy(project.TINY) | {"datasets": {"mine": table}}
@@ -89,11 +90,11 @@ def test_faults_of_data_are_said_alone_before_any_job(tmp_path):
     done = project.snakemake(folder, "--cores", "2")
     assert done.returncode == 1
     (*_, first, second) = filter(None, done.stdout.splitlines())
-    assert first.startswith("datasets.mine: mine.csv, column age, line 42: received nothing;")
-    assert second.startswith("datasets.mine: mine.csv, column job: received ")
+    assert first.startswith("datasets.mine: mine.csv, column age, row 41: received nothing;")
+    assert second.startswith("datasets.mine: mine.csv: received day (dates, ")
     assert "Traceback" not in done.stdout and "Exception" not in done.stdout
     assert not (folder / "logs").exists() and not (folder / "results" / "data").exists()
-    table |= {"categorical": "auto", "missing": "drop"}
+    table |= {"ignore": ["day"], "missing": "drop"}
     project.write_config(folder, config)
     project.run(folder, "runs")
     assert len(list(folder.glob("results/runs/mine-*/record.json"))) == 2

@@ -40,12 +40,6 @@ THINGS = {
         "from batchscope import snakefile;snakefile.Jobs.of(['config.yaml'], {})",
         READING | {"PIL"},
     ),
-    "preparing the digits": (
-        "from batchscope import datasets;"
-        "datasets.prepare('digits-00000000', {'source': 'digits'}, sys.argv[1]);"
-        "datasets.load(sys.argv[1], 'digits-00000000').images('train')",
-        READING | {"PIL"},
-    ),
     **{
         f"measure {name}": (f"import batchscope.measures.{name}", FRAMEWORKS)
         for name, entry in MEASURES.items()

@@ -56,12 +56,13 @@ def test_a_table_gets_what_its_columns_need(tmp_path, monkeypatch):
     rows["town"] = random.choice(["Ulm", "Bonn"], 120)
     rows["bought"] = np.where(rows["age"] + (rows["town"] == "Ulm") > 0.5, "yes", "no")
     rows.loc[3, "age"] = np.nan
-    rows.to_csv(tmp_path / "customers.csv", index=False)
+    rows.to_csv(tmp_path / "customers.csv", index=False, sep=";", decimal=",")
     done = initialised(tmp_path, "customers.csv")
     assert done.returncode == 0, done.stderr
-    assert "customers.csv, column id: received 'c000'" in done.stdout
+    assert "customers.csv: received id (120 different words, such as 'c000')" in done.stdout
     (definition,) = config.study(tmp_path / "studies" / "customers.yaml").datasets.values()
-    assert definition["ignore"] == ["id"] and definition["categorical"] == "auto"
+    assert definition["ignore"] == ["id"] and definition["separator"] == ";"
+    assert definition["decimal"] == ","
     assert definition["missing"] == "median"
     other = rows["bought"].mask(rows.index == 5, "Yes.")
     rows.assign(bought=other).to_csv(tmp_path / "two.csv", index=False)

@@ -223,9 +223,10 @@ def _of_table(definition: dict[str, Any]) -> dict[str, Any]:
     if path.suffix != ".parquet":
         definition = {**definition, **csv.dialect(path)}
     resolved = dataset_definitions.resolve({**definition, "missing": "median"})
-    table = csv.Table(dataset_definitions.read(resolved), Request("DATA", resolved, Path(), Path()))
+    request = Request("DATA", resolved, Path(), Path())
+    table = csv.ParsedTable(dataset_definitions.read(resolved), request)
     if table.refused:
-        print(f"{table.refusal} They are left out.")
+        print(*table.refusals, "They are left out.")
         definition = {**definition, "ignore": [*table.refused]}
     return {**definition, "missing": "median"} if table.gaps else definition
 

@@ -98,12 +98,12 @@ class Csv(DataSource):
 
     def read(self, request: Request) -> Raw:
         """Read the rows. Their features are made after the split."""
-        table = Table(self, request)
+        table = ParsedTable(self, request)
         raise_problems([*table.problems, *table.refusals], table.place)
         return table.raw()
 
 
-class Table:
+class ParsedTable:
     """The columns of a table and their problems.
 
     Attributes:
