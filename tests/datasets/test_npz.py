@@ -68,25 +68,3 @@ def test_an_array_that_is_cut_or_damaged(tmp_path):
     assert kind_of(path) == "images"
     path.write_bytes(content[:40] + b"\xff" + content[41:])  # where its deflated bytes begin
     assert kind_of(path) is None
-
-
-@pytest.mark.parametrize("order", ["C", "F"])
-def test_a_large_array_is_mapped(tmp_path, order):
-    images = np.asarray(np.arange(3 * 4 * 5).reshape(3, 4, 5), np.float32, order)
-    np.savez(tmp_path / "a.npz", labels=np.zeros(3, int), images=images)
-    found = npz_header.mapped(tmp_path / "a.npz", "images", 0)
-    assert isinstance(found, np.memmap) and found.dtype == np.float32
-    np.testing.assert_array_equal(found, images)
-    assert npz_header.mapped(tmp_path / "a.npz", "images", 10**6) is None
-    np.savez_compressed(tmp_path / "b.npz", images=images)
-    assert npz_header.mapped(tmp_path / "b.npz", "images", 0) is None
-
-
-def test_one_other_bit_of_a_large_array_is_known(tmp_path):
-    images = np.arange(1000, dtype=np.int32)
-    np.savez(tmp_path / "a.npz", images=images)
-    content = bytearray((tmp_path / "a.npz").read_bytes())
-    content[content.index(images[500:510].tobytes())] ^= 1
-    (tmp_path / "a.npz").write_bytes(content)
-    with pytest.raises(zipfile.BadZipFile):
-        npz_header.mapped(tmp_path / "a.npz", "images", 0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -201,25 +203,27 @@ def baselines(task: str, parts: dict[str, np.ndarray]) -> dict[str, dict[str, fl
     A regression predicts the training mean of each target. A multi-label task
     predicts the set of labels with the best micro-F1 on the training part.
     """
-    baseline = _of_mean if task == tasks.REGRESSION else _of_labels
-    return {split: baseline(parts["train"], parts[split]) for split in ("validation", "test")}
+    from sklearn import metrics
 
+    def score(metric: Callable[..., float], part: str, constant: np.ndarray) -> float:
+        return float(metric(parts[part], np.broadcast_to(constant, parts[part].shape)))
 
-def _of_mean(train: np.ndarray, labels: np.ndarray) -> dict[str, float]:
-    error = labels - train.mean(axis=0)
-    spread = ((labels - labels.mean(axis=0)) ** 2).mean(axis=0)
-    squared = (error**2).mean(axis=0)
-    varied = spread > 0
-    r2 = float((1 - squared[varied] / spread[varied]).mean()) if varied.any() else 0.0
-    return {"r2": r2, "mse": float(squared.mean()), "mae": float(np.abs(error).mean())}
-
-
-def _of_labels(train: np.ndarray, labels: np.ndarray) -> dict[str, float]:
-    order = np.argsort(-train.sum(axis=0), kind="stable")
-    sets = (order[:count] for count in range(1, len(order) + 1))
-    return {"f1": _f1(labels, max(sets, key=lambda chosen: _f1(train, chosen)))}
-
-
-def _f1(labels: np.ndarray, named: np.ndarray) -> float:
-    total = len(named) * len(labels) + int(labels.sum())
-    return float(2 * labels[:, named].sum() / total) if total else 0.0
+    train = parts["train"]
+    constant, scores = (
+        train.mean(axis=0),
+        {
+            "r2": metrics.r2_score,
+            "mse": metrics.mean_squared_error,
+            "mae": metrics.mean_absolute_error,
+        },
+    )
+    if task == tasks.MULTI_LABEL:
+        f1 = functools.partial(metrics.f1_score, average="micro", zero_division=0.0)
+        rank = np.argsort(np.argsort(-train.sum(axis=0), kind="stable"))
+        most_frequent = [(rank < count).astype(int) for count in range(1, len(rank) + 1)]
+        constant = max(most_frequent, key=functools.partial(score, f1, "train"))
+        scores = {"f1": f1}
+    return {
+        part: {name: score(metric, part, constant) for name, metric in scores.items()}
+        for part in ("validation", "test")
+    }

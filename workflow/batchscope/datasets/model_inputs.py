@@ -50,37 +50,29 @@ def sized(name: str, definition: dict[str, Any]) -> tuple[ModelInput, int | None
     """
     source = dataset_definitions.read(definition)
     request = Request(f"datasets.{name}", definition, Path(), Path())
-    scaling = ImageScaling.from_definition(name, definition, source.usual_scale)
+    usual_scale = source.usual_scale
     try:
         if listing := source.listing(request):
             photographs.check(request, listing)
-            model_input = ModelInput(
-                source.shape(), len(listing.names), task=listing.task, scaling=scaling
-            )
-            return model_input, _training_photos(source, listing)
-        if examples := source.examples():
-            kind = source.kind_of_examples()
-            known_scaling = scaling if kind == example_kinds.IMAGES else None
-            model_input = ModelInput(
-                *examples, kind, task=source.task_of_labels(), scaling=known_scaling
-            )
-            return model_input, source.training_size()
-        data = divided(request)
+            model_input = ModelInput(source.shape(), len(listing.names), task=listing.task)
+            count = _training_photos(source, listing)
+        elif examples := source.examples():
+            kind, task = source.kind_of_examples(), source.task_of_labels()
+            model_input, count = ModelInput(*examples, kind, task=task), source.training_size()
+        else:
+            raw, parts, *_, record = divided(request)
+            shape, usual_scale = tuple(record["input_shape"]), raw.usual_scale
+            model_input = ModelInput(shape, record["classes"], raw.kind, task=raw.task)
+            if raw.kind == example_kinds.SEQUENCES:
+                largest = max(int(tokens.max()) for tokens, _ in parts.values())
+                model_input = model_input._replace(largest=largest)
+            count = record["counts"]["train"]
     except OSError as error:
         raise system_error(request.place, error) from None
-    raw, record = data.raw, data.record
-    model_input = ModelInput(
-        tuple(record["input_shape"]), record["classes"], raw.kind, task=raw.task
-    )
-    if raw.kind == example_kinds.IMAGES:
-        model_input = model_input._replace(
-            scaling=ImageScaling.from_definition(name, definition, raw.usual_scale)
-        )
-    if raw.kind == example_kinds.SEQUENCES:
-        model_input = model_input._replace(
-            largest=max(int(part.max()) for part, _ in data.parts.values())
-        )
-    return model_input, record["counts"]["train"]
+    if model_input.kind == example_kinds.IMAGES:
+        scaling = ImageScaling.from_definition(name, definition, usual_scale)
+        model_input = model_input._replace(scaling=scaling)
+    return model_input, count
 
 
 def _training_photos(source: DataSource, listing: photographs.Listing) -> int:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from batchscope import disk, private_interfaces
+from batchscope import disk
 from batchscope.datasets import labels as task_labels
 from batchscope.datasets import splits, verification
 from batchscope.datasets.features import Features
@@ -131,8 +131,6 @@ def _write_images(
 
     Plain writes turn a full disk into an error. With a memory map it would be a signal.
     """
-    if isinstance(images, np.memmap):  # the source may be larger than the memory
-        private_interfaces.read_at_random(images)
     like = stored(images[rows[:0]])
     header = {
         "descr": np.lib.format.dtype_to_descr(like.dtype),

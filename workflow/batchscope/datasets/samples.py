@@ -6,13 +6,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from batchscope import wording
 from batchscope.datasets.prepared import Dataset
 from batchscope.study import example_kinds
 
 _IMAGES, _CLASSES = 8, 10  # largest numbers of images and classes; each class has an image
 _LINES = 4
-_FEATURES = 8
 _SIDE = 96  # pixels of a larger image's longer side
 _FAR_ABOVE_ONE = 16  # above all standardised pixels
 _LOSSLESS = 40  # largest side of images that are stored without loss, pixels
@@ -21,56 +19,47 @@ _LOSSLESS = 40  # largest side of images that are stored without loss, pixels
 class Sample(NamedTuple):
     """One training example."""
 
-    label: str  # its class; empty if each token of a sequence has a class
-    image: bytes = b""  # WebP; empty unless the example is an image
-    text: str = ""  # first features of a row, or the tokens of a sequence
+    label: str  # its class; empty for tokens
+    image: bytes = b""  # WebP; empty for tokens
+    text: str = ""  # the tokens
     small: bool = False  # whether the report shows single pixels
 
 
 def few(folder: Path, record: dict[str, Any]) -> list[Sample]:
-    """Return the first training examples of each class; [] without the arrays."""
+    """Return training images of each class, or the first sequences of tokens.
+
+    The list is empty for other kinds of examples, and without the arrays.
+    """
     data = Dataset(folder, record)
     if not all((folder / f"train_{array}.npy").exists() for array in ("images", "labels")):
         return []
     examples, names = data.images("train"), list(map(str, record.get("class_names", ())))
-    kind = data.look.kind
-    if kind == example_kinds.TOKENS:
+    if data.look.kind == example_kinds.TOKENS:
         between = "" if all(len(name) == 1 for name in names) else " "
         texts = [[names[token] for token in row] for row in examples[:_LINES]]
         return [Sample("", text=between.join(row).replace("\n", "\u21b5")) for row in texts]
-    labels = np.asarray(data.labels("train"))
-    classes = range(min(data.classes, _CLASSES))
-    per_class = max(1, (_IMAGES if kind == example_kinds.IMAGES else _LINES) // len(classes))
+    if data.look.kind != example_kinds.IMAGES:
+        return []
+    labels, shown = np.asarray(data.labels("train")), names[:_CLASSES]
+    per_class = max(1, _IMAGES // len(shown))
     small = max(data.input_shape[:2]) <= _LOSSLESS
-    samples = []
-    for label in classes:
-        name = names[label] if label < len(names) else str(label)
-        for example in examples[np.flatnonzero(labels == label)[:per_class]]:
-            if kind == example_kinds.IMAGES:
-                samples.append(Sample(name, _webp(example, data.scale, small), small=small))
-            else:
-                samples.append(Sample(name, text=_row(example)))
-    return samples
-
-
-def _row(values: np.ndarray) -> str:
-    numbers = values[:_FEATURES].tolist()
-    texts = [
-        str(number) if isinstance(number, int) else wording.number(number) for number in numbers
+    return [
+        Sample(name, _webp(example, data.scale, small), small=small)
+        for label, name in enumerate(shown)
+        for example in examples[np.flatnonzero(labels == label)[:per_class]]
     ]
-    return ", ".join([*texts, *(["\u2026"] if len(values) > _FEATURES else [])])
 
 
 def _webp(stored: np.ndarray, scale: float, lossless: bool) -> bytes:
     """Return an image as WebP with a longer side of at most `_SIDE` pixels.
 
     If there are neither 1 nor 3 channels, the first one is used. `scale` maps the pixels to 0 to 1,
-    unless the network sees numbers of 8 or 16 bits.
+    unless the network sees larger numbers.
     """
     from PIL import Image
 
     brightest = scale * float(stored.max())
-    white = 1 if brightest < _FAR_ABOVE_ONE else 255 if brightest <= 255 else 65535
+    white = 1 if brightest < _FAR_ABOVE_ONE else max(255, brightest)
     pixels = np.clip(stored * (255 * scale / white), 0, 255).round().astype(np.uint8)
     picture = Image.fromarray(pixels if pixels.shape[-1] == 3 else pixels[..., 0])
     picture.thumbnail((_SIDE, _SIDE))

@@ -64,29 +64,18 @@ class _Shares(Model):
         Args:
             members: Members of each class, or of the data set; empty if they are unknown.
         """
-        per_class, smallest = "", ""
-        if has_classes:
-            per_class, smallest = " per class", ", the members of the smallest class"
-        shares = {part: share for part, share in self if part in SPLITS and share is not None}
-        total, has_fractions = sum(shares.values()), all(share < 1 for share in shares.values())
-        if not has_fractions and not all(isinstance(share, int) for share in shares.values()):
-            text = f"received {', '.join(map(str, shares.values()))}; fractions below 1 or whole "
-            yield Problem(place, f"{text}counts{per_class}, for all three, are expected.")
-        elif has_fractions and total > 1 + 1e-9:
+        shares = [share for part, share in self if part in SPLITS and share is not None]
+        total, per_class = sum(shares), " per class" if has_classes else ""
+        are_fractions = all(share < 1 for share in shares)
+        if not are_fractions and not all(isinstance(share, int) for share in shares):
+            text = f"received {', '.join(map(str, shares))}; fractions below 1 or whole counts"
+            yield Problem(place, f"{text}{per_class}, for all three, are expected.")
+        elif are_fractions and total > 1 + 1e-9:
             text = f"received fractions that sum to {total:g}; at most 1 is expected."
             yield Problem(place, text)
-        elif not has_fractions and members and total > min(members):
-            text = f"received {total} examples{per_class}; at most {min(members)} are expected"
-            yield Problem(place, f"{text}{smallest}.")
-        elif members:
-            # Train without a share gets the rest. Another part without a share is not drawn.
-            numbers = dict.fromkeys(SPLITS, 0) | shares
-            counts = [split_counts(numbers, count) for count in members]
-            for part, of_classes in zip(SPLITS, zip(*counts, strict=True), strict=True):
-                if part in shares and not any(of_classes):
-                    expected = "a part of at least one example"
-                    yield received((*place, part), shares[part], expected)
-                    return
+        elif not are_fractions and members and total > min(members):
+            text = f"received {total} examples{per_class}; at most {min(members)} are expected."
+            yield Problem(place, text)
 
 
 class Split(_Shares):
@@ -167,15 +156,12 @@ def sizes(place: str, members: int, split: dict[str, Any], drawn: Collection[str
     for part in drawn:
         if split.get(part) is None:
             raise unexpected(f"{place}.split.{part}", "nothing", "a fraction or count")
-    numbers = {part: split[part] for part in drawn}
-    fractions = all(number < 1 for number in numbers.values())
-    remainder = (1 if fractions else members) - sum(numbers.values())
-    train = remainder if split.get("train") is None else split["train"]
-    if fractions:
-        fixed = [split.get(part) or 0 for part in SPLITS[1:] if part not in drawn]
-        train = min(train + sum(fixed), remainder)
-    parts = {"validation": 0, "test": 0, **numbers, "train": train}
-    counts = [int(count) for count in split_counts(parts, members)]
+    parts = dict.fromkeys(SPLITS, 0) | {part: split[part] for part in drawn}
+    are_fractions = all(number < 1 for number in parts.values())
+    parts["train"] = split.get("train") or (1 if are_fractions else members) - sum(parts.values())
+    if are_fractions and split.get("train"):
+        parts["train"] += sum(split.get(part) or 0 for part in SPLITS[1:] if part not in drawn)
+    counts = list(split_counts(parts, members))
     if sum(counts) > members or counts[0] < 1:
         listed = ", ".join(f"{part} {split[part]}" for part in SPLITS if split.get(part))
         received = f"{listed}, for {members} examples"

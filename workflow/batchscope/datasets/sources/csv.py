@@ -161,12 +161,8 @@ class ParsedTable:
     def _parquet(self) -> Any:
         import pandas
 
-        try:
-            with reading(self.place, "a Parquet file", OSError, ValueError):
-                frame = pandas.read_parquet(self.path, engine="pyarrow").reset_index(drop=True)
-        except ImportError:
-            received, fix = "Parquet without the package pyarrow", "`pip install pyarrow` reads it"
-            raise unexpected(self.place, received, "a CSV file", fix) from None
+        with reading(self.place, "a Parquet file", ImportError, OSError, ValueError):
+            frame = pandas.read_parquet(self.path, engine="pyarrow").reset_index(drop=True)
         self._set_columns([str(name) for name in frame.columns])
         return frame.set_axis(self.names, axis=1)
 

@@ -21,7 +21,7 @@ from batchscope.study.model import FilePath
 URL = "https://storage.googleapis.com/tensorflow/tf-keras-datasets/mnist.npz"
 SHA256 = "731c5ac602752760c8e48fbffcf8c3b850d9dc2a2aedcf2cc48468fc17b673d1"
 
-# Array -> name of its idx file, without `.gz`; older copies have a dot for the second hyphen.
+# Array -> name of its idx file, with or without `.gz`.
 _IDX = {
     "x_train": "train-images-idx3-ubyte",
     "y_train": "train-labels-idx1-ubyte",
@@ -60,13 +60,18 @@ class Mnist(DataSource):
         path = local_or_downloaded(request, URL, SHA256)
         place, files = f"{request.place}: {path}", [path]
         if path.is_dir():
-            paths = {key: _idx_path(place, path, name) for key, name in _IDX.items()}
-            arrays = {key: _read_idx(request.place, file) for key, file in paths.items()}
-            files = [*paths.values()]
+            candidates = {key: sorted(path.glob(f"{name}*")) for key, name in _IDX.items()}
+            files = [paths[0] for paths in candidates.values() if paths]
+            arrays = {
+                key: _read_idx(request.place, paths[0])
+                for key, paths in candidates.items()
+                if paths
+            }
         else:
             arrays = npz.read_npz(place, path)
         if missing := [key for key in _IDX if key not in arrays]:
-            raise unexpected(place, f"no {', '.join(missing)}", "Keras's mnist.npz")
+            received = f"no {' or '.join([missing[0], _IDX[missing[0]]])}"
+            raise unexpected(place, received, "Keras's mnist.npz, or a folder of the idx files,")
         raw = npz.from_arrays(request, place, {key: arrays[key] for key in _IDX}, self.fixed_kind)
         if self.split.validation_from == "test":
             fixed_parts = splits.divided(request.place, raw.fixed_parts["test"], request.split)
@@ -86,19 +91,13 @@ def _first_of_each_class(place: str, raw: Raw, count: int) -> np.ndarray:
     return np.sort(np.concatenate(kept))
 
 
-def _idx_path(place: str, folder: Path, name: str) -> Path:
-    names = {name, name.replace("-idx", ".idx")}
-    for path in sorted(folder.iterdir()):
-        if path.name.removesuffix(".gz") in names:
-            return path
-    raise unexpected(place, f"no {name} (or .gz)", "a folder with MNIST's four idx files")
-
-
 def _read_idx(place: str, path: Path) -> np.ndarray:
-    with reading(f"{place}: {path}", "a whole idx file of bytes", IndexError, *npz.DAMAGED):
-        data = path.read_bytes()
-        if path.suffix == ".gz":
-            data = gzip.decompress(data)
+    opens = gzip.open if path.suffix == ".gz" else open
+    with (
+        reading(f"{place}: {path}", "a whole idx file of bytes", IndexError, *npz.DAMAGED),
+        opens(path, "rb") as file,
+    ):
+        data = file.read()
         if data[:3] != b"\0\0\x08":
             raise ValueError(f"it begins with {data[:3]}")
         shape = struct.unpack_from(f">{data[3]}I", data, 4)

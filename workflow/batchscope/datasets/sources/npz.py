@@ -18,7 +18,6 @@ from batchscope.datasets.raw import Raw, Request, local_file, reading
 from batchscope.datasets.source import DataSource, FileSha256, Task, exact, expanded, is_none
 from batchscope.datasets.splits import PART_OF, NpzSplit
 from batchscope.errors import unexpected
-from batchscope.host import control_groups
 from batchscope.store import npz_header
 from batchscope.store.paths import SPLITS
 from batchscope.study.example_kinds import IMAGES
@@ -87,15 +86,14 @@ def read_npz(place: str, path: Path) -> dict[str, np.ndarray]:
             raise ValueError("one array")
     arrays = {}
     with archive:
-        for key in archive.files:
-            if key.casefold() in _USED:
-                with reading(f"{place}: {key}", "a plain array", *DAMAGED):
-                    array = npz_header.mapped(path, key, control_groups.most_held())
-                    arrays[key.casefold()] = array = archive[key] if array is None else array
-                    if not isinstance(array, np.ndarray):
+        for name in archive.files:
+            if (key := name.casefold()) in _USED:
+                with reading(f"{place}: {name}", "a plain array", *DAMAGED):
+                    arrays[key] = archive[name]
+                    if not isinstance(arrays[key], np.ndarray):
                         raise ValueError("a file of another kind")
-        if not arrays:
-            raise unexpected(place, ", ".join(archive.files) or "nothing", _ARRAYS)
+    if not arrays:
+        raise unexpected(place, ", ".join(archive.files) or "nothing", _ARRAYS)
     return arrays
 
 
