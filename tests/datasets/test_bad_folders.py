@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from test_photographs import png
 
 from batchscope.datasets.sources import image_folder
 from batchscope.study import dataset_definitions
@@ -96,38 +95,26 @@ def test_unreadable_images_are_listed_if_a_class_has_no_other(tmp_path):
     ]
 
 
-def test_a_folder_of_all_that_reads_well_or_is_skipped(tmp_path):
-    """Modes and sizes that differ are images; a bomb, links and damaged files are no reason to end.
-
-    What a system leaves in folders is not looked at.
-    """
+def test_links_and_damaged_files_are_skipped_and_files_of_the_system_ignored(tmp_path):
     folder = written(tmp_path / "mine", FLAT)
-    Image.new("CMYK", (30, 4), (0, 0, 0, 255)).save(folder / "cat" / "cmyk.jpg")
-    Image.new("RGBA", (5, 5), (250, 0, 0, 0)).save(folder / "cat" / "alpha.png")
-    palette = Image.new("P", (5, 5), 1)
-    palette.putpalette([0, 0, 0, 0, 250, 0])
-    palette.save(folder / "cat" / "palette.png", transparency=1)
-    frames = [Image.new("RGB", (6, 6), colour) for colour in ("blue", "red")]
-    frames[0].save(folder / "cat" / "moves.gif", save_all=True, append_images=frames[1:])
+    Image.new("RGBA", (5, 30), (250, 0, 0, 0)).save(folder / "cat" / "alpha.png")
     for name in (".DS_Store", "Thumbs.db", "desktop.ini"):
         (folder / "dog" / name).write_text("a system's")
         (folder / name).write_text("a system's")
     (folder / "__MACOSX" / "cat").mkdir(parents=True)
     (folder / "dog" / "loop.png").symlink_to("loop.png")
     (folder / "dog" / "up").symlink_to("..")
-    whole = (folder / "cat" / "cmyk.jpg").read_bytes()
-    (folder / "dog" / "cut.jpg").write_bytes(whole[: len(whole) // 2])
-    (folder / "dog" / "bomb.png").write_bytes(png((10**5, 10**5), 8, bytes(99)))
+    whole = (folder / "cat" / "alpha.png").read_bytes()
+    (folder / "dog" / "cut.png").write_bytes(whole[: len(whole) // 2])
     own = definition("image_folder", folder)
     assert problems(own) == []
     data = prepared(tmp_path, own)
     assert data.record["class_names"] == ["cat", "dog"]
-    skipped = [each["file"] for each in data.record["skipped"]]
-    assert skipped == ["dog/loop.png", "dog/up", "dog/bomb.png", "dog/cut.jpg"]
-    assert sum(map(sum, data.record["class_counts"].values())) == 10 + 6
-    every = np.concatenate([data.images(part) for part in ("train", "validation", "test")])
-    for colour in ((250, 0, 0), (0, 250, 0), (0, 0, 255)):
-        assert any((image == colour).all() for image in every)
+    skipped = [entry["file"] for entry in data.record["skipped"]]
+    assert skipped == ["dog/loop.png", "dog/up", "dog/cut.png"]
+    assert sum(map(sum, data.record["class_counts"].values())) == 7 + 6
+    images = np.concatenate([data.images(part) for part in ("train", "validation", "test")])
+    assert any((image == (250, 0, 0)).all() for image in images)
 
 
 def test_files_that_nobody_may_read_end_the_preparation(tmp_path, monkeypatch):

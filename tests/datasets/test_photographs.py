@@ -2,9 +2,7 @@
 
 import errno
 import io
-import struct
 import zipfile
-import zlib
 
 import numpy as np
 import pytest
@@ -97,29 +95,12 @@ def test_faults_of_an_archive(tmp_path):
         assert f"{broken}: cannot be read (" in fault(tmp_path, cats(broken))
 
 
-@pytest.mark.parametrize(
-    ("array", "ending", "mode"),
-    [
-        (np.array([[0, 65535]], np.uint16), "png", "I;16"),
-        (np.array([[0, 0.5]], np.float32), "tif", "F"),
-    ],
-)
-def test_images_with_more_than_8_bits_are_skipped_by_name(tmp_path, array, ending, mode):
+def test_images_with_more_than_8_bits_are_skipped_by_name(tmp_path):
     folder = write_folder(tmp_path / "mine", count=5)
-    Image.fromarray(array).save(folder / "a" / f"deep.{ending}")
+    Image.fromarray(np.array([[0, 65535]], np.uint16)).save(folder / "a" / "deep.png")
     record = prepared(tmp_path, folder_of(folder)).record
-    reason = f"more than 8 bits per channel, mode {mode}"
-    assert record["skipped"] == [{"file": f"a/deep.{ending}", "reason": reason}]
-
-
-def png(shape, depth, rows):
-    """Returns a PNG file of colours: Pillow writes none of 16 bits, nor one of another size."""
-    header = struct.pack(">IIBBBBB", *shape, depth, 2, 0, 0, 0)
-    found = b"\x89PNG\r\n\x1a\n"
-    for name, data in ((b"IHDR", header), (b"IDAT", zlib.compress(rows)), (b"IEND", b"")):
-        checked = struct.pack(">I", zlib.crc32(name + data))
-        found += struct.pack(">I", len(data)) + name + data + checked
-    return found
+    reason = "more than 8 bits per channel, mode I;16"
+    assert record["skipped"] == [{"file": "a/deep.png", "reason": reason}]
 
 
 def test_bytes_are_left_as_they_are_where_the_scale_is_1(tmp_path):
@@ -135,18 +116,13 @@ def test_bytes_are_left_as_they_are_where_the_scale_is_1(tmp_path):
     assert (np.asarray(seen) == raw.images("train")).all()
 
 
-@pytest.mark.parametrize(
-    ("orientation", "turn"),  # how a camera was held, and what it writes then
-    [(1, 0), (2, np.fliplr), (3, 2), (4, np.flipud), (5, np.transpose), (6, 1), (8, 3)],
-)
-def test_images_are_turned_as_their_exif_says(orientation, turn):
+def test_images_are_turned_as_their_exif_says():
     upright = np.zeros((16, 16), np.uint8)
     upright[:8, :8], upright[:8, 8:], upright[8:, :8] = 240, 160, 80
-    stored = np.rot90(upright, turn) if isinstance(turn, int) else turn(upright)
     exif = Image.Exif()
-    exif[ExifTags.Base.Orientation] = orientation
+    exif[ExifTags.Base.Orientation] = 6  # the camera was turned by 90 degrees
     file = io.BytesIO()
-    Image.fromarray(np.ascontiguousarray(stored)).save(file, "JPEG", exif=exif, quality=100)
+    Image.fromarray(np.rot90(upright).copy()).save(file, "JPEG", exif=exif, quality=100)
     pixels = photographs.decode(file, 16, 1)[..., 0].astype(int)
     assert np.abs(pixels - upright).max() < 8
 

@@ -308,7 +308,7 @@ def dialect(path: Path) -> dict[str, str]:
     Values that are the defaults are left out.
     """
     best, keys = (1, 0), {}
-    for separator, decimal in ((",", "."), (";", "."), (";", ","), ("\t", "."), ("\t", ",")):
+    for separator, decimal in (",.", ";.", ";,", "\t.", "\t,", "|.", "|,"):
         with contextlib.suppress(UserError):
             frame = read_csv("", path, separator, decimal, nrows=_SAMPLE)
             score = frame.shape[1], frame.select_dtypes("number").shape[1]
