@@ -332,22 +332,25 @@ def _has_names(numbers: Any) -> bool:
 def _refusal(cells: Any) -> str:
     """Return the reason why a column of numbers or words is no feature; empty if it is one."""
     present = cells.dropna()
-    count, distinct = len(present), present.nunique()
-    if count == 0:
+    if present.empty:
         return "no value"
     first, is_number = present.iloc[0], cells.dtype.kind in "biuf"
-    if distinct == 1 and (is_number or count == len(cells)):
-        return f"{first} in every row"
     if is_number:
         low, high = float(present.min()), float(present.max())
         if max(-low, high) > kinds.LARGEST:
             return f"a number above {kinds.LARGEST:.2g}"
-        counts_rows = low in (0, 1) and len(cells) == distinct == high - low + 1 >= _FEWEST
-        return f"the numbers of the rows, {low:.0f} to {high:.0f}" if counts_rows else ""
-    if present.str.fullmatch(_DATE).all():
+        is_range = low in (0, 1) and high - low + 1 == len(cells) >= _FEWEST
+        if is_range and present.is_unique:
+            return f"the numbers of the rows, {low:.0f} to {high:.0f}"
+        return f"{first} in every row" if low == high else ""
+    words = present.drop_duplicates()
+    if len(words) == 1 and len(present) == len(cells):
+        return f"{first} in every row"
+    if words.str.fullmatch(_DATE).all():
         return f"dates, such as {first!r}"
-    if distinct > _MOST_WORDS or (count >= _FEWEST and distinct > _UNIQUE * count):
-        return f"{distinct} different words, such as {first!r}"
+    are_unique = len(present) >= _FEWEST and len(words) > _UNIQUE * len(present)
+    if are_unique or len(words) > _MOST_WORDS:
+        return f"{len(words)} different words, such as {first!r}"
     return ""
 
 
