@@ -100,10 +100,10 @@ def test_weights_go_round_and_those_of_another_network_are_refused():
     for each in (model, other):
         models.set_weights(each, trainable, state)
         assert_same((trainable, state), models.weights(each))
-    with pytest.raises(UserError, match="received None for dense_1/kernel"):
+    with pytest.raises(UserError, match=r"dense_1/kernel \(received None\)"):
         models.set_weights(model, {}, state)
     wide = trainable | {"output/kernel": trainable["output/kernel"][:, :2]}
-    with pytest.raises(UserError, match=r"received \(512, 2\) for output/kernel"):
+    with pytest.raises(UserError, match=r"output/kernel \(received \(512, 2\)\)"):
         models.set_weights(model, wide, state)
 
 

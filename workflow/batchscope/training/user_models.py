@@ -77,6 +77,7 @@ def _from_module(path: Path, model_input: ModelInput) -> object:
     spec = importlib.util.spec_from_file_location(f"batchscope_user_model_{path.stem}", path)
     module = importlib.util.module_from_spec(spec)
     sys.path.insert(0, folder)
+    writes_bytecode, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     keras.Model.fit = _refuse_fit  # a trained model would not begin with the run's weights
     try:
         importlib.invalidate_caches()
@@ -85,6 +86,7 @@ def _from_module(path: Path, model_input: ModelInput) -> object:
             return builder(model_input.input_shape, model_input.classes)
     finally:
         sys.path.remove(folder)
+        sys.dont_write_bytecode = writes_bytecode
         del keras.Model.fit  # the inherited method returns
     if isinstance(model := getattr(module, "model", None), keras.Model):
         return model
