@@ -141,8 +141,10 @@ def test_exports_are_imported(tmp_path, source):
         files = [tmp_path / "chart.csv"]
         chart.to_csv(files[0], index=False)
     words = ["import", *map(str, files), "-o", str(tmp_path / "own_runs.csv"), *given]
+    pattern = "bs{batch_size}_seed{seed}"
+    pattern = f"{pattern}.csv" if len(files) > 1 else f"run: {pattern}"
     with contextlib.redirect_stdout(io.StringIO()):
-        run.main([*words, "--pattern", "bs{batch_size}_seed{seed}" + ".csv" * (len(files) > 1)])
+        run.main([*words, "--pattern", pattern])
     output = door(tmp_path / "own_runs.csv", "--target", "validation_loss=0.2")
     value = float(re.search(r"B_crit ([\d.]+) ", output)[1])
     assert value == pytest.approx(40, rel=0.05)

@@ -31,8 +31,11 @@ def finished(tmp_path_factory):
     example = next(each for each in examples if each.startswith("study: mine\n"))
     assert len(example.splitlines()) <= 10
     study = yaml.safe_load(example)
-    study["experiments"]["second"] = {"runs": "second.csv"}
-    study["experiments"]["at_target"] = {"runs": "at_target.csv"}
+    study["experiments"]["batch_size"]["runs"] = own_table.RUNS
+    second = {**own_table.RUNS, "files": "second.csv"}
+    study["experiments"]["second"] = {"runs": second}
+    target = {**own_table.RUNS, "files": "at_target.csv", "rows": "at_target"}
+    study["experiments"]["at_target"] = {"runs": target}
     (folder / "mine").mkdir()
     (folder / "mine" / "mine.yaml").write_text(yaml.safe_dump(study), encoding="utf-8")
     own_table.write(folder / "mine", own_table.rows())
@@ -80,8 +83,8 @@ def test_what_the_tables_decide(finished, tmp_path):
         found = variants["critical_batch_size"].last()
         assert found["lookahead"] > 2 * found["plain"] > 10
     # The command without a study finds the same.
-    words = ("critical_batch_size", str(folder / "mine" / "own_runs.csv"), "--output")
-    run.main([*words, str(tmp_path)])
+    words = ("critical_batch_size", str(folder / "mine" / "own_runs.csv"), "--factors", "variant")
+    run.main([*words, "--output", str(tmp_path)])
     printed = pandas.read_csv(tmp_path / "critical_batch_size.csv")
     made = pandas.read_csv(results / "batch_size" / "critical_batch_size.csv")
     printed = printed.rename(columns={"variant": "own_variant"})

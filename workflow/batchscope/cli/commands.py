@@ -10,9 +10,8 @@ from pathlib import Path
 
 from batchscope import wording
 from batchscope.cli import options, step_times
-from batchscope.errors import ConfigError, unexpected
+from batchscope.errors import ConfigError
 from batchscope.host import absence
-from batchscope.problems import show
 
 _MOST_LOGS = 20  # a screen of them
 
@@ -96,23 +95,18 @@ def explain(arguments: Namespace) -> None:
 
 def import_(arguments: Namespace) -> None:
     """Write logs of any kind as the CSV file that `runs:` takes; see docs/own_training.md."""
-    from batchscope.external import log_runs
-    from batchscope.study import log_source
-    from batchscope.tables import csv_tables, external_tables
+    from batchscope.external import external_runs
+    from batchscope.tables import csv_tables
 
-    columns = [tuple(each.split("=", 1)) for each in arguments.columns]
-    if wrong := [each for each in columns if len(each) != 2 or not all(each)]:
-        raise unexpected("--columns", show(wrong[0][0]), "such as batch_size=bs")
-    given = [log_source.escaped(each) if os.path.exists(each) else each for each in arguments.files]
-    more = (tuple(columns), arguments.examples_per_epoch, arguments.pattern)
-    found = log_runs.read(log_source.Source(tuple(given), arguments.format, *more))
-    csv_tables.write(external_tables.as_logged(found), arguments.output)
-    runs, sizes = found.rows["run"].nunique(), found.rows["batch_size"].nunique()
+    keys = options.logs(arguments)
+    logged = external_runs.read(keys)
+    csv_tables.write(external_runs.as_logged(logged), arguments.output)
+    runs, sizes = logged.rows["run"].nunique(), logged.rows["batch_size"].nunique()
     print(
         f"{arguments.output}: {wording.count(runs, 'training')} at {sizes} batch sizes, in "
-        f"{wording.count(len(found.rows), 'row')} ({found.cells.read_as})."
+        f"{wording.count(len(logged.rows), 'row')} ({logged.table.read_as})."
     )
-    for note in found.notes:
+    for note in logged.notes:
         print(f"Note: {note}.")
 
 
@@ -120,7 +114,8 @@ def critical_batch_size(arguments: Namespace) -> None:
     """Fit the critical batch size to a table of external runs; see docs/own_training.md."""
     from batchscope.report import external_runs
 
-    found = external_runs.read(arguments.file, arguments.target, arguments.step_seconds)
+    keys = options.logs(arguments)
+    found = external_runs.read(keys, arguments.target, arguments.step_seconds)
     print(external_runs.text(found, arguments.base))
     if arguments.output:
         written = external_runs.write(found, arguments.output)
@@ -143,6 +138,7 @@ def schema(arguments: Namespace) -> None:
     print(editor_schema.text(), end="")
 
 
+_LOGS = ("--columns", "--factors", "--lines", "--pattern", "--examples-per-epoch", "--rows")
 # Command -> its options, in the order of the help.
 OPTIONS = {
     init: ("data", "model", "--label", "--task", "--optimizer", "--output", "--results"),
@@ -151,8 +147,8 @@ OPTIONS = {
     log: ("names", "--results"),
     advice: ("--results", "--scale", "config", "--seeds"),
     explain: ("words",),
-    import_: ("files", "--output", "--columns", "--examples-per-epoch", "--pattern", "--format"),
-    critical_batch_size: ("file", "--target", "--step-seconds", "--base", "--output"),
+    import_: ("files", "--output", *_LOGS),
+    critical_batch_size: ("files", "--target", "--step-seconds", "--base", "--output", *_LOGS),
     results: ("--results", "--output", "--study"),
     schema: (),
 }

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter
+import yaml
+from pydantic import TypeAdapter, ValidationError
 
 from batchscope import project_files
 from batchscope.errors import unexpected
 from batchscope.problems import show
 from batchscope.store import looks
-from batchscope.study import log_source, optimizer_constants, snapshot_epochs, tasks
+from batchscope.study import log_keys, optimizer_constants, snapshot_epochs, tasks
 from batchscope.study.model import Positive
 from batchscope.study.names import (
     configuration,
@@ -86,7 +88,6 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         **{"nargs": "*", "metavar": "WORD"},
         "help": "a study's name, or of a run's name, such as bs=16 seed=0",
     },
-    "file": {"type": Path, "metavar": "FILE.csv", "help": "a row per evaluation"},
     "files": {"nargs": "+", "metavar": "FILES", "help": "logs, folders, and patterns with {name}"},
     "--columns": {
         **{"nargs": "+", "default": [], "metavar": "OURS=THEIRS"},
@@ -96,10 +97,21 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         **{"type": float, "metavar": "N"},
         "help": "training examples of an epoch, where logs count epochs",
     },
-    "--pattern": {"default": "", "help": "such as bs{batch_size}_seed{seed}, of paths or runs"},
-    "--format": {
-        **{"choices": (log_source.AUTO, *log_source.FORMATS), "default": log_source.AUTO},
-        "help": "of the logs; recognised by their content if left out",
+    "--pattern": {
+        **{"metavar": "PATTERN"},
+        "help": "of paths, bs{batch_size}_seed{seed}, or of a column, 'run: bs{batch_size}'",
+    },
+    "--factors": {
+        **{"nargs": "+", "metavar": "COLUMN"},
+        "help": "further columns that are factors",
+    },
+    "--lines": {
+        **{"nargs": "+", "metavar": "PATTERN"},
+        "help": "of printed lines: 'step {updates}: loss {train_loss}', or keras",
+    },
+    "--rows": {
+        **{"choices": (log_keys.AT_TARGET,)},
+        "help": "the single row of every run is the one at its target; else it is the run's end",
     },
     "--config": {"required": True, "help": "the study's file"},
     "--scale": {"choices": ("full", "reduced"), "default": "full"},
@@ -180,6 +192,34 @@ def study(arguments: Namespace) -> Any:
         expected = f"one of {', '.join(known)}"
         converted("--experiment", known.__getitem__, expected, arguments.experiment)
     return found
+
+
+def logs(arguments: Namespace) -> Any:
+    """Return the keys of logs; paths that exist are no patterns.
+
+    Raises:
+        UserError: If an option is invalid.
+    """
+    columns = dict(word.partition("=")[::2] for word in arguments.columns)
+    if wrong := [word for word in arguments.columns if not all(word.partition("="))]:
+        raise unexpected("--columns", show(wrong[0]), "such as batch_size=bs")
+    stated = {
+        "files": [
+            log_keys.escaped(file) if os.path.exists(file) else file for file in arguments.files
+        ],
+        "columns": columns,
+        "pattern": yaml.safe_load(arguments.pattern or "") or {},
+        **{
+            name: vars(arguments)[name]
+            for name in ("factors", "lines", "examples_per_epoch", "rows")
+        },
+    }
+    try:
+        keys = {name: value for name, value in stated.items() if value is not None}
+        return log_keys.Logs.model_validate(keys)
+    except ValidationError as error:
+        option = str(error.errors()[0]["loc"][0]).replace("_", "-")
+        raise unexpected(f"--{option}", show(stated.get(option)), "another value") from None
 
 
 def last_study(results: Path, names: Collection[str] = ()) -> Any:

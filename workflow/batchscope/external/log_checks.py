@@ -1,4 +1,4 @@
-"""What cannot be so in logs of trainings: each is a problem at its row, or a question."""
+"""Contradictions in the logs of runs: each is a problem at its row, or a question."""
 
 from __future__ import annotations
 
@@ -7,180 +7,128 @@ from collections.abc import Iterator
 import numpy as np
 import pandas
 
-from batchscope import problems, wording
-from batchscope.external import cells, numbers
-from batchscope.external.cells import LogCells
+from batchscope import wording
+from batchscope.external.log_numbers import STATED
+from batchscope.external.log_table import LogTable
 from batchscope.study.own_columns import AXES, LOSSES, outcomes
 
-_RUN = ["batch_size", "seed"]
-# Columns of results, which no column that distinguishes series may be called.
-_TAKEN = (
-    *("target", "points", "residual", "lack_of_fit", "stray"),
-    *("updates_min", "examples_min", "_loss"),
-)
 _SAME_EPOCHS = 1.5  # times as many updates as epochs have
 _LEAST_FULL, _MOST_FULL = 0.5, 1.02  # share of full batches that the examples may be
 
 
-def of_names(found: LogCells) -> Iterator[str]:
-    """Yields the columns that are called as one of the result."""
-    for name in filter(_TAKEN.__contains__, found.table):
-        yield (
-            f"{found.logs[0].path}: received the column {name}, which is one of the result; "
-            "another name is expected."
-        )
-
-
-def no_seed(found: LogCells, rows: pandas.DataFrame) -> Iterator[str]:
-    """Yields the question for a seed, where none is known and a batch size has several trainings.
+def problems(table: LogTable, rows: pandas.DataFrame, epoch: float | None) -> Iterator[str]:
+    """Yield the problems of numbered runs with their rows in order of progress.
 
     Args:
-        rows: With `order`, the number of each row's run as far as it is known.
+        rows: With the column `run`.
+        epoch: Training examples of an epoch, if the user states them.
     """
-    log = found.places["run"]
-    several = log.groupby(rows["order"]).transform("nunique") > 1
-    several |= rows.duplicated(["order", "updates"])
-    for name in filter(found.table.__contains__, cells.NUMBERS):
-        several |= found.table[name].groupby(rows["batch_size"]).transform("nunique") > 1
-    for row in several.index[several][:1]:
-        log = found.logs[found.places.at[row, "log"]]
-        size = rows.at[row, "batch_size"]
-        yield f"{found.place(row)}: batch size {size} has several trainings, and there is " + (
-            cells.question(log, "seed")
-        )
+    yield from of_progress(table, rows, epoch)
+    yield from _without_end(table, rows)
+    yield from _identical(table, rows)
 
 
-def twice(found: LogCells, rows: pandas.DataFrame) -> Iterator[str]:
-    """Yields a log of a training that another one is of too, and in what both differ."""
-    log = found.places["run"]
-    first = log.groupby(rows["order"]).transform("first")
-    for row in log.index[log != first][:1]:
-        before = log.index[log == first[row]][0]
-        of_both = found.parameters.loc[found.places.loc[[before, row], "log"]].fillna("")
-        differ = [problems.clip(name) for name in of_both if of_both[name].nunique() > 1]
-        yield (
-            f"{found.place(row)}: received batch size {rows.at[row, 'batch_size']}, seed "
-            f"{rows.at[row, 'seed']} again, as in {found.place(before)}; a seed of its own is "
-            "expected, or a factor named by `files` or `columns`"
-            + (f" (they differ in {wording.listed(differ[:5])})." if differ else ".")
-        )
+def of_progress(table: LogTable, rows: pandas.DataFrame, epoch: float | None) -> Iterator[str]:
+    yield from _backwards(table, rows)
+    yield from _disagreeing(table, rows)
+    yield from _of_epochs(table, rows, epoch)
 
 
-def repeated(found: LogCells, rows: pandas.DataFrame) -> Iterator[str]:
-    """Yields the rows that say something of a run a second time."""
-    first: dict[tuple[str, float], int] = {}
-    for row, run, size, seed, updates in rows[["run", *_RUN, "updates"]].sort_index().itertuples():
-        if (before := first.setdefault((run, updates), row)) != row:
-            yield (
-                f"{found.place(row)}: received batch size {size}, seed {seed} at "
-                f"{wording.shortest(updates)} updates again, as in {found.place(before)}; one row "
-                "for each evaluation is expected."
-            )
-
-
-def backwards(found: LogCells, rows: pandas.DataFrame) -> Iterator[str]:
-    """Yields the rows by which a run had used less than by an earlier one."""
-    for name in (each for each in (*AXES, "epoch") if each in rows):
+def _backwards(table: LogTable, rows: pandas.DataFrame) -> Iterator[str]:
+    """Yield the first row of every column by which a run had used less than by an earlier row."""
+    for name in (name for name in (*AXES, "epoch") if name in rows):
         known = rows.loc[rows[name].notna(), ["run", name]].rename_axis("row").reset_index()
         before = known.groupby("run")[["row", name]].shift()
-        for at in known.index[known[name] < before[name]]:
-            row = known.at[at, "row"]
+        for at in known.index[known[name] < before[name]][:1]:
+            row, first = known.at[at, "row"], int(before.at[at, "row"])
+            hint = " (`columns: {seconds_per_epoch: ...}`, if it is the time of one epoch)"
             yield (
-                f"{found.place(row)}, {found.name(row, name)}: received "
+                f"{table.place(row)}, {table.name(name)}: received "
                 f"{wording.shortest(known.at[at, name])}, less than the "
-                f"{wording.shortest(before.at[at, name])} of "
-                f"{found.place(int(before.at[at, 'row']))}, where the run had made fewer updates; "
-                "what was used since its start is expected."
+                f"{wording.shortest(before.at[at, name])} of {table.place(first)}, earlier in the "
+                f"run; amounts since the start are expected{hint if name == 'seconds' else ''}."
             )
 
 
-def disagreeing(found: LogCells, rows: pandas.DataFrame) -> Iterator[str]:
-    """Yields the rows whose examples are not those of so many updates.
+def _disagreeing(table: LogTable, rows: pandas.DataFrame) -> Iterator[str]:
+    """Yield the first row with other examples than those of so many updates.
 
-    An epoch's last batch may be smaller, and a run may drop it. Logs that state one of both cannot
-    disagree.
+    The last batch of an epoch may be smaller, or left out. Logs with one of both cannot disagree.
     """
-    if not {"updates", "examples"} <= {*found.table}:
+    if not {"updates", "examples"} <= {*table.texts}:
         return
     full = rows["updates"] * rows["batch_size"]
     share = rows["examples"] / full.where(full > 0)
-    for row in rows.index[share.notna() & ~share.between(_LEAST_FULL, _MOST_FULL)].sort_values():
+    for row in rows.index[share.notna() & ~share.between(_LEAST_FULL, _MOST_FULL)][:1]:
         examples, updates = (wording.shortest(rows.at[row, name]) for name in AXES[1::-1])
         yield (
-            f"{found.place(row)}, {found.name(row, 'examples')}: received {examples}, but "
-            f"{updates} updates of batch size {rows.at[row, 'batch_size']} use "
+            f"{table.place(row)}, {table.name('examples')}: received {examples}, but {updates} "
+            f"updates of batch size {rows.at[row, 'batch_size']} use "
             f"{wording.shortest(full[row])}; the same unit in all three is expected, or one of the "
-            "columns updates and examples alone."
+            "columns updates and examples."
         )
 
 
-def of_epochs(found: LogCells, rows: pandas.DataFrame, epoch: float | None) -> Iterator[str]:
-    """Yields the runs whose epochs are not those of their updates: is a batch that of one device?
+def _of_epochs(table: LogTable, rows: pandas.DataFrame, epoch: float | None) -> Iterator[str]:
+    """Yield the first run with other epochs than those of its updates, as if on one device.
 
-    An epoch may be counted at its beginning or its end, so that they may be one apart, and its last
-    batch may be left out, or be all of the data.
-
-    Args:
-        epoch: Training examples of an epoch, where it is stated.
+    An epoch may be counted at its beginning or its end, and its last batch may be left out.
     """
-    if epoch is None or "epoch" not in rows:
+    if epoch is None or not {"epoch", "updates"} <= {*table.texts} or "epoch" not in rows:
         return
     known = rows[rows["epoch"].notna() & rows["updates"].notna()]
     last = known.groupby("run", sort=False).tail(1)
-    used = last["updates"] * last["batch_size"] / epoch
     fewest = (last["epoch"] - 1) * np.floor(epoch / last["batch_size"]).clip(lower=1)
     most = (last["epoch"] + 1) * np.ceil(epoch / last["batch_size"])
-    off = ~last["updates"].between(fewest / _SAME_EPOCHS, most * _SAME_EPOCHS)
-    for row in last.index[off]:
-        shown = wording.shortest(last.at[row, "epoch"])
+    wrong = ~last["updates"].between(fewest / _SAME_EPOCHS, most * _SAME_EPOCHS)
+    for row in last.index[wrong][:1]:
+        size, updates, count = last.loc[row, ["batch_size", "updates", "epoch"]]
+        passes = wording.shortest(round(updates * size / epoch, 2))
         yield (
-            f"{found.place(row)}, {found.name(row, 'epoch')}: received {shown}, but "
-            f"{wording.shortest(last.at[row, 'updates'])} updates of batch size "
-            f"{last.at[row, 'batch_size']} are {wording.shortest(round(used[row], 2))} epochs of "
-            f"{wording.shortest(epoch)} examples; the examples of one update are expected as the "
-            "batch size, of all devices and micro-batches."
+            f"{table.place(row)}, {table.name('epoch')}: received {wording.shortest(count)}, but "
+            f"{wording.shortest(updates)} updates of batch size {size:.0f} are {passes} epochs of "
+            f"{wording.shortest(epoch)} examples; the examples of one update, on all devices, are "
+            "expected as the batch size."
         )
 
 
-def without_end(found: LogCells, rows: pandas.DataFrame) -> Iterator[str]:
-    """Yields the runs whose loss is empty to the end, where others go on: diverged, or not noted?
+def _without_end(table: LogTable, rows: pandas.DataFrame) -> Iterator[str]:
+    """Yield the first run with a loss that is empty to the end while others go on.
 
-    pandas writes NaN as nothing. A loss that is evaluated now and then has gaps as long before.
+    pandas writes NaN as nothing. A loss that is evaluated now and then has earlier gaps as long.
     """
-    table = found.places.loc[rows.index, "log"].map(lambda log: found.logs[log].format) == "csv"
     for loss in filter(rows.__contains__, LOSSES):
-        empty = rows[loss].isna() & table & (rows[numbers.STATED] == "")
+        empty = rows[loss].isna() & (rows[STATED] == "")
         by_run = empty.groupby(rows["run"], sort=False)
-        tails = {run: _gaps(each.to_numpy()) for run, each in by_run}
-        for run, (before, tail) in tails.items() if not by_run.last().all() else ():
-            if tail > before >= 0:
-                own = rows[rows["run"] == run]
-                size, seed, updates = own.iloc[-tail - 1][[*_RUN, "updates"]]
-                row = own.index[-tail]
-                yield (
-                    f"{found.place(row)}, {found.name(row, loss)}: received nothing of batch size "
-                    f"{size}, seed {seed} after {wording.shortest(updates)} updates, where others "
-                    "go on: diverged, or not recorded? nan is expected where it diverged (pandas "
-                    "writes it with na_rep='nan'), no row where nothing was recorded."
-                )
+        ends = by_run.last()
+        gaps = {run: _gaps(part.to_numpy()) for run, part in by_run if ends[run]}
+        wrong = [run for run, (before, tail) in gaps.items() if tail > before >= 0]
+        if ends.all() or not wrong:
+            continue
+        row = rows.index[rows["run"] == wrong[0]][-gaps[wrong[0]][1]]
+        yield (
+            f"{table.place(row)}, {table.name(loss)}: received nothing of batch size "
+            f"{rows.at[row, 'batch_size']}, seed {rows.at[row, 'seed']} to the end, where others "
+            "go on: diverged, or not recorded? nan is expected where it diverged (pandas writes it "
+            "with na_rep='nan'), no row where nothing was recorded."
+        )
 
 
 def _gaps(empty: np.ndarray) -> tuple[int, int]:
-    """Returns the longest stretch of rows without a value before the last one, and the last.
+    """Return the longest stretch of rows without a value before the last one, and the last.
 
-    The first is -1 where there is no value at all.
+    The first is -1 if there is no value.
     """
     known = np.flatnonzero(~empty)
     if not len(known):
         return -1, len(empty)
-    gaps = np.diff(known, prepend=-1) - 1
-    return int(gaps.max()), len(empty) - 1 - int(known[-1])
+    return int((np.diff(known, prepend=-1) - 1).max()), len(empty) - 1 - int(known[-1])
 
 
-def identical(found: LogCells, rows: pandas.DataFrame) -> Iterator[str]:
-    """Yields the replicates that equal another to the last bit, which no two trainings do.
+def _identical(table: LogTable, rows: pandas.DataFrame) -> Iterator[str]:
+    """Yield the first replicate that equals another to the last bit, as no two runs do.
 
-    All single rows have to: several may reach a target at one evaluation.
+    Several single rows may reach a target at one evaluation, but not all of them.
     """
     evaluated = [name for name in outcomes() if name in rows]
     names = [name for name in (*AXES, *evaluated) if name in rows]
@@ -190,20 +138,17 @@ def identical(found: LogCells, rows: pandas.DataFrame) -> Iterator[str]:
     runs = known.drop(columns="seed").groupby("run", sort=False).first()
     runs["bits"] = bits.groupby(known["run"]).agg(tuple)
     runs = runs[single | (runs["bits"].map(len) > 1)]
-    keys = [
-        name for name in runs if name not in (*names, "epoch", numbers.STATED, "order", "status")
-    ]
+    keys = [name for name in runs if name not in (*names, "epoch", STATED, "order", "status")]
     again = runs[runs.duplicated(keys)]
     groups = runs.drop_duplicates([name for name in keys if name != "bits"])
-    if single and len(again) + len(groups) < len(runs):
+    if again.empty or (single and len(again) + len(groups) < len(runs)):
         return
-    if len(again):
-        run = again.index[0]
-        same = runs.index[(runs[keys] == runs.loc[run, keys]).all(axis=1)][0]
-        row, first = (rows.index[rows["run"] == each][0] for each in (run, same))
-        yield (
-            f"{found.place(row)}: received batch size {rows.at[row, 'batch_size']}, seed "
-            f"{rows.at[row, 'seed']} with the very numbers of seed {rows.at[first, 'seed']} "
-            f"({found.place(first)}), as {wording.count(len(again), 'run')} of "
-            f"{rows['run'].nunique()}; another training for each seed is expected."
-        )
+    run = again.index[0]
+    same = runs.index[(runs[keys] == runs.loc[run, keys]).all(axis=1)][0]
+    row, first = (rows.index[rows["run"] == name][0] for name in (run, same))
+    yield (
+        f"{table.place(row)}: received batch size {rows.at[row, 'batch_size']}, seed "
+        f"{rows.at[row, 'seed']} with the very numbers of seed {rows.at[first, 'seed']} "
+        f"({table.place(first)}), as {wording.count(len(again), 'run')} of "
+        f"{rows['run'].nunique()}; another training for each seed is expected."
+    )

@@ -22,14 +22,15 @@ from batchscope.analysis import (
 from batchscope.analysis.targets import Target
 from batchscope.analysis.to_target_tables import TargetScaling
 from batchscope.errors import UserError
-from batchscope.external import log_runs
+from batchscope.external import external_runs
+from batchscope.external.external_runs import LoggedRuns
 from batchscope.report import page
 from batchscope.study import factor_words, own_columns, tasks
-from batchscope.study.log_source import Source, escaped
+from batchscope.study.log_keys import Logs
 from batchscope.study.own_columns import AXES, OUTCOMES
 from batchscope.study.run_factors import HORIZON_REASON
 from batchscope.study.specifications import Panel
-from batchscope.tables import csv_tables, external_tables
+from batchscope.tables import csv_tables, logged_runs
 
 NAME = "critical_batch_size"
 _BASE = 256  # of B_20, as Zhang et al. 2024 take it
@@ -43,8 +44,8 @@ class Found(NamedTuple):
     scalings: list[TargetScaling]
 
 
-def read(path: Path, stated: Iterable[str] = (), step_seconds: str | None = None) -> Found:
-    """Reads external runs and fits what they take to targets, stated as `validation_loss=0.2`.
+def read(keys: Logs, stated: Iterable[str] = (), step_seconds: str | None = None) -> Found:
+    """Return external runs and the fits to their targets, stated as `validation_loss=0.2`.
 
     Args:
         step_seconds: Seconds of a step, fixed and per example, as `0.002,0.0001`.
@@ -52,20 +53,20 @@ def read(path: Path, stated: Iterable[str] = (), step_seconds: str | None = None
     Raises:
         UserError: If the file or what is stated is at fault, or a series has no target.
     """
-    external = log_runs.read(Source((escaped(str(path)),)))
-    if external.single and not external.at_targets:
+    external = external_runs.read(keys)
+    if external.ends == own_columns.AT_END:
         raise UserError(
-            f"{path}: received a single row of each run, at equal budgets, which are no target; a "
-            "row per evaluation is expected, or a study with `runs`, which compares at budgets."
+            f"{external.path}: received a single row of each run, at its end, which is no target; "
+            "a row per evaluation is expected, or `--rows at_target` if every run stopped there."
         )
     if external.schedule:
         raise UserError(
-            f"{path}, column schedule: received {problems.show(external.schedule)}, "
+            f"{external.path}, column schedule: received {problems.show(external.schedule)}, "
             f"{HORIZON_REASON}; a single row of each run is expected, at the target that it was "
             "trained to."
         )
-    runs = external_tables.runs(external, "", "")
-    series = trainings.of_experiment(runs, external_tables.trajectories(external))
+    runs = logged_runs.runs(external, "", "")
+    series = trainings.of_experiment(runs, logged_runs.trajectories(external))
     wanted = [_target(text, external) for text in stated]
     for each in series if not wanted else ():
         if each.default_target() is None:
@@ -86,7 +87,7 @@ def read(path: Path, stated: Iterable[str] = (), step_seconds: str | None = None
     return Found(runs, to_target_tables.of_series(series, wanted, step))
 
 
-def _target(text: str, external: log_runs.ExternalRuns) -> Target:
+def _target(text: str, external: LoggedRuns) -> Target:
     column, _, number = text.partition("=")
     known = [name for name in OUTCOMES if name in external.rows]
     if column not in known:

@@ -16,10 +16,11 @@ from batchscope.study.versions import VERSIONS
 FINISHED = "finished"
 DIVERGED = "diverged"
 OUT_OF_MEMORY = "out_of_memory"
+CRASHED = "failed"  # of an external run
 FITS = "fits"  # of a try of a batch size
 OFF_TARGET = "off_target"
 MISSING = "missing"
-FAILED = (DIVERGED, OUT_OF_MEMORY)
+FAILED = (DIVERGED, OUT_OF_MEMORY, CRASHED)
 UNSUCCESSFUL = (*FAILED, OFF_TARGET)  # ran, and got nowhere; all but these and FINISHED did not run
 
 

@@ -1,0 +1,137 @@
+"""Files of logs: patterns that find them and state factors, and their content."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+import string
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from batchscope import problems, wording
+from batchscope.errors import UserError, check_regular
+
+if TYPE_CHECKING:
+    import pandas
+
+MOST_BYTES = 200_000_000  # of a text, which is read whole
+MOST_EVENT_BYTES = 2_000_000_000  # of an event file, which is read record by record
+_MOST_SHOWN = 3  # names of a folder in a message
+_WILD = {"**/": "(?:.*/)?", "*": "[^/]*", "?": "[^/]"}  # of a pattern -> of a regular expression
+
+
+@dataclass(frozen=True, eq=False)
+class Log:
+    """Rows of a file, or of one run of a folder.
+
+    Attributes:
+        rows: Texts, empty where there is nothing. The index is the place of a row.
+        files: All files that were read.
+        unit: Unit of the index.
+        progress: Column that says how far the run is, if the format determines it.
+    """
+
+    path: str
+    format: str
+    rows: pandas.DataFrame
+    files: tuple[str, ...] = ()
+    unit: str = "line"
+    progress: str = ""
+    notes: tuple[str, ...] = ()
+
+
+class Unrecognised(UserError):
+    """A text of none of the formats."""
+
+
+def text(path: Path | str) -> str:
+    """Return the text of a log.
+
+    Raises:
+        UserError: If it cannot be read, is no text, or is too large.
+    """
+    try:
+        check_regular(path, "a log")
+        check_size(path, MOST_BYTES)
+        return Path(path).read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: received no text ({error}); a log is expected.") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UserError(f"{path}: cannot be read ({reason}); a log is expected.") from None
+
+
+def check_size(path: Path | str, most: int) -> None:
+    if Path(path).stat().st_size > most:
+        size = wording.size(most)
+        raise UserError(f"{path}: received more than {size}; a smaller log is expected.")
+
+
+class Pattern:
+    """A text with `{name}` in place of factors, and wildcards; `{{` is a brace.
+
+    Attributes:
+        names: The factors, in order.
+    """
+
+    def __init__(self, text: str) -> None:
+        try:
+            parts = list(string.Formatter().parse(text))
+        except ValueError:
+            parts = [("", "", "", None)]
+        self.text, self.names = text, []
+        self._glob = self._regex = ""
+        for literal, name, spec, conversion in parts:
+            self._glob += literal.replace("[", "[[]")
+            pieces = re.split(r"(\*\*/|[*?])", literal)
+            self._regex += "".join(_WILD.get(piece) or re.escape(piece) for piece in pieces)
+            if name is None:
+                continue
+            if spec or conversion or not name.isidentifier():
+                raise UserError(
+                    f"received {problems.show(text)}; names in braces are expected, as in "
+                    "logs/bs{batch_size}_seed{seed}.csv."
+                )
+            self._glob += "*"
+            self._regex += f"(?P={name})" if name in self.names else f"(?P<{name}>[^/]+?)"
+            self.names += [] if name in self.names else [name]
+
+    def paths(self, folder: Path) -> list[tuple[str, dict[str, str]]]:
+        """Return the paths that match, relative to a folder, with the factors of each.
+
+        Raises:
+            UserError: If no path matches.
+        """
+        expanded = os.path.expanduser(self._glob)
+        if not self.names and not glob.has_magic(self._glob):
+            return [(os.path.normpath(folder / os.path.expanduser(self.text.format())), {})]
+        home, regex = os.path.expanduser("~"), re.compile(self._regex)
+        matches = []
+        for path in sorted(glob.glob(expanded, root_dir=folder, recursive=True)):
+            written = path if expanded == self._glob else path.replace(home, "~", 1)
+            if match := regex.fullmatch(written):
+                matches.append((os.path.normpath(folder / path), match.groupdict()))
+        if not matches:
+            raise UserError(f"received {problems.show(self.text)}; {self._present(folder)}.")
+        return matches
+
+    def within(self, text: str) -> dict[str, str] | None:
+        """Return the factors of the first whole parts of a path that match, or None."""
+        match = re.search(f"(?:^|/)(?:{self._regex})(?:/|$)", text)
+        return match and match.groupdict()
+
+    def _present(self, folder: Path) -> str:
+        """Return the content of the nearest folder that exists, for a message."""
+        path = folder / os.path.expanduser(self._glob.partition("*")[0])
+        nearest = next(parent for parent in (path, *path.parents) if parent.is_dir())
+        names = [problems.clip(name) for name in sorted(os.listdir(nearest))]
+        shown = names[:_MOST_SHOWN] + ["..."] * (len(names) > _MOST_SHOWN)
+        return f"files that match are expected, but {nearest} has {', '.join(shown) or 'nothing'}"
+
+
+def relative(path: str) -> str:
+    """Return a path relative to the working directory if it is below it."""
+    here, absolute = os.getcwd(), os.path.abspath(path)
+    return os.path.relpath(absolute, here) if Path(absolute).is_relative_to(here) else path
