@@ -106,7 +106,7 @@ def import_(arguments: Namespace) -> None:
         f"{arguments.output}: {wording.count(runs, 'training')} at {sizes} batch sizes, in "
         f"{wording.count(len(logged.rows), 'row')} ({logged.table.read_as})."
     )
-    for note in logged.notes:
+    for note in logged.table.notes:
         print(f"Note: {note}.")
 
 

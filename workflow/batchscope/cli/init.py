@@ -24,7 +24,7 @@ from batchscope.datasets import folder_parts
 from batchscope.datasets.raw import Request
 from batchscope.datasets.source import expanded
 from batchscope.errors import ScaledTwice, TrainsItself, UserError
-from batchscope.external import printed_lines, tensorboard
+from batchscope.external import log_files, log_reading, printed_lines, tensorboard
 from batchscope.host import absence, control_groups
 from batchscope.store import paths
 from batchscope.study import (
@@ -36,6 +36,7 @@ from batchscope.study import (
     optimizer_constants,
 )
 from batchscope.study.example_kinds import IMAGES, ROWS, TOKENS
+from batchscope.study.log_keys import LogFormat
 from batchscope.study.networks import NETWORKS
 
 if TYPE_CHECKING:
@@ -103,7 +104,11 @@ def _runs(path: Path, folder: Path) -> str | dict[str, str] | None:
         if logs and not any(kind.startswith("image/") for kind in kinds):
             names = [file.relative_to(path).as_posix() for file in logs]
             pattern = log_names.pattern(names, log_names.IDENTITY)
-            lines = printed_lines.needed(logs[0])
+            lines = ""
+            try:
+                log_reading.read(str(logs[0]), LogFormat())
+            except log_files.Unrecognised:
+                lines = printed_lines.detected(log_files.text(logs[0]))
             return {"files": f"{shown}/{pattern}", **({"lines": lines} if lines else {})}
     if path.suffix != ".csv" or not path.is_file():
         return None

@@ -21,8 +21,8 @@ import numpy as np
 import pandas
 
 from batchscope import disk, wording
-from batchscope.errors import UserError, raise_problems
-from batchscope.external import log_checks, log_numbers
+from batchscope.errors import UserError
+from batchscope.external import external_runs
 from batchscope.host import absence, control_groups, description, guard, job, locks
 from batchscope.store import memory_kills, paths, progress, records
 from batchscope.study import commands, tasks
@@ -250,10 +250,7 @@ def _evaluated(folder: Path, run: commands.CommandRun) -> tuple[pandas.DataFrame
     tasks.set_user_metrics(metrics := log.pop("metrics", {}))
     keys = CommandLog.model_validate(log)
     path = keys.file.replace("{run_dir}", files) or str(folder / paths.COMMAND_OUTPUT)
-    logged = log_numbers.of_run(path, size, keys, (*metrics,))
-    rows = logged.rows.assign(run="", batch_size=size).drop(columns="seconds", errors="ignore")
-    raise_problems(log_checks.of_progress(logged.table, rows, keys.examples_per_epoch))
-    return logged.rows, logged.status
+    return external_runs.of_command(path, size, keys, metrics)
 
 
 def _write(

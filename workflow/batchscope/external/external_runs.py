@@ -10,25 +10,23 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas
 
 from batchscope import problems, wording
 from batchscope.errors import UserError, raise_problems
-from batchscope.external import log_checks, log_files, log_numbers, log_table
+from batchscope.external import csv_log, log_checks, log_files, log_numbers, log_table
 from batchscope.external.log_numbers import STATED
 from batchscope.external.log_table import LogTable
-from batchscope.store.records import CRASHED, DIVERGED, FINISHED, OFF_TARGET
-from batchscope.study import budget_kinds, own_columns, tasks
-from batchscope.study.log_keys import AT_TARGET, Logs
+from batchscope.store.records import CRASHED, FINISHED, OFF_TARGET
+from batchscope.study import budget_kinds, own_columns
+from batchscope.study.log_keys import AT_TARGET, LogFormat, Logs
 from batchscope.study.log_names import PROGRESS, RATE
-from batchscope.study.own_columns import AXES, LEAST_SIZES, LOSSES, OUTCOMES
+from batchscope.study.own_columns import AXES, LEAST_SIZES
 from batchscope.study.run_factors import FACTORS, FALLING
 
 _RUN = ["batch_size", "seed"]
 _COUNTED = ("run", "trial", "replicate", "repeat", "rep", "fold", "id", "seed")  # words of a seed
 _MOST_SHOWN = 5  # names in a note
-_PLURAL = {"epoch": "epochs"}
 
 
 @dataclass(frozen=True)
@@ -41,8 +39,7 @@ class LoggedRuns:
         factors: Columns that may distinguish series.
         ends: Why each run ended if it has a single row: `own_columns.AT_TARGET` or `AT_END`.
         path: A file or a pattern, as the study names it.
-        table: The logs.
-        notes: Sentences about what was ignored or assumed.
+        table: The logs, with notes on what was ignored or assumed.
     """
 
     rows: pandas.DataFrame
@@ -50,7 +47,6 @@ class LoggedRuns:
     ends: str = ""
     path: str = ""
     table: LogTable | None = None
-    notes: tuple[str, ...] = ()
 
     @cached_property
     def distinguishing(self) -> list[str]:
@@ -61,10 +57,6 @@ class LoggedRuns:
             if not self.rows[[*others, name]].drop_duplicates().duplicated(others).any():
                 kept.remove(name)
         return kept
-
-    @property
-    def tasks(self) -> tuple[str, ...]:
-        return tasks.of_columns(self.rows)
 
     @property
     def rates(self) -> tuple[float, ...]:
@@ -98,152 +90,165 @@ def read(keys: Logs, folder: Path | str = ".", metrics: Iterable[str] = ()) -> L
         ConfigError: If the logs are no runs; with every problem, at its place.
         UserError: If a log is missing or cannot be read, or leaves a question open.
     """
-    paths = log_table.found_paths(keys.files, Path(folder))
-    table = log_table.read(keys, paths, metrics)
-    rows = log_numbers.read(table)
-    notes = [*_ignored(table)]
-    if "seed" not in rows:
-        rows["seed"] = 0
-        notes.append("no seed: every batch size has one run, seed 0")
-    rows = log_numbers.without_copies(table, rows)
-    factors, more = _factors(table, rows)
-    notes += more
-    rows = rows.assign(**factors)
-    identity = [*_RUN, *factors]
-    rows, repeated = log_numbers.joined(rows, identity)
-    rows["order"] = rows.groupby(identity, sort=False).ngroup()
-    raise_problems(_several_runs(table, rows, repeated))
-    rows, more = log_numbers.epochs(table, rows, keys, rows["order"])
-    notes += more
-    rows, more = _evaluations(table, log_numbers.completed(rows, keys))
-    notes += more
-    rows = log_numbers.seconds(table, rows, rows["order"])
-    rows.insert(0, "machine", own_columns.ELSEWHERE)
-    rows.insert(0, "run", _run_names(table, rows[identity]))
-    single = not rows["run"].duplicated().any()
-    if keys.rows == AT_TARGET and not single:
-        raise UserError(
-            f"rows: received {AT_TARGET}, but {rows['run'].duplicated().idxmax()} is not the only "
-            "row of its run; a single row of every run is expected."
-        )
-    ends = own_columns.AT_TARGET if keys.rows == AT_TARGET else own_columns.AT_END
-    ends = ends if single else ""
-    rows["status"] = _statuses(rows, ends)
-    raise_problems(log_checks.problems(table, rows, keys.examples_per_epoch))
-    sizes = sorted({*rows["batch_size"].tolist()})
-    path = ", ".join(log_files.relative(os.path.join(folder, file)) for file in keys.files)
-    path = table.files[0] if len(table.files) == len(keys.files) == 1 else path
-    if len(sizes) < LEAST_SIZES:
-        raise UserError(
-            f"{path}, batch_size: received {wording.listed(map(str, sizes))}; at least "
-            f"{LEAST_SIZES} different batch sizes are expected."
-        )
-    rows = rows.drop(columns=["order", STATED])
-    runs = LoggedRuns(rows, tuple(factors), ends, path, table)
-    if all(series["batch_size"].nunique() < LEAST_SIZES for series in runs.series):
-        names = wording.listed(name.removeprefix(own_columns.OWN) for name in runs.distinguishing)
-        raise UserError(
-            f"{path}: received {len(runs.series)} series, distinguished by {names}, none with "
-            f"{LEAST_SIZES} batch sizes; fewer factors are expected."
-        )
-    notes += [*_unequal_ends(runs)]
-    return LoggedRuns(rows, tuple(factors), ends, path, table, tuple(notes))
-
-
-def _ignored(table: LogTable) -> Iterator[str]:
-    """Yield the note on columns that are not read."""
+    table = log_table.read(keys, log_table.found_paths(keys.files, Path(folder)), metrics)
     if table.ignored:
         shown = wording.some([problems.clip(name) for name in table.ignored], most=_MOST_SHOWN)
-        first = problems.clip(table.ignored[0])
-        yield (
-            f"not read: {shown} (`factors: [{first}]` reads a factor, `columns` or `metrics` an "
-            "outcome)"
+        key = f"`factors: [{problems.clip(table.ignored[0])}]`"
+        table.notes.append(f"not read: {shown} ({key}, `columns` and `metrics` name columns)")
+    rows = log_numbers.read(table)
+    if "seed" not in rows:
+        rows["seed"] = 0
+        table.notes.append("no seed: every batch size has one run, seed 0")
+    rows = _without_copies(table, rows)
+    factors = _factors(table, rows)
+    identity = [*_RUN, *factors]
+    rows = rows.assign(**factors)
+    rows["order"] = rows.groupby(identity, sort=False).ngroup()
+    rows = log_numbers.completed(table, _evaluations(table, _joined(table, rows)), keys)
+    rows.insert(0, "machine", own_columns.ELSEWHERE)
+    rows.insert(0, "run", _run_names(table, rows[identity]))
+    several = rows["run"].duplicated()
+    if keys.rows == AT_TARGET and several.any():
+        raise UserError(
+            f"{table.place(several.idxmax())}: received a further row of a run, and `rows: "
+            f"{AT_TARGET}`; a single row of every run is expected."
         )
+    ends = own_columns.AT_TARGET if keys.rows == AT_TARGET else own_columns.AT_END
+    ends = "" if several.any() else ends
+    rows["status"] = _statuses(table, rows, ends)
+    raise_problems(log_checks.problems(table, rows, keys.examples_per_epoch))
+    path = ", ".join(log_files.relative(os.path.join(folder, file)) for file in keys.files)
+    path = table.files[0] if len(table.files) == len(keys.files) == 1 else path
+    rows = rows.drop(columns=["order", STATED])
+    runs = LoggedRuns(rows, tuple(factors), ends, path, table)
+    _check_sizes(runs)
+    table.notes.extend(_not_compared(runs))
+    return runs
 
 
-def _factors(table: LogTable, rows: pandas.DataFrame) -> tuple[dict[str, list[Any]], list[str]]:
-    """Return the factors by their names in our tables, and notes.
+def of_command(
+    path: str, batch_size: int, keys: LogFormat, metrics: Iterable[str]
+) -> tuple[pandas.DataFrame, str]:
+    """Return the evaluations of one run in order, and its status; an empty text if it finished.
 
-    A column that changes within a run is no factor: within every run that the other columns tell
-    apart, each value of the progress occurs once.
+    Of rows at the same progress the last values count. A row without progress after all others is
+    of the end.
+
+    Raises:
+        UserError: If its log cannot be read, leaves a question open, or contradicts itself.
+    """
+    table = log_table.read(keys, {path: {"batch_size": str(batch_size), "seed": "0"}}, metrics)
+    rows = log_numbers.read(table).assign(order=0, batch_size=batch_size)
+    outcomes = [name for name in own_columns.outcomes() if name in rows]
+    if not outcomes:
+        raise table.no_outcome("log.columns")
+    counter = next((name for name in PROGRESS if name in rows), None)
+    if counter is None:
+        return rows[outcomes], log_numbers.status(rows)
+    last = rows.index > max(rows.index[rows[counter].notna()])
+    used = [name for name in PROGRESS if name in rows]
+    rows.loc[last, used] = rows[used].max().to_numpy()
+    raise_problems(_uncounted(table, rows[rows[outcomes].notna().any(axis=1)], counter))
+    status, rows = log_numbers.status(rows), rows.dropna(subset=counter)
+    places = rows[counter].drop_duplicates(keep="last").sort_values().index
+    rows = rows.groupby(counter, as_index=False).last().set_axis(places)
+    rows = log_numbers.completed(table, rows, keys)
+    checked = rows.assign(run="").drop(columns="seconds", errors="ignore")
+    raise_problems(log_checks.of_progress(table, checked, keys.examples_per_epoch))
+    return rows[[name for name in ("epoch", *AXES, *outcomes) if name in rows]], status
+
+
+def _uncounted(table: LogTable, rows: pandas.DataFrame, counter: str) -> Iterator[str]:
+    for row in rows.index[rows[counter].isna()][:1]:
+        yield f"{table.place(row)}: received no number of {counter}; one is expected."
+
+
+def _without_copies(table: LogTable, rows: pandas.DataFrame) -> pandas.DataFrame:
+    """Return rows without those that equal a row of a longer log, such as a later checkpoint."""
+    logs = table.places["log"]
+    longest = logs.map(logs.value_counts()).sort_values(ascending=False, kind="stable").index
+    bits = pandas.util.hash_pandas_object(rows.drop(columns=STATED), index=False)
+    first = logs.loc[longest].groupby(bits.loc[longest], sort=False).transform("first")
+    return rows[logs == first.loc[rows.index]]
+
+
+def _factors(table: LogTable, rows: pandas.DataFrame) -> dict[str, list[Any]]:
+    """Return the factors by their names in our tables.
+
+    A number that changes within a run, such as a scheduled rate, is no factor: the other factors
+    tell all rows apart. An empty cell has the value of its run.
 
     Raises:
         UserError: If the user names such a column, and every log is of one run.
     """
-    counter = next((name for name in PROGRESS if name in rows), None)
-    texts = table.texts.loc[rows.index]
-    run = pandas.concat([rows["batch_size"], rows["seed"]], axis=1)
-    if table.of_runs:
-        run["log"] = table.places["log"].loc[rows.index]
-    factors, changing = {}, []
-    for name in sorted(
-        table.factors, key=lambda name: (name not in table.named, _may_change(name))
-    ):
-        groups = [run[key] for key in run]
-        values = texts[name].where(texts[name] != "")
-        changes = values.groupby(groups).nunique().max() > 1
-        if changes and table.of_runs and name in table.named:
+    run = rows[_RUN].assign(counter=rows.get(next(iter({*PROGRESS} & {*rows}), STATED)))
+    run["log"] = table.places["log"].loc[rows.index] if table.of_runs else 0
+    texts, factors = table.texts.loc[rows.index].replace("", None), {}
+    for name in sorted(table.factors, key=lambda name: (not table.factors[name], _may_vary(name))):
+        values, keys = texts[name], [run[key] for key in run if key != "counter"]
+        changes = values.groupby(keys).nunique().max() > 1
+        if changes and table.of_runs and table.factors[name]:
             raise UserError(
-                f"{table.place(values.index[0])}, {table.name(name)}: received a factor that "
-                "changes within a run; a column with one value per run is expected."
+                f"{table.place(rows.index[0])}, {table.name(name)}: received a factor that changes "
+                "within a run; a column with one value per run is expected."
             )
-        at = run if counter is None else run.assign(counter=rows[counter]).dropna()
-        repeats = at[values.loc[at.index].notna()].duplicated().any()
-        if changes and _may_change(name) and name not in table.named and not repeats:
-            changing.append(name)
+        known = run[values.notna() & run["counter"].notna()]
+        if changes and _may_vary(name) and not table.factors[name] and not known.duplicated().any():
+            text = f"no factor, as it changes within a run: {table.name(name)}"
+            table.notes.append(f"{text} (`factors: [{table.name(name)}]` if it does not)")
             continue
-        filled = values if changes else values.groupby(groups).transform("first")
-        factors[name] = filled.fillna("")
-        run = run.assign(**{name: factors[name]})
-    notes = []
-    if changing:
-        shown = wording.listed(table.name(name) for name in changing)
-        notes.append(f"no factor, as it changes within a run: {shown} (`factors` names factors)")
+        run[name] = values if changes else values.groupby(keys).transform("first")
+        run[name] = run[name].fillna("")
+        factors[name] = run[name].replace("", own_columns.NOTHING)
     ordered = (name for name in table.factors if name in factors)
-    pairs = (
-        own_columns.factor(name, factors[name].replace("", own_columns.NOTHING)) for name in ordered
-    )
-    return dict(pairs), notes
+    return dict(own_columns.factor(name, factors[name]) for name in ordered)
 
 
-def _may_change(name: str) -> bool:
+def _may_vary(name: str) -> bool:
     """Return whether a factor is a number that a schedule may change within a run."""
     return name in FACTORS and FACTORS[name].kind in ("int", "float")
 
 
-def _several_runs(
-    table: LogTable, rows: pandas.DataFrame, repeated: pandas.Series
-) -> Iterator[str]:
-    """Yield the question for what tells runs of one identity apart."""
-    logs = table.places["log"].loc[rows.index]
-    names = [name for name in own_columns.outcomes() if name in rows]
-    for name in names or [None]:
-        evaluated = logs if name is None else logs[rows[name].notna()]
-        own = rows.loc[evaluated.index, "order"]
-        several = evaluated.groupby(own).transform("nunique") > 1
-        repeated = repeated | several.reindex(repeated.index, fill_value=False)
-    if not repeated.any():
-        return
-    row = repeated.idxmax()
-    counter = next((name for name in PROGRESS if name in rows), "order")
-    same = rows[repeated & (rows["order"] == rows.at[row, "order"])]
-    first, last = same.index[[0, 1]]
-    at_once = same.index[same[counter] == same.at[last, counter]]
-    yield (
-        f"{table.place(last)}: received batch size {rows.at[row, 'batch_size']}, seed "
-        f"{rows.at[row, 'seed']} again, as in {table.place(first)}: several runs of one identity. "
-        f"Name what tells them apart: {_telling_apart(table, at_once)}."
-    )
+def _joined(table: LogTable, rows: pandas.DataFrame) -> pandas.DataFrame:
+    """Return rows in which those of one run at the same progress, with other outcomes, are one.
+
+    Raises:
+        UserError: If an outcome is repeated, or in several logs: these are several runs.
+    """
+    counter = next((name for name in PROGRESS if name in rows), None)
+    if counter is None:
+        return rows
+    outcomes = [name for name in own_columns.outcomes() if name in rows] or [counter]
+    at = rows.groupby(["order", counter], sort=False, dropna=False).ngroup()
+    run, logs = rows["order"], table.places["log"].loc[rows.index]
+    repeated = rows[outcomes].notna().groupby(at[rows[counter].notna()]).transform("sum").gt(1)
+    for name in outcomes:
+        repeated[name] |= logs.where(rows[name].notna()).groupby(run).transform("nunique") > 1
+    repeated = repeated.any(axis=1)
+    if repeated.any():
+        row = repeated.idxmax()
+        same = rows[repeated & (rows["order"] == rows.at[row, "order"])]
+        first, last = same.index[[0, 1]]
+        size, seed = rows.loc[row, _RUN].astype(int)
+        key = _telling_apart(table, same.index[same[counter] == same.at[last, counter]])
+        raise UserError(
+            f"{table.place(last)}: received batch size {size}, seed {seed} again, as in "
+            f"{table.place(first)}: several runs of one identity. Name what tells them apart: "
+            f"{key}."
+        )
+    index = rows.index[~at.duplicated()]
+    merged = rows.mask(rows == "").groupby(at).first().set_axis(index)
+    return merged.fillna({STATED: ""}).infer_objects()
 
 
 def _telling_apart(table: LogTable, index: pandas.Index) -> str:
     """Return the key for a column that differs between rows of several runs."""
     places = table.places.loc[index]
     log = table.logs[places["log"].iloc[0]]
-    if places["log"].nunique() > 1:
-        return "`files: .../seed{seed}/...`, or `columns: {seed: ...}` for a column of the logs"
+    if len(index) < 2 or places["log"].nunique() > 1:
+        return "`files: .../seed{seed}/...`, or `columns: {seed: ...}`, a column of the logs"
     differ = log.rows.loc[places["line"], [name for name in log.rows if name in table.ignored]]
-    names = [name for name in differ if len(differ) == differ[name].nunique() > 1]
+    names = [name for name in differ if differ[name].nunique() == len(differ)]
     names.sort(key=lambda name: log.rows[name].nunique())
     counted = [name for name in names if {*re.split(r"[^a-z]+", name.lower())} & {*_COUNTED}]
     if counted:
@@ -251,38 +256,24 @@ def _telling_apart(table: LogTable, index: pandas.Index) -> str:
     return f"`factors: [{names[0]}]`" if names else "`columns: {seed: ...}`, a column of the logs"
 
 
-def _evaluations(table: LogTable, rows: pandas.DataFrame) -> tuple[pandas.DataFrame, list[str]]:
-    """Return rows run by run in order of progress, and notes.
-
-    Rows without any evaluation, which only state the end of their run, are left out.
-    """
+def _evaluations(table: LogTable, rows: pandas.DataFrame) -> pandas.DataFrame:
+    """Return rows without those that only state the end of their run."""
     stated = rows[STATED].where(rows[STATED] != "")
     rows[STATED] = stated.groupby(rows["order"]).transform("last").fillna("")
-    alone = rows.groupby("order")["order"].transform("size") == 1
-    evaluated = [name for name in own_columns.outcomes() if name in rows]
-    nothing = rows.reindex(columns=evaluated).isna().all(axis=1)
+    alone = ~rows["order"].duplicated(keep=False)
     used = [name for name in PROGRESS if name in rows]
-    uncounted = rows.reindex(columns=used).isna().all(axis=1)
-    tables = [at for at, log in enumerate(table.logs) if log.format in ("CSV", "Excel")]
-    is_table = table.places["log"].loc[rows.index].isin(tables)
+    outcomes = [name for name in own_columns.outcomes() if name in rows]
+    nothing, uncounted = rows[outcomes].isna().all(axis=1), rows[used].isna().all(axis=1)
+    raise_problems(_uncounted(table, rows[~alone & ~nothing], used[0]) if used else ())
     logs = table.places["log"].loc[rows.index]
-    raise_problems(
-        f"{table.place(row)}: received no number of {used[0]}; one is expected."
-        for row in rows.index[~alone & ~nothing & uncounted][:1]
-    )
+    is_table = logs.map(lambda at: table.logs[at].format in csv_log.FORMATS)
     rows = rows[alone | ~nothing | (is_table & ~uncounted)]
     if rows.empty:
-        raise UserError(
-            f"{table.place(0)}: no loss or metric: not in the columns "
-            f"{log_table.listed(table.logs[0].rows)}; name one by "
-            "`columns: {validation_loss: ...}`."
-        )
-    lost = [table.logs[at].path for at in logs.unique() if at not in {*logs.loc[rows.index]}]
-    notes = []
-    if lost:
+        raise table.no_outcome("columns")
+    if lost := [table.logs[at].path for at in logs.unique() if at not in {*logs.loc[rows.index]}]:
         shown = wording.some(lost, most=_MOST_SHOWN)
-        notes.append(f"{wording.count(len(lost), 'log')} without any outcome left out: {shown}")
-    return rows.sort_values(["order", *used], kind="stable"), notes
+        table.notes.append(f"{wording.count(len(lost), 'log')} without any outcome: {shown}")
+    return rows
 
 
 def _run_names(table: LogTable, identity: pandas.DataFrame) -> list[str]:
@@ -295,43 +286,59 @@ def _run_names(table: LogTable, identity: pandas.DataFrame) -> list[str]:
     ]
 
 
-def _statuses(rows: pandas.DataFrame, ends: str) -> pandas.Series:
+def _statuses(table: LogTable, rows: pandas.DataFrame, ends: str) -> pandas.Series:
     """Return the status of each row's run: the stated one, else by its losses.
 
-    A run that ends without an outcome that others have failed.
+    A run that ends without any outcome has failed, if others have outcomes.
     """
-    outcomes = [name for name in own_columns.outcomes() if name in rows]
-    names = (*LOSSES, *own_columns.of_metrics(tasks.USER_METRICS))
-    losses = rows.reindex(columns=names).astype(float)
-    known, infinite = losses.notna().any(axis=1), np.isinf(losses).any(axis=1)
-    last = infinite[known].groupby(rows["run"]).last()
-    status = pandas.Series(FINISHED, rows.index).mask(rows["run"].isin(last.index[last]), DIVERGED)
+    by_run, outcomes = rows.groupby("run", sort=False), own_columns.outcomes()
+    statuses = {run: log_numbers.status(part) or FINISHED for run, part in by_run}
     if ends == own_columns.AT_TARGET:
-        status = status.mask(rows["updates"].isna(), OFF_TARGET)
-    elif outcomes:
-        empty = rows[outcomes].isna().all(axis=1).groupby(rows["run"]).transform("all")
-        status = status.mask(empty, CRASHED)
-    return status.mask(~rows[STATED].isin(("", FINISHED)), rows[STATED])
+        missed = by_run["updates"].last().isna()
+        statuses |= {run: OFF_TARGET for run in missed.index[missed]}
+    elif {*outcomes} & {*rows}:
+        last = rows.reindex(columns=outcomes).isna().all(axis=1).groupby(rows["run"]).last()
+        empty = [run for run in last.index[last] if statuses[run] == FINISHED]
+        statuses |= dict.fromkeys(empty, CRASHED)
+        for run in empty[:1]:
+            row = rows.index[rows["run"] == run][-1]
+            count = wording.count(len(empty), "run")
+            text = f"failed, as they end without any loss or metric: {count}"
+            table.notes.append(f"{text} ({table.place(row)}; no row if nothing was recorded)")
+    return rows["run"].map(statuses)
 
 
-def _unequal_ends(runs: LoggedRuns) -> Iterator[str]:
-    """Yield the question for a budget or a target if single rows are at no equal budget."""
-    if runs.ends != own_columns.AT_END:
-        return
-    for rows in runs.series:
+def _check_sizes(runs: LoggedRuns) -> None:
+    """Raise if no series has enough batch sizes."""
+    sizes = sorted({*runs.rows["batch_size"].tolist()})
+    if len(sizes) < LEAST_SIZES:
+        raise UserError(
+            f"{runs.path}, batch_size: received {wording.listed(map(str, sizes))}; at least "
+            f"{LEAST_SIZES} different batch sizes are expected."
+        )
+    if all(rows["batch_size"].nunique() < LEAST_SIZES for rows in runs.series):
+        names = wording.listed(name.removeprefix(own_columns.OWN) for name in runs.distinguishing)
+        raise UserError(
+            f"{runs.path}: received {len(runs.series)} series, distinguished by {names}, none with "
+            f"{LEAST_SIZES} batch sizes; fewer factors are expected."
+        )
+
+
+def _not_compared(runs: LoggedRuns) -> Iterator[str]:
+    """Yield why nothing is compared: no outcome, or single rows at no equal budget."""
+    if runs.ends != own_columns.AT_TARGET and not {*own_columns.outcomes()} & {*runs.rows}:
+        yield "no loss or metric: nothing is compared; name one by `columns` or `metrics`"
+    for rows in runs.series if runs.ends == own_columns.AT_END else ():
         finished = rows[rows["status"] == FINISHED]
         if finished["batch_size"].nunique() > 1 and budget_kinds.equal_budget(finished) is None:
             counter = next(name for name in PROGRESS if name in runs.table.texts)
             low, high = (wording.shortest(finished[counter].agg(end)) for end in ("min", "max"))
             yield (
-                f"single rows are the ends of their runs, here after {low} to {high} "
-                f"{_PLURAL.get(counter, counter)}: "
+                f"single rows are the ends of their runs, here at {counter} {low} to {high}: "
                 "unequal ends are not compared; give rows at an equal budget, or `rows: at_target` "
                 "if every run stopped at its target"
             )
             return
-    if not any(runs.is_filled(name) for name in OUTCOMES):
-        yield "no loss or metric: nothing is compared; name one by `columns` or `metrics`"
 
 
 def as_logged(runs: LoggedRuns) -> pandas.DataFrame:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from batchscope.external.json_log import flat, table
+from batchscope.external import json_log
 from batchscope.external.log_files import Log
 
-HISTORY = "log_history"
+_HISTORY = "log_history"
 _SUMMARY = "train_runtime"  # key of the row about the whole training
 
 
 def is_state(content: Any) -> bool:
-    return isinstance(content, dict) and isinstance(content.get(HISTORY), list)
+    return isinstance(content, dict) and isinstance(content.get(_HISTORY), list)
 
 
 def read(path: str, state: dict[str, Any]) -> Log:
@@ -20,7 +20,8 @@ def read(path: str, state: dict[str, Any]) -> Log:
 
     The latter is the batch size of one device.
     """
-    constants = flat(state.get("trial_params") or {})
-    constants |= flat({"train_batch_size": state.get("train_batch_size")})
-    rows = [constants | flat(row) for row in state[HISTORY] if _SUMMARY not in row]
-    return Log(path, "Hugging Face trainer state", table(path, enumerate(rows)), unit="entry")
+    constants = state.get("trial_params") or {}
+    constants = {**constants, "train_batch_size": state.get("train_batch_size")}
+    rows = [json_log.flat({**constants, **row}) for row in state[_HISTORY] if _SUMMARY not in row]
+    table = json_log.table(path, enumerate(rows, start=1))
+    return Log(path, "Hugging Face trainer state", table, unit="entry")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from batchscope import wording
 from batchscope.errors import UserError
-from batchscope.external.log_files import Log, Unrecognised
+from batchscope.external.log_files import Log
 from batchscope.study import log_names
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def parsed(text: str) -> Any:
-    """Return the value of a text that is one JSON value; None otherwise."""
+    """Return the value of a text that is JSON; None otherwise."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -26,43 +26,34 @@ def parsed(text: str) -> Any:
 def whole(path: str, content: Any) -> Log:
     """Return the log of one value: objects become rows, and lists of one length columns of rows.
 
-    Nested keys have dotted names. An object with lists of one length only, as Keras's `history`,
-    has the column `epoch`.
+    Nested keys have dotted names. Lists without progress, as in Keras's `history`, have a value for
+    every epoch.
     """
-    rows = list(_rows(content))
-    if not any(rows):
-        raise Unrecognised(path)
-    return Log(path, "JSON", table(path, enumerate(rows, start=1)), unit="entry")
+    rows = enumerate(_rows(content, {}), start=1)
+    return Log(path, "JSON", table(path, rows), unit="entry")
 
 
-def _rows(value: Any) -> Iterator[dict[str, str]]:
+def _rows(value: Any, outer: dict[str, str]) -> Iterator[dict[str, str]]:
     if isinstance(value, list):
         for item in value:
-            yield from _rows(item)
+            yield from _rows(item, outer)
     if not isinstance(value, Mapping):
         return
-    plain, lists = flat(value), dict(_lists(value))
-    objects = [items for items in lists.values() if isinstance(items[0], dict)]
-    numbers = {name: items for name, items in lists.items() if not isinstance(items[0], dict)}
+    values, outer = dict(_items(value)), outer | flat(value)
+    columns = {name: item for name, item in values.items() if isinstance(item, list) and item}
+    objects = [items for items in columns.values() if isinstance(items[0], dict)]
     for items in objects:
-        for row in _rows(items):
-            yield plain | row
-    lengths = {len(items) for items in numbers.values()}
-    if len(lengths) == 1 and not objects:
-        counted = {*log_names.candidates(numbers)} & {*log_names.PROGRESS}
-        for at in range(lengths.pop()):
-            row = plain | {name: shown(items[at]) for name, items in numbers.items()}
-            yield row if counted else {"epoch": str(at + 1)} | row
-    elif not objects and plain:
-        yield plain
-
-
-def _lists(value: Mapping[Any, Any], before: str = "") -> Iterator[tuple[str, list[Any]]]:
-    for key, item in value.items():
-        if isinstance(item, Mapping):
-            yield from _lists(item, f"{before}{key}.")
-        elif isinstance(item, list) and item:
-            yield f"{before}{key}", item
+        yield from _rows(items, outer)
+    if objects:
+        return
+    lengths = {len(items) for items in columns.values()}
+    if len(lengths) != 1:
+        yield outer
+        return
+    counted = {*log_names.candidates(columns)} & {*log_names.PROGRESS}
+    for at in range(lengths.pop()):
+        row = {name: _text(items[at]) for name, items in columns.items()}
+        yield ({} if counted else {"epoch": str(at + 1)}) | outer | row
 
 
 def lines(path: str, text: str, stated: Collection[str], metrics: Collection[str]) -> Log:
@@ -81,7 +72,7 @@ def lines(path: str, text: str, stated: Collection[str], metrics: Collection[str
         if not isinstance(content := parsed(line), dict):
             raise UserError(f"{path}, line {at}: received no JSON object; one is expected.")
         row = flat(content)
-        if any(name in stated or _is_evaluated(name, metrics) for name in row):
+        if any(name in stated or log_names.is_evaluated(name, metrics) for name in row):
             rows.append((at, parameters | row))
         else:
             parameters |= row
@@ -89,33 +80,28 @@ def lines(path: str, text: str, stated: Collection[str], metrics: Collection[str
     return Log(path, "JSON lines", table(path, rows), notes=notes)
 
 
-def _is_evaluated(name: str, metrics: Collection[str]) -> bool:
-    known = log_names.ours(name, metrics)
-    return known in log_names.PROGRESS or (known is not None and log_names.is_outcome(known))
-
-
 def table(path: str, rows: Iterable[tuple[int, dict[str, str]]]) -> pandas.DataFrame:
     import pandas
 
-    rows = list(rows)
-    if not rows:
+    by_place = dict(rows)
+    if not any(by_place.values()):
         raise UserError(f"{path}: received no row of an evaluation; some are expected.")
-    places, cells = zip(*rows, strict=True)
-    return pandas.DataFrame([*cells], index=[*places], dtype=object).fillna("")
+    cells = pandas.DataFrame([*by_place.values()], index=[*by_place], dtype=object)
+    return cells.fillna("")
 
 
-def flat(values: Mapping[Any, Any], before: str = "") -> dict[str, str]:
+def flat(values: Mapping[Any, Any]) -> dict[str, str]:
     """Return nested values as texts under dotted names, without lists."""
-    found: dict[str, str] = {}
+    return {name: _text(item) for name, item in _items(values) if not isinstance(item, list)}
+
+
+def _items(values: Mapping[Any, Any], before: str = "") -> Iterator[tuple[str, Any]]:
     for key, value in values.items():
         if isinstance(value, Mapping):
-            found |= flat(value, f"{before}{key}.")
-        elif not isinstance(value, list | tuple):
-            found[f"{before}{key}"] = shown(value)
-    return found
+            yield from _items(value, f"{before}{key}.")
+        else:
+            yield f"{before}{key}", value
 
 
-def shown(value: Any) -> str:
-    if value is None:
-        return ""
-    return str(value).lower() if isinstance(value, bool) else str(value).strip()
+def _text(value: Any) -> str:
+    return "" if value is None else str(value).strip()

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 MOST_BYTES = 200_000_000  # of a text, which is read whole
 MOST_EVENT_BYTES = 2_000_000_000  # of an event file, which is read record by record
-_MOST_SHOWN = 3  # names of a folder in a message
 _WILD = {"**/": "(?:.*/)?", "*": "[^/]*", "?": "[^/]"}  # of a pattern -> of a regular expression
 
 
@@ -28,7 +27,7 @@ class Log:
 
     Attributes:
         rows: Texts, empty where there is nothing. The index is the place of a row.
-        files: All files that were read.
+        files: All files that were read; the path if empty.
         unit: Unit of the index.
         progress: Column that says how far the run is, if the format determines it.
     """
@@ -78,23 +77,21 @@ class Pattern:
 
     def __init__(self, text: str) -> None:
         try:
-            parts = list(string.Formatter().parse(text))
+            parts = list(string.Formatter().parse(os.path.expanduser(text)))
         except ValueError:
             parts = [("", "", "", None)]
         self.text, self.names = text, []
         self._glob = self._regex = ""
         for literal, name, spec, conversion in parts:
-            self._glob += literal.replace("[", "[[]")
+            self._glob += literal.replace("[", "[[]") + ("*" if name is not None else "")
             pieces = re.split(r"(\*\*/|[*?])", literal)
             self._regex += "".join(_WILD.get(piece) or re.escape(piece) for piece in pieces)
             if name is None:
                 continue
             if spec or conversion or not name.isidentifier():
-                raise UserError(
-                    f"received {problems.show(text)}; names in braces are expected, as in "
-                    "logs/bs{batch_size}_seed{seed}.csv."
-                )
-            self._glob += "*"
+                example = "logs/bs{batch_size}_seed{seed}.csv"
+                shown = problems.show(text)
+                raise UserError(f"received {shown}; names in braces are expected, as in {example}.")
             self._regex += f"(?P={name})" if name in self.names else f"(?P<{name}>[^/]+?)"
             self.names += [] if name in self.names else [name]
 
@@ -104,31 +101,23 @@ class Pattern:
         Raises:
             UserError: If no path matches.
         """
-        expanded = os.path.expanduser(self._glob)
         if not self.names and not glob.has_magic(self._glob):
             return [(os.path.normpath(folder / os.path.expanduser(self.text.format())), {})]
-        home, regex = os.path.expanduser("~"), re.compile(self._regex)
-        matches = []
-        for path in sorted(glob.glob(expanded, root_dir=folder, recursive=True)):
-            written = path if expanded == self._glob else path.replace(home, "~", 1)
-            if match := regex.fullmatch(written):
-                matches.append((os.path.normpath(folder / path), match.groupdict()))
+        matches = [
+            (os.path.normpath(folder / path), match.groupdict())
+            for path in sorted(glob.glob(self._glob, root_dir=folder, recursive=True))
+            if (match := re.fullmatch(self._regex, path))
+        ]
         if not matches:
-            raise UserError(f"received {problems.show(self.text)}; {self._present(folder)}.")
+            raise UserError(
+                f"received {problems.show(self.text)}, which no file in {folder} matches."
+            )
         return matches
 
     def within(self, text: str) -> dict[str, str] | None:
         """Return the factors of the first whole parts of a path that match, or None."""
         match = re.search(f"(?:^|/)(?:{self._regex})(?:/|$)", text)
         return match and match.groupdict()
-
-    def _present(self, folder: Path) -> str:
-        """Return the content of the nearest folder that exists, for a message."""
-        path = folder / os.path.expanduser(self._glob.partition("*")[0])
-        nearest = next(parent for parent in (path, *path.parents) if parent.is_dir())
-        names = [problems.clip(name) for name in sorted(os.listdir(nearest))]
-        shown = names[:_MOST_SHOWN] + ["..."] * (len(names) > _MOST_SHOWN)
-        return f"files that match are expected, but {nearest} has {', '.join(shown) or 'nothing'}"
 
 
 def relative(path: str) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
-from batchscope.errors import UserError
 from batchscope.external import (
     csv_log,
     hugging_face,
@@ -29,40 +29,30 @@ def read(path: str, keys: LogFormat, metrics: tuple[str, ...] = ()) -> list[Log]
     """Return the logs in a file, or in a folder of TensorBoard.
 
     Raises:
-        UserError: If it is missing, damaged, too large, or no log.
+        Unrecognised: If it has none of the formats.
+        UserError: If it is missing, damaged or too large.
     """
     place = Path(path)
-    if place.is_dir() or (place.is_file() and tensorboard.is_event_file(place)):
+    if place.is_dir() or (place.is_file() and tensorboard.EVENTS in place.name):
         return tensorboard.read(path, keys.columns, metrics)
     if place.suffix.lower() in _SHEETS and place.is_file():
-        return csv_log.excel(path)
+        return [csv_log.excel(path)]
     text = log_files.text(path)
     if keys.lines:
         return [printed_lines.read(path, text, keys.lines)]
-    try:
-        return [_of_text(path, text, keys, metrics)]
-    except Unrecognised:
-        advice = printed_lines.proposed(text)
-        raise UserError(f"{path}: received none of {_LOOKED_FOR}. {advice}") from None
-
-
-def _of_text(path: str, text: str, keys: LogFormat, metrics: tuple[str, ...]) -> Log:
     content = json_log.parsed(text)
     if hugging_face.is_state(content):
-        return hugging_face.read(path, content)
+        return [hugging_face.read(path, content)]
     if isinstance(content, dict | list):
-        return json_log.whole(path, content)
-    stated = {*keys.columns.values()}
-    evaluated = {
-        theirs
-        for ours, theirs in keys.columns.items()
-        if ours in log_names.PROGRESS or log_names.is_outcome(ours)
-    }
+        return [json_log.whole(path, content)]
     if any(line.lstrip()[:1] == "{" and json_log.parsed(line) for line in text.splitlines()):
-        return json_log.lines(path, text, evaluated, metrics)
+        columns = keys.columns.items()
+        stated = {theirs for ours, theirs in columns if log_names.is_evaluated(ours, metrics)}
+        return [json_log.lines(path, text, stated, metrics)]
+    header = [cell.strip(' "') for cell in re.split(r"[,;\t]", text.partition("\n")[0])]
+    named = {cell for cell in header if log_names.ours(cell.rpartition(" - ")[2], metrics)}
+    if not named and not {*header} & {*keys.columns.values()}:
+        advice = printed_lines.proposed(text)
+        raise Unrecognised(f"{path}: received none of {_LOOKED_FOR}. {advice}")
     log = csv_log.read(path, text)
-    if wandb_chart.is_chart(log):
-        return wandb_chart.read(log)
-    if not any(name in stated or log_names.ours(name, metrics) for name in log.rows):
-        raise Unrecognised(path)
-    return log
+    return [wandb_chart.read(log) if wandb_chart.is_chart(log) else log]

@@ -18,7 +18,6 @@ from batchscope.study.log_keys import LogFormat, Logs
 from batchscope.study.log_names import IDENTITY, MULTIPLIERS, PROGRESS
 
 _READ = (*PROGRESS, "seconds", "seconds_per_epoch", "batch_size", "seed", "status", *MULTIPLIERS)
-_SHORT = {"batch_size": "bs", "seed": "seed"}
 _MOST_SHOWN = 12  # names of columns
 _PRECISIONS = run_factors.FACTORS["precision"].choices
 
@@ -32,20 +31,21 @@ class LogTable:
         places: `log`, the number of a row's log, and `line`.
         names: Our name -> the name in the logs, if it differs.
         percent: Our names of columns in per cent.
-        factors: Columns that may be factors. `named` are those that the user names.
+        factors: Columns that may be factors -> whether the user names them.
         ignored: Columns that are not read.
         of_runs: Whether every log is of one run, with a batch size from its path.
+        notes: Sentences about what was ignored or assumed.
     """
 
     texts: pandas.DataFrame
     places: pandas.DataFrame
     logs: list[Log]
-    names: dict[str, str] = field(default_factory=dict)
-    percent: frozenset[str] = frozenset()
-    factors: tuple[str, ...] = ()
-    named: frozenset[str] = frozenset()
-    ignored: tuple[str, ...] = ()
-    of_runs: bool = False
+    names: dict[str, str]
+    percent: set[str]
+    factors: dict[str, bool]
+    ignored: list[str]
+    of_runs: bool
+    notes: list[str] = field(default_factory=list)
 
     def place(self, row: int) -> str:
         log = self.logs[self.places.at[row, "log"]]
@@ -75,6 +75,11 @@ class LogTable:
         more = ", ".join([*notes, *renamed])
         return f"{formats}; {more}" if more else formats
 
+    def no_outcome(self, key: str) -> UserError:
+        columns = listed(self.logs[0].rows)
+        text = f"no loss or metric: not in the columns {columns}; name one by `{key}`, as in "
+        return UserError(f"{self.place(0)}: {text}{{validation_loss: ...}}.")
+
 
 def read(
     keys: LogFormat, paths: Mapping[str, Mapping[str, str]], metrics: Iterable[str]
@@ -87,48 +92,57 @@ def read(
     Raises:
         UserError: If a log cannot be read, or its columns leave a question open.
     """
-    metrics = tuple(metrics)
-    pattern = keys.pattern if isinstance(keys, Logs) else {}
-    logs, tables, places = [], [], []
-    names: dict[str, str] = {}
-    percent, ignored, named, of_runs = set(), {}, set(), True
-    for path, of_path in paths.items():
+    metrics, is_external = tuple(metrics), isinstance(keys, Logs)
+    patterns = dict(keys.pattern) if is_external else {}
+    stated = {theirs: ours for ours, theirs in keys.columns.items()}
+    stated |= {name: name for name in (keys.factors if is_external else ())}
+    named, of_path = {*stated.values()}, patterns.pop("", "")
+    logs, tables, places, names, percent, ignored = [], [], [], {}, set(), {}
+    of_runs = True
+    for path, factors in paths.items():
         for log in log_reading.read(path, keys, metrics):
-            stated = _renamed(of_path) | _renamed(_of_parts(log.path, pattern.get("")))
-            if isinstance(keys, Logs):
-                _check_path(log, stated)
-            cells = _with_patterns(log, pattern)
-            mapping, others = _mapping(log, cells, keys, metrics, stated)
-            ignored |= dict.fromkeys(name for name in others if name not in pattern)
-            of_runs &= "batch_size" in stated
-            table = cells[[*mapping]].rename(columns=mapping)
+            own = dict(factors)
+            if of_path:
+                own |= _matched(of_path, Path(log.path).as_posix(), log.path)
+            own = {_known(name): text for name, text in own.items()}
+            if is_external:
+                _check_path(log, own)
+            cells = log.rows
+            for column, pattern in patterns.items():
+                texts = {
+                    text: _matched(pattern, text, log.path) for text in set(cells.get(column, ()))
+                }
+                found = pandas.DataFrame(
+                    [texts[text] for text in cells.get(column, ())], cells.index
+                )
+                cells = cells.assign(**found.rename(columns=_known))
+                named |= {*found.rename(columns=_known)}
+            mapping = _mapping(log, cells, stated, own, metrics)
+            ignored |= dict.fromkeys(name for name in cells if name not in (*mapping, *patterns))
             names |= {ours: theirs for theirs, ours in mapping.items() if ours != theirs}
             percent |= {
                 ours
                 for theirs, ours in mapping.items()
                 if {theirs, ours} & {*keys.percent} or theirs.rstrip(")] ").endswith("%")
             }
-            named |= {*of_path, *stated} | {*cells} - {*log.rows}
-            tables.append(table.assign(**stated))
+            named |= {*own}
+            of_runs &= "batch_size" in own
+            tables.append(cells[[*mapping]].rename(columns=mapping).assign(**own))
             places += [(len(logs), line) for line in log.rows.index]
             logs.append(log)
-    _check_columns(keys, logs)
-    texts = pandas.concat(tables, ignore_index=True).fillna("")
-    named |= {*keys.columns} | {*getattr(keys, "factors", ())}
-    known = (*_READ, *own_columns.outcomes(metrics))
-    factors = tuple(name for name in texts if name not in known)
-    table = LogTable(
-        texts,
-        pandas.DataFrame(places, columns=["log", "line"]),
-        logs,
-        names,
-        frozenset(percent),
-        factors,
-        frozenset(named & {*factors}),
-        tuple(ignored),
-        of_runs,
+    present = dict.fromkeys(name for log in logs for name in log.rows)
+    raise_problems(
+        problems.received((key,), name, f"one of {listed(present)}", present).line
+        for key, keyed in (("columns or factors", stated), ("pattern", patterns))
+        for name in keyed
+        if name not in present
     )
-    _check_identity(table)
+    texts = pandas.concat(tables, ignore_index=True).fillna("")
+    known = (*_READ, *own_columns.outcomes(metrics))
+    factors = {name: name in named for name in texts if name not in known}
+    frame = pandas.DataFrame(places, columns=["log", "line"])
+    table = LogTable(texts, frame, logs, names, percent, factors, [*ignored], of_runs)
+    _check(table)
     return table
 
 
@@ -148,160 +162,103 @@ def found_paths(patterns: Iterable[str], folder: Path) -> dict[str, dict[str, st
     return paths
 
 
-def _renamed(factors: Mapping[str, str]) -> dict[str, str]:
-    """Return factors of a path under our names."""
-    ours = {name: log_names.ours(name) for name in factors}
-    return {ours[name] if ours[name] in _READ else name: text for name, text in factors.items()}
+def _known(name: str) -> str:
+    """Return our name of a factor that a path states."""
+    ours = log_names.ours(name)
+    return ours if ours in (*_READ, *run_factors.FACTORS) else name
 
 
-def _of_parts(path: str, pattern: str | None) -> dict[str, str]:
-    """Return the factors in whole parts of a path."""
-    if not pattern:
-        return {}
-    factors = log_files.Pattern(pattern).within(Path(path).as_posix())
+def _matched(pattern: str, text: str, path: str) -> dict[str, str]:
+    """Return the factors in whole parts of a path, or in a whole cell."""
+    factors = log_files.Pattern(pattern).within(text)
     if factors is None:
         raise UserError(
-            f"pattern: received {problems.show(pattern)}, which is no part of "
-            f"{problems.show(path)}; whole parts are expected."
+            f"pattern: received {problems.show(pattern)}, which does not match "
+            f"{problems.show(text)} of {path}; whole parts are expected."
         )
     return factors
-
-
-def _with_patterns(log: Log, patterns: Mapping[str, str]) -> pandas.DataFrame:
-    """Return the rows of a log with the factors that a pattern reads from a column."""
-    cells = log.rows
-    for column, text in patterns.items():
-        if not column:
-            continue
-        if column not in cells:
-            raise UserError(f"pattern: received {problems.show(column)}; {_one_of(cells)}.")
-        pattern = log_files.Pattern(text)
-        found = {cell: pattern.within(cell) for cell in cells[column].unique()}
-        if wrong := [cell for cell, factors in found.items() if factors is None]:
-            raise UserError(
-                f"pattern: received {problems.show(text)}, which is not like "
-                f"{problems.show(wrong[0])}, {column} of {log.path}; the whole text is expected."
-            )
-        for name in pattern.names:
-            cells = cells.assign(**{name: [found[cell][name] for cell in cells[column]]})
-    return cells
 
 
 def _mapping(
     log: Log,
     cells: pandas.DataFrame,
-    keys: LogFormat,
-    metrics: tuple[str, ...],
     stated: Mapping[str, str],
-) -> tuple[dict[str, str], list[str]]:
-    """Return name in the log -> our name, and the columns that are not read.
+    own: Iterable[str],
+    metrics: tuple[str, ...],
+) -> dict[str, str]:
+    """Return name in the log -> our name, without the columns that are not read.
 
     Args:
-        stated: Names that the path states.
+        stated: Name in the log -> our name, as the user states it.
+        own: Names that the path states.
 
     Raises:
         UserError: If several columns have one of our names.
     """
     by_format = PROGRESS if log.progress else ()
     result = {
-        theirs: ours
-        for ours, theirs in keys.columns.items()
-        if theirs in cells and ours not in by_format
+        theirs: ours for theirs, ours in stated.items() if theirs in cells and ours not in by_format
     }
-    result |= {name: name for name in getattr(keys, "factors", ()) if name in cells}
     others = [name for name in cells if name not in result]
-    candidates = log_names.candidates(others, metrics, {*result.values(), *stated})
-    for ours, several in candidates.items():
+    for ours, several in log_names.candidates(others, metrics, {*result.values(), *own}).items():
         if len(several) > 1:
             raise UserError(
                 f"{log.path}: received {wording.listed(several)}, each of which may be {ours}; one "
                 f"is expected, named by `columns: {{{ours}: {several[0]}}}`."
             )
-        texts = cells[several[0]]
-        is_precision = ours != "precision" or {*texts} <= {*_PRECISIONS, ""}
-        single = ours in run_factors.FACTORS and texts.eq("").all()
-        single |= ours == "machine" and texts.nunique() == 1
-        if is_precision and not single:
+        texts = {*cells[several[0]]}
+        is_factor = ours in run_factors.FACTORS and ours not in _READ
+        unused = texts == {""} if is_factor else ours == "machine" and len(texts) == 1
+        if not unused and (ours != "precision" or texts <= {*_PRECISIONS, ""}):
             result[several[0]] = ours
-    return result, [name for name in others if name not in result]
+    return result
 
 
-def _check_columns(keys: LogFormat, logs: Iterable[Log]) -> None:
-    """Raise for columns that the user names and no log has."""
-    present = dict.fromkeys(name for log in logs for name in log.rows)
-    stated = [(("columns", ours), theirs) for ours, theirs in keys.columns.items()]
-    stated += [(("factors", at), name) for at, name in enumerate(getattr(keys, "factors", ()))]
-    raise_problems(
-        problems.received(place, name, _one_of(present), present).line
-        for place, name in stated
-        if name not in present
-    )
-
-
-def _check_path(log: Log, stated: Mapping[str, str]) -> None:
+def _check_path(log: Log, own: Mapping[str, str]) -> None:
     """Raise if a path states another batch size or seed than a column."""
     columns = log_names.candidates(log.rows)
-    for name in {"batch_size", "seed"} & {*columns} & {*stated}:
-        texts = pandas.Series([stated[name], *log.rows[columns[name][0]].unique()])
+    for name in {"batch_size", "seed"} & {*columns} & {*own}:
+        texts = pandas.Series([own[name], *log.rows[columns[name][0]].unique()])
         if pandas.to_numeric(texts, errors="coerce").dropna().nunique() > 1:
             raise UserError(
-                f"{log.path}: received the {name.replace('_', ' ')} {stated[name]} by the path, "
-                f"and {wording.listed(texts[1:])} in a column; the same is expected."
+                f"{log.path}: received the {name.replace('_', ' ')} {own[name]} by the path, and "
+                f"{wording.listed(texts[1:])} in a column; the same is expected."
             )
 
 
-def _check_identity(table: LogTable) -> None:
-    """Raise if a log states no batch size or no progress; and for unprintable texts."""
-    unprintable = [name for name in table.texts if not name.isprintable()]
-    raise_problems(
-        f"{table.logs[0].path}: received the column {problems.show(name)}; a printable name is "
-        "expected."
-        for name in unprintable
-    )
+def _check(table: LogTable) -> None:
+    """Raise for texts that no page shows, and for a log without batch size or progress."""
     for name in table.factors:
-        for row in table.texts.index[~table.texts[name].map(str.isprintable)][:1]:
-            shown = problems.show(table.texts.at[row, name])
-            raise UserError(
-                f"{table.place(row)}, {table.name(name)}: received {shown}; a printable text is "
-                "expected."
-            )
+        for text in (name, *table.texts[name].unique()):
+            if not text.isprintable():
+                raise UserError(
+                    f"{table.logs[0].path}, {problems.clip(name)}: received {problems.show(text)}; "
+                    "a printable text is expected."
+                )
     for at, log in enumerate(table.logs):
         rows = table.texts[table.places["log"] == at]
-        if "batch_size" not in rows or rows["batch_size"].eq("").all():
-            raise UserError(f"{log.path}: {question(log, 'batch_size')}")
-        if all(name not in rows or rows[name].eq("").all() for name in PROGRESS):
-            failed = "status" in rows and rows["status"].ne("").any()
-            if not failed:
-                raise UserError(
-                    f"{log.path}: no updates, examples or epochs: not in the columns "
-                    f"{listed(log.rows)}; name them by `columns: {{updates: ...}}`."
-                )
+        filled = {name for name in rows if rows[name].ne("").any()}
+        if "batch_size" not in filled:
+            text = f"no batch size: not in the path, not in the columns {listed(log.rows)}; name it"
+            raise UserError(f"{log.path}: {text} by {wording.listed(_proposals(log), 'or')}.")
+        if not filled & {*PROGRESS, "status"}:
+            raise UserError(
+                f"{log.path}: no updates, examples or epochs: not in the columns "
+                f"{listed(log.rows)}; name them by `columns: {{updates: ...}}`."
+            )
 
 
-def question(log: Log, name: str) -> str:
-    """Return the question for a batch size that a log does not state."""
-    part = f"{_SHORT[name]}{{{name}}}"
-    proposals = [*_proposals(log, name)]
-    if not proposals:
-        near = problems.nearest(name, log.rows) or "..."
-        proposals = [f"`files: .../{part}/...`", f"`columns: {{{name}: {near}}}`"]
-    text = f"no {name.replace('_', ' ')}: not in the path, not in the columns {listed(log.rows)}"
-    return f"{text}; name it by {wording.listed(proposals, 'or')}."
-
-
-def _proposals(log: Log, name: str) -> Iterator[str]:
-    """Yield keys for a path or a column with texts such as `batch_size_32` or `bs=32`."""
-    if f"{{{name}}}" in (pattern := log_names.pattern([Path(log.path).as_posix()], IDENTITY)):
-        yield f'`files: "{pattern}"`'
-    for column in log.rows:
-        texts = log.rows[column].unique()[:100]
-        pattern = log_names.pattern(texts, IDENTITY)
-        if f"{{{name}}}" in pattern:
-            yield f'`pattern: {{{column}: "{pattern}"}}`'
-
-
-def _one_of(names: Iterable[str]) -> str:
-    return f"one of {listed(names)} is expected"
+def _proposals(log: Log) -> Iterator[str]:
+    """Yield keys that name the batch size, for texts such as `batch_size_32` or `bs=32`."""
+    columns = {f"pattern: {{{name}: ": log.rows[name].unique()[:100] for name in log.rows}
+    texts = {"files: ": [Path(log.path).as_posix()], **columns}
+    patterns = {key: log_names.pattern(texts[key], IDENTITY) for key in texts}
+    useful = [key for key in patterns if "{batch_size}" in patterns[key]]
+    for key in useful:
+        yield f'`{key}"{patterns[key]}"{"}" * key.count("{")}`'
+    if not useful:
+        near = problems.nearest("batch_size", log.rows) or "..."
+        yield from ("`files: .../bs{batch_size}/...`", f"`columns: {{batch_size: {near}}}`")
 
 
 def listed(names: Iterable[str]) -> str:

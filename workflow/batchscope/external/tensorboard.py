@@ -19,14 +19,6 @@ _OF_EPOCHS = "epoch_"  # begins the tags that Keras counts by epochs
 _SAME_SCALE = 2.0  # largest ratio of the last steps of two tags that count the same
 
 
-def is_event_file(path: Path) -> bool:
-    """Return whether a file is an event file, by its name and its first record."""
-    if EVENTS not in path.name:
-        return False
-    with open(path, "rb") as file:
-        return b"brain.Event" in file.read(64)
-
-
 def read(path: str, stated: Mapping[str, str], metrics: tuple[str, ...]) -> list[Log]:
     """Return the log of an event file, or of every run with event files below a folder.
 
@@ -49,11 +41,7 @@ def read(path: str, stated: Mapping[str, str], metrics: tuple[str, ...]) -> list
 
 
 def _run(run: str, paths: list[Path], stated: Mapping[str, str], metrics: tuple[str, ...]) -> Log:
-    """Return the log of one run with a row per step.
-
-    Raises:
-        UserError: If it has no numbers, or if the steps of its tags count different things.
-    """
+    """Return the log of one run with a row per step."""
     steps: dict[str, dict[int, str]] = {}  # of each tag
     clock: dict[int, float] = {}
     for path in paths:
@@ -64,21 +52,19 @@ def _run(run: str, paths: list[Path], stated: Mapping[str, str], metrics: tuple[
             clock[step] = time
     if not steps:
         raise UserError(f"{run}: received no number in its event files; some are expected.")
-    outcomes = [tag for tag in steps if _is_outcome(tag, stated, metrics)]
+    outcomes = [
+        tag for tag in steps if tag in stated.values() or log_names.is_evaluated(tag, metrics)
+    ]
     unit, tags = _scale(run, {tag: max(steps[tag]) for tag in outcomes or steps}, stated)
-    start = min(clock.values())
-    rows = []
+    rows = {}
     for step in sorted({step for tag in tags for step in steps[tag]}):
-        row = {tag: steps[tag][step] for tag in tags if step in steps[tag]}
-        rows.append((step, {unit: str(step), "wall_time": f"{clock[step] - start:.3f}"} | row))
-    others = {tag: "" for tag in steps if tag not in tags}
-    table = json_log.table(run, rows).assign(**others)
+        since = clock[step] - min(clock.values())
+        values = {tag: steps[tag][step] for tag in tags if step in steps[tag]}
+        rows[step] = {unit: str(step), "wall_time": f"{since:.3f}"} | values
+    table = json_log.table(run, rows.items()).assign(
+        **{tag: "" for tag in steps if tag not in tags}
+    )
     return Log(run, "TensorBoard event files", table, tuple(map(str, paths)), "step", unit)
-
-
-def _is_outcome(tag: str, stated: Mapping[str, str], metrics: tuple[str, ...]) -> bool:
-    known = log_names.ours(tag, metrics)
-    return tag in stated.values() or (known is not None and log_names.is_outcome(known))
 
 
 def _scale(run: str, last: dict[str, int], stated: Mapping[str, str]) -> tuple[str, list[str]]:
@@ -86,21 +72,23 @@ def _scale(run: str, last: dict[str, int], stated: Mapping[str, str]) -> tuple[s
 
     Args:
         last: Last step of each tag.
+
+    Raises:
+        UserError: If the steps count different things.
     """
-    named = [(unit, stated[unit]) for unit in ("updates", "epoch") if stated.get(unit) in last]
-    if named:
-        unit, tag = named[0]
-        return unit, [each for each in last if _is_same_scale(last[each], last[tag])]
-    high, low = max(last, key=last.__getitem__), min(last, key=last.__getitem__)
+    for unit in ("updates", "epoch"):
+        if (tag := stated.get(unit)) in last:
+            return unit, [name for name in last if _is_same_scale(last[name], last[tag])]
+    low, high = min(last, key=last.__getitem__), max(last, key=last.__getitem__)
     if not _is_same_scale(last[low], last[high]):
-        ends = f"{high} ends at step {last[high]}, and {low} at step {last[low]}"
         raise UserError(
-            f"{run}: the steps of tags count different things: {ends}. Name a tag that counts "
-            f"updates, `columns: {{updates: {high}}}`, or one that counts epochs, `columns: "
-            f"{{epoch: {low}}}`; tags with other steps are not read."
+            f"{run}: the steps of tags count different things: {high} ends at step {last[high]}, "
+            f"and {low} at step {last[low]}. Name a tag that counts updates, `columns: {{updates: "
+            f"{high}}}`, or one that counts epochs, `columns: {{epoch: {low}}}`; tags with other "
+            "steps are not read."
         )
     of_keras = all(tag.rpartition("/")[2].startswith(_OF_EPOCHS) for tag in last)
-    return ("epoch" if of_keras else "updates"), [*last]
+    return "epoch" if of_keras else "updates", [*last]
 
 
 def _is_same_scale(first: int, second: int) -> bool:

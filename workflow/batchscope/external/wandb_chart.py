@@ -21,14 +21,10 @@ def read(log: Log) -> Log:
     import pandas
 
     axis, *columns = log.rows.columns
-    by_run: dict[str, dict[str, str]] = {}
+    parts = []
     for column in columns:
         run, _, metric = column.rpartition(_BETWEEN)
         if run and not column.endswith(_SPREAD):
-            by_run.setdefault(run, {})[column] = metric
-    parts = []
-    for run, metrics in by_run.items():
-        rows = log.rows[[axis, *metrics]].rename(columns=metrics).assign(run=run)
-        parts.append(rows[rows[[*metrics.values()]].ne("").any(axis=1)])
-    rows = pandas.concat(parts).fillna("")
-    return replace(log, format="Weights & Biases chart", rows=rows)
+            rows = log.rows[log.rows[column] != ""]
+            parts.append(pandas.DataFrame({axis: rows[axis], "run": run, metric: rows[column]}))
+    return replace(log, format="Weights & Biases chart", rows=pandas.concat(parts).fillna(""))

@@ -32,7 +32,7 @@ def read(
     except UserError as error:
         problems.append(Problem(at, str(error)))
         return None
-    for note in runs.notes:
+    for note in runs.table.notes:
         warn(Problem(at, f"{note}."))
     return runs
 

@@ -89,11 +89,11 @@ def ours(name: str, metrics: Collection[str] = ()) -> str | None:
     if len(splits) > 1:
         return None
     for text in texts:
+        if (metric := text.replace(" ", "_")) in metrics:
+            return f"{splits[0] if splits else 'validation'}_{metric}"
         if text in _METRICS:
             split = splits[0] if splits else "validation" if evaluated else "train"
             return f"{split}_{_METRICS[text]}"
-        if text.replace(" ", "_") in metrics:
-            return f"{splits[0] if splits else 'validation'}_{text.replace(' ', '_')}"
     return None
 
 
@@ -101,8 +101,10 @@ def has_split(name: str) -> bool:
     return any(word in _SPLITS or word in _EVALUATED for word in _words(name).split())
 
 
-def is_outcome(name: str) -> bool:
-    return name in OUTCOMES or tasks.user_metric(name) is not None
+def is_evaluated(name: str, metrics: Collection[str] = ()) -> bool:
+    """Return whether a column has progress, a loss or a metric."""
+    known = ours(name, metrics)
+    return known is not None and (known in (*PROGRESS, *OUTCOMES) or has_split(known))
 
 
 def is_split(word: str) -> bool:

@@ -16,6 +16,7 @@ import pandas
 from batchscope import disk, errors
 from batchscope.analysis import run_series
 from batchscope.errors import UserError
+from batchscope.external import log_checks
 from batchscope.external.external_runs import LoggedRuns
 from batchscope.store import job_files, paths, records, states
 from batchscope.study import columns, command_factors, own_columns, run_factors, tasks
@@ -63,7 +64,7 @@ def runs(logged: LoggedRuns, study: str, experiment: str) -> pandas.DataFrame:
     table["generalisation_gap"] = table["test_loss"] - table["train_loss"]
     for gap, metric in tasks.GAPS.items():
         table[gap] = table[f"train_{metric.name}"] - table[f"test_{metric.name}"]
-    names = columns.of_measures(dict.fromkeys(OF_OUTCOMES, {}), logged.tasks)
+    names = columns.of_measures(dict.fromkeys(OF_OUTCOMES, {}), tasks.of_columns(logged.rows))
     names += filter(logged.rows.__contains__, own_columns.of_metrics(tasks.USER_METRICS))
     return _table(table, names, {name: columns.describe(name) or Column("") for name in names})
 
@@ -71,7 +72,12 @@ def runs(logged: LoggedRuns, study: str, experiment: str) -> pandas.DataFrame:
 def trajectories(logged: LoggedRuns) -> pandas.DataFrame:
     """Return one row per evaluation, as `long_tables.trajectories` does."""
     known = filter(logged.rows.__contains__, own_columns.outcomes())
-    names = [*FIRST, *tasks.kept({**columns.TRAJECTORIES, **dict.fromkeys(known)}, logged.tasks)]
+    names = [
+        *FIRST,
+        *tasks.kept(
+            {**columns.TRAJECTORIES, **dict.fromkeys(known)}, tasks.of_columns(logged.rows)
+        ),
+    ]
     used = [name for name in ("updates", "epoch") if name in logged.rows]
     rows = logged.rows if logged.ends else logged.rows.dropna(subset=used, how="all")
     return _table(rows, names, columns.TRAJECTORIES)
@@ -110,24 +116,14 @@ def _commanded(results: Path | str, study: Study, experiment: str) -> LoggedRuns
             of_record = {column: (record or {}).get(column) for column in _OF_RECORD}
             parts.append(rows.assign(**first | of_record))
     table = pandas.concat(parts, ignore_index=True)
-    _check_replicates(table, ["machine", "batch_size", *factors])
-    return LoggedRuns(table, tuple(factors))
-
-
-def _check_replicates(table: pandas.DataFrame, keys: list[str]) -> None:
-    """Raise if a finished run equals another one of its series to the last bit."""
-    known = table[table["updates"].notna() & table["status"].eq(records.FINISHED)]
-    names = [name for name in ("updates", *own_columns.outcomes()) if name in known]
-    bits = pandas.util.hash_pandas_object(known[names], index=False)
-    by_run = known.assign(bits=bits).groupby(["run", "machine"], sort=False)
-    runs = by_run.agg({**dict.fromkeys(keys, "first"), "bits": tuple})
-    runs = runs[runs["bits"].map(len) > 1]
-    for run in runs.index[runs.duplicated()][:1]:
-        first = runs.index[(runs == runs.loc[run]).all(axis=1)][0]
+    finished = table[table["updates"].notna() & table["status"].eq(records.FINISHED)]
+    keys = ["machine", "batch_size", *factors]
+    if pair := log_checks.copied(finished, ["run", "machine"], keys):
         raise UserError(
-            f"{run[0]}: received the very numbers of {first[0]}; another training for each seed is "
-            "expected. Does the command use its seed?"
+            f"{pair[0][0]}: received the very numbers of {pair[1][0]}; another training for each "
+            "seed is expected. Does the command use its seed?"
         )
+    return LoggedRuns(table, tuple(factors))
 
 
 def _factors(runs: Mapping[str, CommandRun]) -> Iterator[tuple[str, list[Any]]]:
