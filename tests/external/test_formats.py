@@ -119,7 +119,7 @@ def test_a_chart_of_weights_and_biases_has_the_names_of_runs_in_a_column(tmp_pat
     assert runs.rows.groupby("batch_size")["updates"].agg(list)[16] == [20, 30, 40]
     write(tmp_path / "time.csv", '"Relative Time (Process)","bs8 - loss"\n"1.5","0.5"\n')
     with pytest.raises(
-        UserError, match="no updates.*columns Relative Time .Process., loss and run"
+        UserError, match="no updates.*columns Relative Time .Process., run and loss"
     ):
         read(tmp_path, "time.csv", pattern={"run": "bs{batch_size}"})
 

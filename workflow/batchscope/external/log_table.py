@@ -109,14 +109,12 @@ def read(
                 _check_path(log, own)
             cells = log.rows
             for column, pattern in patterns.items():
-                texts = {
-                    text: _matched(pattern, text, log.path) for text in set(cells.get(column, ()))
-                }
-                found = pandas.DataFrame(
-                    [texts[text] for text in cells.get(column, ())], cells.index
-                )
-                cells = cells.assign(**found.rename(columns=_known))
-                named |= {*found.rename(columns=_known)}
+                if column in cells:
+                    texts = cells[column].unique()
+                    matched = {text: _matched(pattern, text, log.path) for text in texts}
+                    found = pandas.DataFrame([*cells[column].map(matched)], cells.index)
+                    cells = cells.assign(**found.rename(columns=_known))
+                    named |= {*map(_known, found)}
             mapping = _mapping(log, cells, stated, own, metrics)
             ignored |= dict.fromkeys(name for name in cells if name not in (*mapping, *patterns))
             names |= {ours: theirs for theirs, ours in mapping.items() if ours != theirs}
