@@ -84,7 +84,9 @@ def test_rows_at_a_target_are_stated(tmp_path):
     reached = made["runs"].groupby("batch_size")["reached_target"].mean()
     assert 0 < reached[4096] < 1
     assert read("cbs_u_shaped.csv").ends == "end"
-    with pytest.raises(UserError, match="line 3: received a further row of a run, and `rows: at_target`"):
+    with pytest.raises(
+        UserError, match="line 3: received a further row of a run, and `rows: at_target`"
+    ):
         read("machine_column.csv", rows="at_target")
 
 

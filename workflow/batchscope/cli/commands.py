@@ -110,18 +110,6 @@ def import_(arguments: Namespace) -> None:
         print(f"Note: {note}.")
 
 
-def critical_batch_size(arguments: Namespace) -> None:
-    """Fit the critical batch size to a table of external runs; see docs/own_training.md."""
-    from batchscope.report import external_runs
-
-    keys = options.logs(arguments)
-    found = external_runs.read(keys, arguments.target, arguments.step_seconds)
-    print(external_runs.text(found, arguments.base))
-    if arguments.output:
-        written = external_runs.write(found, arguments.output)
-        print(f"\nWritten: {', '.join(map(str, written))}")
-
-
 def results(arguments: Namespace) -> None:
     """Write docs/results.md: every document's claims with their verdicts, and a picture each."""
     from batchscope.report import results_page
@@ -148,8 +136,7 @@ OPTIONS = {
     advice: ("--results", "--scale", "config", "--seeds"),
     explain: ("words",),
     import_: ("files", "--output", *_LOGS),
-    critical_batch_size: ("files", "--target", "--step-seconds", "--base", "--output", *_LOGS),
     results: ("--results", "--output", "--study"),
     schema: (),
 }
-OPTIONAL_OUTPUT = (critical_batch_size, init, results)
+OPTIONAL_OUTPUT = (init, results)

@@ -129,12 +129,6 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         "a positive number of seconds",
         default=5.0,
     ),
-    "--target": {
-        **{"action": "append", "default": [], "metavar": "COLUMN=VALUE"},
-        "help": "such as validation_loss=0.2; may be given again; three of each series if left out",
-    },
-    "--step-seconds": {"metavar": "A,B", "help": "a step takes A + B * batch size seconds"},
-    "--base": {"type": int, "metavar": "B", "help": "base batch size of B_20; 256 if left out"},
     "--study": {
         **{"nargs": "*", "default": [], "metavar": "NAME"},
         "help": "folders in results/studies; all that have a report if left out",
