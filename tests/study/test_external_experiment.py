@@ -35,7 +35,7 @@ def test_a_study_of_own_runs_alone_needs_nothing_else(tmp_path):
     (experiment,) = study.experiments.values()
     own, path = experiment.own, tmp_path / "own_runs.csv"
     assert (own.path, own.sha256) == (str(path), hashlib.sha256(path.read_bytes()).hexdigest())
-    assert (own.rows, own.trainings, own.seeds, own.series) == (504, 36, 6, 2)
+    assert (own.rows, own.trainings, own.seeds, len(own.table.series)) == (504, 36, 6, 2)
     assert own.evaluated and experiment.vary == {"batch_size": (8, 32, 128)}
     assert experiment.keys.margins == {"test_accuracy": 0.01}
     assert figures.drawn(experiment) == [
@@ -88,7 +88,7 @@ def test_rates_that_were_tried_at_one_batch_size_are_varied(tmp_path):
     slow, fast = (own_table.rows(("plain",), learning_rate=rate) for rate in (0.1, 0.2))
     both = planned(tmp_path, pandas.concat([slow, fast])).experiments["a"]
     assert both.vary["learning_rate"] == (0.1, 0.2)
-    assert "learning_rate" in figures.drawn(both) and both.own.series == 1
+    assert "learning_rate" in figures.drawn(both) and len(both.own.table.series) == 1
     follows = slow.assign(learning_rate=slow["batch_size"] / 100)
     alone = planned(tmp_path, follows).experiments["a"]
     assert "learning_rate" not in alone.vary and "learning_rate" not in figures.drawn(alone)

@@ -107,7 +107,7 @@ def _runs(path: Path, folder: Path) -> str | dict[str, str] | None:
             lines = ""
             try:
                 log_reading.read(str(logs[0]), LogFormat())
-            except log_files.Unrecognised:
+            except UserError:
                 lines = printed_lines.detected(log_files.text(logs[0]))
             return {"files": f"{shown}/{pattern}", **({"lines": lines} if lines else {})}
     if path.suffix != ".csv" or not path.is_file():

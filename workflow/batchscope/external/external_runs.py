@@ -116,7 +116,7 @@ def read(keys: Logs, folder: Path | str = ".", metrics: Iterable[str] = ()) -> L
     ends = own_columns.AT_TARGET if keys.rows == AT_TARGET else own_columns.AT_END
     ends = "" if several.any() else ends
     rows["status"] = _statuses(table, rows, ends)
-    raise_problems(log_checks.problems(table, rows, keys.examples_per_epoch))
+    raise_problems(log_checks.problems(table, rows))
     path = ", ".join(log_files.relative(os.path.join(folder, file)) for file in keys.files)
     path = table.files[0] if len(table.files) == len(keys.files) == 1 else path
     rows = rows.drop(columns=["order", STATED])
@@ -154,7 +154,7 @@ def of_command(
     rows = rows.groupby(counter, as_index=False).last().set_axis(places)
     rows = log_numbers.completed(table, rows, keys)
     checked = rows.assign(run="").drop(columns="seconds", errors="ignore")
-    raise_problems(log_checks.of_progress(table, checked, keys.examples_per_epoch))
+    raise_problems(log_checks.backwards(table, checked))
     return rows[[name for name in ("epoch", *AXES, *outcomes) if name in rows]], status
 
 

@@ -6,7 +6,6 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from batchscope import wording
 from batchscope.errors import UserError
 from batchscope.external.log_files import Log
 from batchscope.study import log_names
@@ -64,10 +63,9 @@ def lines(path: str, text: str, stated: Collection[str], metrics: Collection[str
     Args:
         stated: Names of progress and outcomes that the user states.
     """
-    rows, parameters, others = [], {}, 0
+    rows, parameters = [], {}
     for at, line in enumerate(text.splitlines(), start=1):
         if line.lstrip()[:1] != "{":
-            others += bool(line.strip())
             continue
         if not isinstance(content := parsed(line), dict):
             raise UserError(f"{path}, line {at}: received no JSON object; one is expected.")
@@ -76,8 +74,7 @@ def lines(path: str, text: str, stated: Collection[str], metrics: Collection[str
             rows.append((at, parameters | row))
         else:
             parameters |= row
-    notes = (f"{wording.count(others, 'line')} without an object passed over",) if others else ()
-    return Log(path, "JSON lines", table(path, rows), notes=notes)
+    return Log(path, "JSON lines", table(path, rows))
 
 
 def table(path: str, rows: Iterable[tuple[int, dict[str, str]]]) -> pandas.DataFrame:

@@ -12,17 +12,14 @@ from batchscope import wording
 from batchscope.external.log_table import LogTable
 from batchscope.study.own_columns import AXES, outcomes
 
-_SAME_EPOCHS = 1.5  # times as many updates as epochs have
 
-
-def problems(table: LogTable, rows: pandas.DataFrame, epoch: float | None) -> Iterator[str]:
+def problems(table: LogTable, rows: pandas.DataFrame) -> Iterator[str]:
     """Yield the problems of runs with their rows in order of progress.
 
     Args:
         rows: With the column `run`.
-        epoch: Training examples of an epoch, if the user states them.
     """
-    yield from of_progress(table, rows, epoch)
+    yield from backwards(table, rows)
     names = (*AXES, *outcomes(), "run", "seed", "epoch", "order", "status", "stated")
     keys = [name for name in rows if name not in names]
     if pair := copied(rows, "run", keys):
@@ -34,13 +31,7 @@ def problems(table: LogTable, rows: pandas.DataFrame, epoch: float | None) -> It
         )
 
 
-def of_progress(table: LogTable, rows: pandas.DataFrame, epoch: float | None) -> Iterator[str]:
-    yield from _backwards(table, rows)
-    if epoch is not None and {"epoch", "updates"} <= {*table.texts} & {*rows}:
-        yield from _of_epochs(table, rows, epoch)
-
-
-def _backwards(table: LogTable, rows: pandas.DataFrame) -> Iterator[str]:
+def backwards(table: LogTable, rows: pandas.DataFrame) -> Iterator[str]:
     """Yield the first row of every column by which a run had used less than by an earlier row."""
     for name in (name for name in (*AXES, "epoch") if name in rows):
         known = rows.loc[rows[name].notna(), ["run", name]].rename_axis("row").reset_index()
@@ -55,26 +46,6 @@ def _backwards(table: LogTable, rows: pandas.DataFrame) -> Iterator[str]:
                 "had made fewer updates; amounts since the start are expected"
                 f"{hint if name == 'seconds' else ''}."
             )
-
-
-def _of_epochs(table: LogTable, rows: pandas.DataFrame, epoch: float) -> Iterator[str]:
-    """Yield the first run with other epochs than those of its updates, as if on one device.
-
-    An epoch may be counted at its beginning or its end, and its last batch may be left out.
-    """
-    last = rows.dropna(subset=["epoch", "updates"]).groupby("run", sort=False).tail(1)
-    fewest = (last["epoch"] - 1) * np.floor(epoch / last["batch_size"]).clip(lower=1)
-    most = (last["epoch"] + 1) * np.ceil(epoch / last["batch_size"])
-    wrong = ~last["updates"].between(fewest / _SAME_EPOCHS, most * _SAME_EPOCHS)
-    for row in last.index[wrong][:1]:
-        size, updates, count = last.loc[row, ["batch_size", "updates", "epoch"]]
-        passes = wording.shortest(round(updates * size / epoch, 2))
-        yield (
-            f"{table.place(row)}, {table.name('epoch')}: received {wording.shortest(count)}, but "
-            f"{wording.shortest(updates)} updates of batch size {size:.0f} are {passes} epochs of "
-            f"{wording.shortest(epoch)} examples; the examples of one update, on all devices, are "
-            "expected as the batch size."
-        )
 
 
 def copied(rows: pandas.DataFrame, run: str | list[str], keys: Sequence[str]) -> Any:

@@ -38,11 +38,6 @@ class Log:
     files: tuple[str, ...] = ()
     unit: str = "line"
     progress: str = ""
-    notes: tuple[str, ...] = ()
-
-
-class Unrecognised(UserError):
-    """A text of none of the formats."""
 
 
 def text(path: Path | str) -> str:

@@ -69,7 +69,7 @@ def _number(name: str, text: str, percent: bool) -> float:
     """Return the number of a cell; ValueError if it is none.
 
     Infinity is used for a loss that is NaN, and NaN for an amount that is infinite, as of a target
-    that was never reached. A user-defined metric that is NaN has its worst value.
+    that was never reached. A user-defined metric that is not finite has its worst value.
     """
     if name in _REQUIRED:
         try:
@@ -85,7 +85,7 @@ def _number(name: str, text: str, percent: bool) -> float:
     least, most = (metric.least, metric.most) if metric else (0.0, math.inf)
     if value < least or value > most or (math.isnan(value) and name in _AMOUNTS):
         raise ValueError
-    if math.isnan(value) and (name in LOSSES or tasks.user_metric(name)):
+    if not math.isfinite(value) and (name in LOSSES or tasks.user_metric(name)):
         return tasks.falling(math.inf, name)
     return math.nan if math.isinf(value) and name in _AMOUNTS else value
 

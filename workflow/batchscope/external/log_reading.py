@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from batchscope.errors import UserError
 from batchscope.external import (
     csv_log,
     hugging_face,
@@ -14,7 +15,7 @@ from batchscope.external import (
     tensorboard,
     wandb_chart,
 )
-from batchscope.external.log_files import Log, Unrecognised
+from batchscope.external.log_files import Log
 from batchscope.study import log_names
 from batchscope.study.log_keys import LogFormat
 
@@ -29,8 +30,7 @@ def read(path: str, keys: LogFormat, metrics: tuple[str, ...] = ()) -> list[Log]
     """Return the logs in a file, or in a folder of TensorBoard.
 
     Raises:
-        Unrecognised: If it has none of the formats.
-        UserError: If it is missing, damaged or too large.
+        UserError: If it has none of the formats, is missing, damaged or too large.
     """
     place = Path(path)
     if place.is_dir() or (place.is_file() and tensorboard.EVENTS in place.name):
@@ -53,6 +53,6 @@ def read(path: str, keys: LogFormat, metrics: tuple[str, ...] = ()) -> list[Log]
     named = {cell for cell in header if log_names.ours(cell.rpartition(" - ")[2], metrics)}
     if not named and not {*header} & {*keys.columns.values()}:
         advice = printed_lines.proposed(text)
-        raise Unrecognised(f"{path}: received none of {_LOOKED_FOR}. {advice}")
+        raise UserError(f"{path}: received none of {_LOOKED_FOR}. {advice}")
     log = csv_log.read(path, text)
     return [wandb_chart.read(log) if wandb_chart.is_chart(log) else log]

@@ -70,10 +70,8 @@ class LogTable:
     def read_as(self) -> str:
         """Formats of the logs, and columns that were renamed."""
         formats = wording.listed(dict.fromkeys(log.format for log in self.logs))
-        notes = dict.fromkeys(note for log in self.logs for note in log.notes)
         renamed = [f"{problems.clip(theirs)} is {ours}" for ours, theirs in self.names.items()]
-        more = ", ".join([*notes, *renamed])
-        return f"{formats}; {more}" if more else formats
+        return "; ".join(filter(None, [formats, ", ".join(renamed)]))
 
     def no_outcome(self, key: str) -> UserError:
         columns = listed(self.logs[0].rows)
@@ -93,39 +91,25 @@ def read(
         UserError: If a log cannot be read, or its columns leave a question open.
     """
     metrics, is_external = tuple(metrics), isinstance(keys, Logs)
-    patterns = dict(keys.pattern) if is_external else {}
+    patterns = keys.pattern if is_external else {}
     stated = {theirs: ours for ours, theirs in keys.columns.items()}
     stated |= {name: name for name in (keys.factors if is_external else ())}
-    named, of_path = {*stated.values()}, patterns.pop("", "")
-    logs, tables, places, names, percent, ignored = [], [], [], {}, set(), {}
-    of_runs = True
+    named, names, percent, ignored, of_runs = {*stated.values()}, {}, set(), {}, True
+    logs, tables, places = [], [], []
     for path, factors in paths.items():
         for log in log_reading.read(path, keys, metrics):
-            own = dict(factors)
-            if of_path:
-                own |= _matched(of_path, Path(log.path).as_posix(), log.path)
-            own = {_known(name): text for name, text in own.items()}
-            if is_external:
-                _check_path(log, own)
-            cells = log.rows
-            for column, pattern in patterns.items():
-                if column in cells:
-                    texts = cells[column].unique()
-                    matched = {text: _matched(pattern, text, log.path) for text in texts}
-                    found = pandas.DataFrame([*cells[column].map(matched)], cells.index)
-                    cells = cells.assign(**found.rename(columns=_known))
-                    named |= {*map(_known, found)}
-            mapping = _mapping(log, cells, stated, own, metrics)
-            ignored |= dict.fromkeys(name for name in cells if name not in (*mapping, *patterns))
+            values = _of_patterns(log, factors, patterns)
+            mapping = _mapping(log, stated, values, metrics)
+            ignored |= dict.fromkeys(name for name in log.rows if name not in {*mapping, *patterns})
             names |= {ours: theirs for theirs, ours in mapping.items() if ours != theirs}
             percent |= {
                 ours
                 for theirs, ours in mapping.items()
                 if {theirs, ours} & {*keys.percent} or theirs.rstrip(")] ").endswith("%")
             }
-            named |= {*own}
-            of_runs &= "batch_size" in own
-            tables.append(cells[[*mapping]].rename(columns=mapping).assign(**own))
+            named |= {*values}
+            of_runs &= isinstance(values.get("batch_size"), str)
+            tables.append(log.rows[[*mapping]].rename(columns=mapping).assign(**values))
             places += [(len(logs), line) for line in log.rows.index]
             logs.append(log)
     present = dict.fromkeys(name for log in logs for name in log.rows)
@@ -133,7 +117,7 @@ def read(
         problems.received((key,), name, f"one of {listed(present)}", present).line
         for key, keyed in (("columns or factors", stated), ("pattern", patterns))
         for name in keyed
-        if name not in present
+        if name and name not in present
     )
     texts = pandas.concat(tables, ignore_index=True).fillna("")
     known = (*_READ, *own_columns.outcomes(metrics))
@@ -166,6 +150,26 @@ def _known(name: str) -> str:
     return ours if ours in (*_READ, *run_factors.FACTORS) else name
 
 
+def _of_patterns(
+    log: Log, factors: Mapping[str, str], patterns: Mapping[str, str]
+) -> dict[str, str | pandas.Series]:
+    """Return the factors that the path and the columns of a log state by patterns.
+
+    Args:
+        factors: Those of the path, by `files`.
+        patterns: Column -> its pattern. The one of an empty name is of parts of the path.
+    """
+    values: dict[str, str | pandas.Series] = dict(factors)
+    for column, pattern in patterns.items():
+        if not column:
+            values |= _matched(pattern, Path(log.path).as_posix(), log.path)
+        elif column in log.rows:
+            texts = log.rows[column]
+            matched = {text: _matched(pattern, text, log.path) for text in texts.unique()}
+            values |= pandas.DataFrame([*texts.map(matched)], texts.index).to_dict("series")
+    return {_known(name): value for name, value in values.items()}
+
+
 def _matched(pattern: str, text: str, path: str) -> dict[str, str]:
     """Return the factors in whole parts of a path, or in a whole cell."""
     factors = log_files.Pattern(pattern).within(text)
@@ -178,27 +182,24 @@ def _matched(pattern: str, text: str, path: str) -> dict[str, str]:
 
 
 def _mapping(
-    log: Log,
-    cells: pandas.DataFrame,
-    stated: Mapping[str, str],
-    own: Iterable[str],
-    metrics: tuple[str, ...],
+    log: Log, stated: Mapping[str, str], taken: Iterable[str], metrics: tuple[str, ...]
 ) -> dict[str, str]:
     """Return name in the log -> our name, without the columns that are not read.
 
     Args:
         stated: Name in the log -> our name, as the user states it.
-        own: Names that the path states.
+        taken: Our names that need no column.
 
     Raises:
         UserError: If several columns have one of our names.
     """
+    cells = log.rows
     by_format = PROGRESS if log.progress else ()
     result = {
         theirs: ours for theirs, ours in stated.items() if theirs in cells and ours not in by_format
     }
     others = [name for name in cells if name not in result]
-    for ours, several in log_names.candidates(others, metrics, {*result.values(), *own}).items():
+    for ours, several in log_names.candidates(others, metrics, {*result.values(), *taken}).items():
         if len(several) > 1:
             raise UserError(
                 f"{log.path}: received {wording.listed(several)}, each of which may be {ours}; one "
@@ -210,18 +211,6 @@ def _mapping(
         if not unused and (ours != "precision" or texts <= {*_PRECISIONS, ""}):
             result[several[0]] = ours
     return result
-
-
-def _check_path(log: Log, own: Mapping[str, str]) -> None:
-    """Raise if a path states another batch size or seed than a column."""
-    columns = log_names.candidates(log.rows)
-    for name in {"batch_size", "seed"} & {*columns} & {*own}:
-        texts = pandas.Series([own[name], *log.rows[columns[name][0]].unique()])
-        if pandas.to_numeric(texts, errors="coerce").dropna().nunique() > 1:
-            raise UserError(
-                f"{log.path}: received the {name.replace('_', ' ')} {own[name]} by the path, and "
-                f"{wording.listed(texts[1:])} in a column; the same is expected."
-            )
 
 
 def _check(table: LogTable) -> None:

@@ -84,7 +84,6 @@ def planned(runs: Any) -> plan.ExternalLogs:
         rows=len(runs.rows),
         trainings=runs.rows["run"].nunique(),
         seeds=min(len(set.intersection(*seeds)) for seeds in by_size),
-        series=len(runs.series),
         columns=columns(runs),
         evaluated=not runs.ends,
         schedule=runs.schedule,

@@ -44,7 +44,6 @@ class ExternalLogs:
     rows: int = 0
     trainings: int = 0
     seeds: int = 0
-    series: int = 0
     columns: tuple[str, ...] = ()
     evaluated: bool = False
     schedule: str = ""
