@@ -176,6 +176,29 @@ def test_a_file_of_no_format_gets_the_line_to_write(tmp_path):
         of_run(write(path, "some words\nand others, too\n"))
 
 
+@pytest.mark.parametrize(
+    ("text", "pattern"),
+    [
+        (
+            "[12:01:03] step 5: loss 0.5\n[12:01:09] step 9: loss 0.4\n",
+            "step {updates}: loss {train_loss}",
+        ),
+        (
+            "it 3\nepoch 1 (50%) | val acc: 0.5\n",
+            "epoch {epoch} (*%) | val acc: {validation_accuracy}",
+        ),
+        (
+            "iter 1: loss 2\niter 2: loss 1\nstep 2: val loss 3\n",
+            "step {updates}: val loss {validation_loss}",
+        ),
+        ("nothing 1\n", ""),
+    ],
+)
+def test_a_pattern_is_proposed_for_the_lines_of_evaluations(text, pattern):
+    """Numbers without a known name, such as the time of day, match anything."""
+    assert printed_lines.detected(text) == pattern
+
+
 def test_printed_lines_are_read_by_patterns(tmp_path):
     path = write(tmp_path / "out.log", NANOGPT)
     keys = {"lines": "step {updates}: train loss {train_loss}, val loss {validation_loss}"}

@@ -18,6 +18,10 @@ _ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|\x08+")  # of a progress bar
 _KERAS_EPOCH = re.compile(r"Epoch (\d+)/\d+")
 _KERAS_VALUE = re.compile(rf" - (\w+): ({_VALUE})")
 _PLACEHOLDER = re.compile(r"\{\w+\}")
+_BEFORE_NAMES = re.compile(
+    r"^.*?(?<![A-Za-z])(?=[A-Za-z][A-Za-z_/ -]*[-_=: ]*\{)"
+)  # such as a clock's time
+_OTHER_NUMBER = re.compile(r"(?<!\w)\d[\d.:/]*")
 _LONGEST = 500  # characters of a line that is searched for known names
 _EXAMPLE = "step {updates}: train loss {train_loss}, val loss {validation_loss}"
 
@@ -78,15 +82,18 @@ def _of_keras(text: str) -> dict[int, dict[str, str]]:
 def detected(text: str) -> str:
     """Return the value of `lines` for the commonest line with two known names; empty if none has.
 
-    It is `keras` for progress lines of Keras.
+    Lines with a value on validation data go first. It is `keras` for progress lines of Keras.
     """
     if _of_keras(text):
         return KERAS
     known = {*log_names.IDENTITY, *log_names.PROGRESS, *log_names.OUTCOMES}
     lines = (line.strip() for _, line in _lines(text) if len(line) < _LONGEST)
-    patterns = [log_names.pattern([line], known) for line in lines]
+    patterns = [
+        _OTHER_NUMBER.sub("*", _BEFORE_NAMES.sub("", log_names.pattern([line], known), count=1))
+        for line in lines
+    ]
     useful = [pattern for pattern in patterns if len({*_PLACEHOLDER.findall(pattern)}) > 1]
-    return max(useful, key=useful.count) if useful else ""
+    return max(useful, key=lambda line: ("{validation_" in line, useful.count(line)), default="")
 
 
 def proposed(text: str) -> str:
