@@ -86,7 +86,7 @@ def series(rows):
 
 
 def scaling(rows, value=0.2, column="validation_loss"):
-    (found,) = to_target_tables.of_series([series(rows)], [Target(column, value)])
+    (found,) = to_target_tables.of_study(rows, rows.drop_duplicates("run"), [Target(column, value)])
     return found
 
 

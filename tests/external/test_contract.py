@@ -231,6 +231,18 @@ def test_a_pattern_reads_a_column(tmp_path):
         changed(tmp_path, "runcol.csv", ("run,", "name,"), ("batch_size_", "exp-bs="))
 
 
+def test_a_pattern_names_factors_of_a_column(tmp_path):
+    rows = [
+        {"run": f"w{width}-bs{size}-s{seed}", "step": 10, "val_loss": size / width + seed}
+        for width in (3, 5)
+        for size in (8, 16, 32)
+        for seed in (0, 1)
+    ]
+    runs = write(tmp_path, rows, pattern={"run": "w{width}-bs{batch_size}-s{seed}"})
+    assert runs.factors == ("own_width",) and len(runs.series) == 2
+    assert not has_note(runs, "no seed") and not has_note(runs, "not read")
+
+
 def test_times_alone_give_no_recommendation(tmp_path):
     made = tables(tmp_path, "epoch_seconds.csv")
     assert made["comparisons"].empty and made["advice"].empty and len(made["runs"]) == 3

@@ -81,25 +81,17 @@ def of_study(
     targets: Iterable[Target] = (),
     default_target: Callable[[Trainings], Target | None] = Trainings.default_target,
 ) -> list[TargetScaling]:
-    """Returns the scaling of every target and series with three batch sizes or more."""
-    series = of_experiment(runs, trajectories) if len(trajectories) else []
-    series = [each for each in series if len(each.axes[0]) >= LEAST_SIZES]
-    found = of_series(series, targets, default_target=default_target)
-    return [each for each in found if each.target.column or at_own_targets(each.trainings.runs)]
+    """Return the scaling of every target and series with three batch sizes or more.
 
-
-def of_series(
-    series: Iterable[Trainings],
-    targets: Iterable[Target] = (),
-    default_target: Callable[[Trainings], Target | None] = Trainings.default_target,
-) -> list[TargetScaling]:
-    """Return the scaling of each series and target, by default of three up to its default one."""
+    Without targets, these are three up to the default target of a series.
+    """
     found, targets = [], [*targets]
-    for each in series:
-        step = _fitted_step(each.evaluations)
-        of_each = targets or each.targets_up_to(default_target(each))
-        found += [scaling(each, target, step) for target in of_each]
-    return found
+    for series in of_experiment(runs, trajectories) if len(trajectories) else []:
+        if len(series.axes[0]) >= LEAST_SIZES:
+            step = _fitted_step(series.evaluations)
+            of_series = targets or series.targets_up_to(default_target(series))
+            found += [scaling(series, target, step) for target in of_series]
+    return [each for each in found if each.target.column or at_own_targets(each.trainings.runs)]
 
 
 def scaling(each: Trainings, target: Target, step: step_cost.Fit | None = None) -> TargetScaling:

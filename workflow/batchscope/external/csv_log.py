@@ -37,7 +37,7 @@ def read(path: str, text: str) -> Log:
 def excel(path: str) -> Log:
     import pandas
 
-    log_files.check_size(path, log_files.MOST_BYTES)
+    log_files.check_size(path)
     try:
         cells = pandas.read_excel(path, **_AS_TEXTS)
     except ImportError:

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     import pandas
 
 MOST_BYTES = 200_000_000  # of a text, which is read whole
-MOST_EVENT_BYTES = 2_000_000_000  # of an event file, which is read record by record
 _WILD = {"**/": "(?:.*/)?", "*": "[^/]*", "?": "[^/]"}  # of a pattern -> of a regular expression
 
 
@@ -48,7 +47,7 @@ def text(path: Path | str) -> str:
     """
     try:
         check_regular(path, "a log")
-        check_size(path, MOST_BYTES)
+        check_size(path)
         return Path(path).read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: received no text ({error}); a log is expected.") from None
@@ -57,9 +56,9 @@ def text(path: Path | str) -> str:
         raise UserError(f"{path}: cannot be read ({reason}); a log is expected.") from None
 
 
-def check_size(path: Path | str, most: int) -> None:
-    if Path(path).stat().st_size > most:
-        size = wording.size(most)
+def check_size(path: Path | str) -> None:
+    if Path(path).stat().st_size > MOST_BYTES:
+        size = wording.size(MOST_BYTES)
         raise UserError(f"{path}: received more than {size}; a smaller log is expected.")
 
 

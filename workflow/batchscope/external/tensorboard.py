@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from batchscope.errors import UserError, check_regular
-from batchscope.external import json_log, log_files
+from batchscope.external import json_log
 from batchscope.external.log_files import Log
 from batchscope.host import tensorflow_start
 from batchscope.study import log_names
@@ -102,7 +102,6 @@ def _events(path: Path) -> Iterator[tuple[float, int, str, str]]:
     A record that is cut, where a training was killed, ends it.
     """
     check_regular(path, "an event file")
-    log_files.check_size(path, log_files.MOST_EVENT_BYTES)
     tensorflow_start.quiet()
     with tensorflow_start.hushed():
         from tensorflow import errors, make_ndarray

@@ -133,7 +133,7 @@ def metrics(place: Place, keys: Experiment) -> Iterator[Problem]:
         at = (*place, "metrics", name)
         ours = {f"{split}_{name}" for split in tasks.SPLITS} | {name}
         existing = ours & {*columns.COLUMNS, *columns.TRAJECTORIES}
-        if existing or log_names.has_split(name.partition("_")[0]) or log_names.ours(name):
+        if existing or log_names.is_split(name.partition("_")[0]) or log_names.ours(name):
             yield Problem(at, "Expected a name that no column of ours has, without its data.")
         elif better != (other := tasks.user_metrics()[name]):
             yield received(at, better, f"{other}, as in another experiment")

@@ -97,18 +97,18 @@ def ours(name: str, metrics: Collection[str] = ()) -> str | None:
     return None
 
 
-def has_split(name: str) -> bool:
-    return any(word in _SPLITS or word in _EVALUATED for word in _words(name).split())
-
-
 def is_evaluated(name: str, metrics: Collection[str] = ()) -> bool:
     """Return whether a column has progress, a loss or a metric."""
     known = ours(name, metrics)
-    return known is not None and (known in (*PROGRESS, *OUTCOMES) or has_split(known))
+    return known is not None and (known in (*PROGRESS, *OUTCOMES) or _has_split(known))
 
 
 def is_split(word: str) -> bool:
-    return word.lower() in _SPLITS or word.lower() in _EVALUATED
+    return word.lower() in (*_SPLITS, *_EVALUATED)
+
+
+def _has_split(name: str) -> bool:
+    return any(map(is_split, _words(name).split()))
 
 
 def candidates(
@@ -130,7 +130,7 @@ def candidates(
             found.setdefault(name, []).append(column)
     for metric in metrics:
         of_metric = found.get(f"validation_{metric}", [])
-        bare = [column for column in of_metric if not has_split(column)]
+        bare = [column for column in of_metric if not _has_split(column)]
         if len(of_metric) > len(bare) == 1 and f"train_{metric}" not in found:
             of_metric.remove(bare[0])
             found[f"train_{metric}"] = bare
