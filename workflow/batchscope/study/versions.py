@@ -13,6 +13,6 @@ ENTRIES: dict[str, Entry] = {**MEASURES, **TIMINGS}
 VERSIONS = {
     "prepare_data": "prepare_data-v2",
     "train": "train-v3",
-    "run_command": "run_command-v1",
+    "run_command": "run_command-v2",
     **{name: entry.version for name, entry in ENTRIES.items()},
 }
