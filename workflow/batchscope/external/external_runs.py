@@ -75,9 +75,6 @@ class LoggedRuns:
         schedules = () if at_target or "schedule" not in self.rows else self.rows["schedule"]
         return next((schedule for schedule in schedules if schedule in FALLING), "")
 
-    def is_filled(self, column: str) -> bool:
-        return column in self.rows and bool(self.rows[column].notna().any())
-
 
 def _is_numeric(values: pandas.Series) -> bool:
     return values.dtype.kind in "if"
@@ -118,7 +115,6 @@ def read(keys: Logs, folder: Path | str = ".", metrics: Iterable[str] = ()) -> L
     rows["status"] = _statuses(table, rows, ends)
     raise_problems(log_checks.problems(table, rows))
     path = ", ".join(log_files.relative(os.path.join(folder, file)) for file in keys.files)
-    path = table.files[0] if len(table.files) == len(keys.files) == 1 else path
     rows = rows.drop(columns=["order", STATED])
     runs = LoggedRuns(rows, tuple(factors), ends, path, table)
     _check_sizes(runs)

@@ -115,6 +115,6 @@ class Pattern:
 
 
 def relative(path: str) -> str:
-    """Return a path relative to the working directory if it is below it."""
+    """Return a path without `..`, relative to the working directory if it is below it."""
     here, absolute = os.getcwd(), os.path.abspath(path)
-    return os.path.relpath(absolute, here) if Path(absolute).is_relative_to(here) else path
+    return os.path.relpath(absolute, here) if Path(absolute).is_relative_to(here) else absolute

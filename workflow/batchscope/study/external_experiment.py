@@ -69,7 +69,7 @@ def problems(
 
 def columns(runs: Any) -> tuple[str, ...]:
     named = (*own_columns.AXES, "epoch", *own_columns.outcomes())
-    filled = [name for name in named if runs.is_filled(name)]
+    filled = runs.rows.reindex(columns=named).dropna(axis=1, how="all")
     return (*filled, *(name for name, needed in own_columns.MADE_OF.items() if needed <= {*filled}))
 
 
