@@ -318,6 +318,15 @@ def test_json_lines_have_nested_names_and_lines_of_parameters(tmp_path):
         of_run(write(path, '{"step": 1, "loss": 2}\n{"step": 2, "lo'))
 
 
+def test_a_table_of_runs_of_weights_and_biases_has_a_row_per_run(tmp_path):
+    lines = ["Name,State,Created,_step,batch_size,seed,lr,val_loss"]
+    lines += [f"x-{n},finished,2025-01-0{n},100,{8 * 2**n},0,0.1,{1 / n}" for n in (1, 2, 3)]
+    write(tmp_path / "runs.csv", "\n".join([*lines, "x-4,crashed,2025-01-04,40,128,0,0.1,0.9"]))
+    runs = read(tmp_path, "runs.csv")
+    assert runs.rows["status"].tolist() == ["finished"] * 3 + ["failed"] and runs.ends == "end"
+    assert runs.table.ignored == ["Name", "Created"] and set(runs.rows["updates"]) == {100, 40}
+
+
 def test_a_sheet_of_excel_is_a_table_or_one_sentence(tmp_path):
     path = tmp_path / "log.xlsx"
     path.write_bytes(b"PK\x03\x04")

@@ -26,7 +26,6 @@ from batchscope.study.run_factors import FACTORS, FALLING
 
 _RUN = ["batch_size", "seed"]
 _COUNTED = ("run", "trial", "replicate", "repeat", "rep", "fold", "id", "seed")  # words of a seed
-_MOST_SHOWN = 5  # names in a note
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,7 @@ class LoggedRuns:
         factors: Columns that may distinguish series.
         ends: Why each run ended if it has a single row: `own_columns.AT_TARGET` or `AT_END`.
         path: A file or a pattern, as the study names it.
-        table: The logs, with notes on what was ignored or assumed.
+        table: The logs, with notes on ignored columns and on assumptions.
     """
 
     rows: pandas.DataFrame
@@ -89,9 +88,9 @@ def read(keys: Logs, folder: Path | str = ".", metrics: Iterable[str] = ()) -> L
     """
     table = log_table.read(keys, log_table.found_paths(keys.files, Path(folder)), metrics)
     if table.ignored:
-        shown = wording.some([problems.clip(name) for name in table.ignored], most=_MOST_SHOWN)
         key = f"`factors: [{problems.clip(table.ignored[0])}]`"
-        table.notes.append(f"not read: {shown} ({key}, `columns` and `metrics` name columns)")
+        shown = f"{log_table.listed(table.ignored)} ({key}"
+        table.notes.append(f"not read: {shown}, `columns` and `metrics` name columns)")
     rows = log_numbers.read(table)
     if "seed" not in rows:
         rows["seed"] = 0
@@ -127,8 +126,8 @@ def of_command(
 ) -> tuple[pandas.DataFrame, str]:
     """Return the evaluations of one run in order, and its status; an empty text if it finished.
 
-    Of rows at the same progress the last values count. A row without progress after all others is
-    of the end.
+    Of rows at the same progress the last values count. A row without progress after all others
+    belongs to the end.
 
     Raises:
         UserError: If its log cannot be read, leaves a question open, or contradicts itself.
@@ -175,7 +174,7 @@ def _factors(table: LogTable, rows: pandas.DataFrame) -> dict[str, list[Any]]:
     tell all rows apart. An empty cell has the value of its run.
 
     Raises:
-        UserError: If the user names such a column, and every log is of one run.
+        UserError: If the user names such a column, and every log has one run.
     """
     run = rows[_RUN].assign(counter=rows.get(next(iter({*PROGRESS} & {*rows}), STATED)))
     run["log"] = table.places["log"].loc[rows.index] if table.of_runs else 0
@@ -206,7 +205,7 @@ def _may_vary(name: str) -> bool:
 
 
 def _joined(table: LogTable, rows: pandas.DataFrame) -> pandas.DataFrame:
-    """Return rows in which those of one run at the same progress, with other outcomes, are one.
+    """Join the rows of one run that have the same progress and different outcomes.
 
     Raises:
         UserError: If an outcome is repeated, or in several logs: these are several runs.
@@ -267,7 +266,7 @@ def _evaluations(table: LogTable, rows: pandas.DataFrame) -> pandas.DataFrame:
     if rows.empty:
         raise table.no_outcome("columns")
     if lost := [table.logs[at].path for at in logs.unique() if at not in {*logs.loc[rows.index]}]:
-        shown = wording.some(lost, most=_MOST_SHOWN)
+        shown = wording.some(lost)
         table.notes.append(f"{wording.count(len(lost), 'log')} without any outcome: {shown}")
     return rows
 

@@ -32,7 +32,7 @@ def problems(table: LogTable, rows: pandas.DataFrame) -> Iterator[str]:
 
 
 def backwards(table: LogTable, rows: pandas.DataFrame) -> Iterator[str]:
-    """Yield the first row of every column by which a run had used less than by an earlier row."""
+    """Yield the first row of every column in which the progress of a run decreases."""
     for name in (name for name in (*AXES, "epoch") if name in rows):
         known = rows.loc[rows[name].notna(), ["run", name]].rename_axis("row").reset_index()
         before = known.groupby("run")[["row", name]].shift()
@@ -51,7 +51,7 @@ def backwards(table: LogTable, rows: pandas.DataFrame) -> Iterator[str]:
 def copied(rows: pandas.DataFrame, run: str | list[str], keys: Sequence[str]) -> Any:
     """Return a run that equals another one to the last bit, and the other; None without any.
 
-    Several single rows may reach a target at one evaluation, but not all of them.
+    Some single rows may reach a target at one evaluation, but not all single rows.
 
     Args:
         run: Columns that identify a run.

@@ -25,7 +25,7 @@ class Log:
     """Rows of a file, or of one run of a folder.
 
     Attributes:
-        rows: Texts, empty where there is nothing. The index is the place of a row.
+        rows: Texts; empty if a cell has no value. The index is the place of a row.
         files: All files that were read; the path if empty.
         unit: Unit of the index.
         progress: Column that says how far the run is, if the format determines it.
@@ -63,7 +63,7 @@ def check_size(path: Path | str) -> None:
 
 
 class Pattern:
-    """A text with `{name}` in place of factors, and wildcards; `{{` is a brace.
+    """A text with `{name}` for factors, and wildcards; `{{` is a brace.
 
     Attributes:
         names: The factors, in order.

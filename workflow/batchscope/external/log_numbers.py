@@ -18,7 +18,7 @@ from batchscope.study.own_columns import LOSSES, METRICS
 
 STATED = "stated"  # column of the status that a row states
 _ABSENT = ("", "na", "n/a", "#n/a", "<na>", "null", "none", "-")  # cells without a number
-# Words in place of a number -> status of the run.
+# Word instead of a number -> status of the run.
 _STATUSES = {
     **dict.fromkeys(("failed", "fail", "error", "crashed", "crash"), records.CRASHED),
     **dict.fromkeys(("killed", "timeout"), "killed"),
@@ -111,7 +111,7 @@ def completed(table: LogTable, rows: pandas.DataFrame, keys: LogFormat) -> panda
     Epochs alone state neither updates nor examples.
 
     Args:
-        rows: With the column `order`, the number of a row's run.
+        rows: Rows with the column `order`, which numbers the runs.
     """
     rows = _with_epochs(table, rows, keys)
     nothing = pandas.Series(math.nan, rows.index)

@@ -21,8 +21,9 @@ from batchscope.study.log_keys import LogFormat
 
 _SHEETS = (".xlsx", ".xls")
 _LOOKED_FOR = (
-    "JSON, JSON lines, a table (CSV, Excel) with a known or stated column, event files of "
-    "TensorBoard, a trainer_state.json of Hugging Face, or a chart of Weights & Biases"
+    "JSON, JSON lines, a table (CSV, Excel) with a known column or one that `columns: "
+    "{validation_loss: ...}` names, event files of TensorBoard, a trainer_state.json of Hugging "
+    "Face, or a chart of Weights & Biases"
 )
 
 
@@ -30,7 +31,7 @@ def read(path: str, keys: LogFormat, metrics: tuple[str, ...] = ()) -> list[Log]
     """Return the logs in a file, or in a folder of TensorBoard.
 
     Raises:
-        UserError: If it has none of the formats, is missing, damaged or too large.
+        UserError: If its format is unknown, or it is missing, damaged or too large.
     """
     place = Path(path)
     if place.is_dir() or (place.is_file() and tensorboard.EVENTS in place.name):

@@ -27,14 +27,14 @@ class LogTable:
     """The rows of all logs.
 
     Attributes:
-        texts: Columns under our names, and factors; empty where there is nothing.
+        texts: Columns under our names, and factors; empty if a cell has no value.
         places: `log`, the number of a row's log, and `line`.
         names: Our name -> the name in the logs, if it differs.
         percent: Our names of columns in per cent.
         factors: Columns that may be factors -> whether the user names them.
         ignored: Columns that are not read.
-        of_runs: Whether every log is of one run, with a batch size from its path.
-        notes: Sentences about what was ignored or assumed.
+        of_runs: Whether every log has one run, with a batch size from its path.
+        notes: Sentences about ignored columns and assumptions.
     """
 
     texts: pandas.DataFrame
@@ -85,7 +85,7 @@ def read(
     """Return the rows of logs.
 
     Args:
-        paths: Path -> factors of all of its rows.
+        paths: Path -> factors that all rows of a log share.
 
     Raises:
         UserError: If a log cannot be read, or its columns leave a question open.
@@ -157,7 +157,7 @@ def _of_patterns(
 
     Args:
         factors: Those of the path, by `files`.
-        patterns: Column -> its pattern. The one of an empty name is of parts of the path.
+        patterns: Column -> its pattern. An empty name stands for the path.
     """
     values: dict[str, str | pandas.Series] = dict(factors)
     for column, pattern in patterns.items():

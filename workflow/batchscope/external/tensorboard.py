@@ -68,7 +68,7 @@ def _run(run: str, paths: list[Path], stated: Mapping[str, str], metrics: tuple[
 
 
 def _scale(run: str, last: dict[str, int], stated: Mapping[str, str]) -> tuple[str, list[str]]:
-    """Return what the steps count, and the tags with such steps.
+    """Return the unit of the steps, and the tags that have this unit.
 
     Args:
         last: Last step of each tag.
@@ -99,7 +99,7 @@ def _is_same_scale(first: int, second: int) -> bool:
 def _events(path: Path) -> Iterator[tuple[float, int, str, str]]:
     """Yield time, step, tag and value of each number of an event file.
 
-    A record that is cut, where a training was killed, ends it.
+    A truncated record of a killed training ends it.
     """
     check_regular(path, "an event file")
     tensorflow_start.quiet()
