@@ -7,6 +7,7 @@ import numpy as np
 import pandas
 
 SIZES = (8, 32, 128)
+RUNS = {"files": "own_runs.csv", "factors": ["variant"]}
 CRITICAL = {"plain": 40.0, "lookahead": 160.0}
 
 
@@ -42,4 +43,4 @@ def write(folder: Path, frame: pandas.DataFrame, name: str = "own_runs.csv") -> 
 
 def study(**experiment) -> dict:
     """A study of own runs alone."""
-    return {"study": "mine", "experiments": {"a": {"runs": "own_runs.csv", **experiment}}}
+    return {"study": "mine", "experiments": {"a": {"runs": RUNS, **experiment}}}

@@ -11,7 +11,6 @@ from batchscope.analysis.fastest_batch_size import (
     geometric_means,
     log_error,
     measured_fastest,
-    relative_to_fastest,
     seconds_to_target,
 )
 
@@ -56,15 +55,10 @@ def test_the_error_of_two_sources():
 
 def test_measured_seconds_are_compared_by_the_seeds_that_all_sizes_have():
     seconds = np.array([[4.0, 8.0, 16.0], [2.0, 4.0, 8.0], [3.0, 6.0, math.inf]])
-    ratios = relative_to_fastest(seconds)
-    assert [each.mean for each in ratios] == pytest.approx([2, 1, math.nan], nan_ok=True)
-    assert [each.n for each in ratios] == [3, 3, 0] and ratios[0][1:3] == pytest.approx((2, 2))
     assert measured_fastest([8, 16, 32], seconds) == 16
     seconds = np.repeat([[1.0], [0.5], [2.0]], 7, axis=1)
     seconds[[0, 2], [1, 5]] = math.nan  # each lacks a seed
     seconds[0, 0], seconds[1, 0] = 0.001, math.nan  # of a seed that 32 lacks
     assert measured_fastest([16, 32, 64], seconds) == 32
-    assert [each.mean for each in relative_to_fastest(seconds)] == pytest.approx([2, 1, 4])
     apart = np.array([[1.0, math.nan], [math.nan, 2.0]])
     assert measured_fastest([16, 32], apart) is None
-    assert all(math.isnan(each.mean) for each in relative_to_fastest(apart))

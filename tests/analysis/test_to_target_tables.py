@@ -64,7 +64,6 @@ def test_a_training_that_left_nothing_behind_excludes_its_rate():
     trajectories = trajectories[trajectories["run"] != "8/0.2/2"]
     (found,) = to_target_tables.of_study(trajectories, runs, TO)
     assert found.taken["updates"].rates[:2].tolist() == [0.4, 0.2]
-    assert found.left_out()["diverged"][0] == (0.2,)
 
 
 def evaluations(rate=0.1, sizes=SIZES, seeds=(0, 1), start=0, times=1.0, **factors):
@@ -86,8 +85,8 @@ def series(rows):
     return found
 
 
-def scaling(rows, value=0.2, column="validation_loss", step=()):
-    (found,) = to_target_tables.of_series([series(rows)], [Target(column, value)], step)
+def scaling(rows, value=0.2, column="validation_loss"):
+    (found,) = to_target_tables.of_study(rows, rows.drop_duplicates("run"), [Target(column, value)])
     return found
 
 
@@ -184,10 +183,10 @@ def test_the_single_row_of_an_external_run_is_its_target():
     assert found.taken["updates"].values[0, 0] == math.inf and not found.fitted[0]
 
 
-def test_the_time_of_a_step_is_stated_or_fitted():
+def test_the_time_of_a_step_is_fitted():
     """By the examples that a step had, which are not those of a whole batch."""
-    stated = scaling(evaluations(), step=(0.004, 0.0001))
-    assert stated.fastest.batch_size == pytest.approx(math.sqrt(40 * 40))
+    fitted = scaling(evaluations())
+    assert fitted.fastest.batch_size == pytest.approx(math.sqrt(40 * 20))
     without = scaling(evaluations().drop(columns="seconds"))
     assert without.step is None and without.fastest is None
     uneven = evaluations(seeds=(0, 1, 2))

@@ -20,7 +20,7 @@ from project import ROOT, forked
 
 pytestmark = pytest.mark.slow
 
-MODES = ["ok", "exit", "nan", "nan_exit", "memory", "killed", "no_log", "units"]
+MODES = ["ok", "exit", "nan", "nan_exit", "memory", "killed", "no_log"]
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,6 @@ def test_what_is_a_result(tried, mode, status, rows):
         ("exit", "The command ended with exit status 3. Last line: the "),
         ("killed", "The command ended by SIGKILL."),
         ("no_log", "log.csv: "),
-        ("units", "log.csv, line 2, examples: received 20, but 10 updates of batch size 8 use 80;"),
     ],
 )
 def test_what_is_none_fails_and_shows_its_last_lines(tried, mode, said):
@@ -308,14 +307,6 @@ def test_a_summary_after_all_steps_is_of_the_end_and_costs_no_times(tmp_path):
     rows = judged_log(tmp_path, "\n".join([*lines, '{"test_loss": 1.95}']))[2]
     assert rows["updates"].tolist() == [10, 20] and rows["test_loss"].iloc[-1] == 1.95
     assert command_runner._timed(rows, 4.0)["seconds"].tolist() == [2.0, 4.0]
-
-
-def test_epochs_tell_that_a_batch_size_is_that_of_one_device(tmp_path):
-    text = "step,epoch,val_loss\n50,1.0,0.9\n100,2.0,0.8\n"
-    columns = {"updates": "step", "epoch": "epoch"}
-    assert len(judged_log(tmp_path / "a", text, columns=columns, examples_per_epoch=400)[2]) == 2
-    with pytest.raises(UserError, match="epoch: received 2, but 100 updates of batch size 8"):
-        judged_log(tmp_path / "b", text, columns=columns, examples_per_epoch=1600)
 
 
 def test_a_kill_for_memory_is_a_result_or_another_attempt(tmp_path, monkeypatch):

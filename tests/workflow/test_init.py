@@ -190,13 +190,22 @@ def test_a_folder_of_logs_goes_on_as_external_runs(name, files, tmp_path, monkey
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(LOG.replace("0.6", f"0.6{size}{seed}"))
             (path.parent / "hparams.yaml").write_text("a: 1")
-    with pytest.raises(SystemExit) as raised:
-        entry.main(["init", "logs"])
-    assert "examples_per_epoch" in str(raised.value)  # which such logs do not state
-    for path in (tmp_path / "logs").rglob("*.csv"):
-        path.write_text(path.read_text().replace("epoch", "step"))
     entry.main(["init", "logs"])
     study = config.study("studies/logs.yaml")
     assert study.experiments["batch_size"].own.trainings == 6
     assert study.experiments["batch_size"].own.path.startswith(files.format())
     assert "--configfile studies/logs.yaml" in capsys.readouterr().out
+
+
+def test_printed_output_goes_on_with_the_pattern_of_its_lines(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "logs").mkdir()
+    for size in (8, 16, 32):
+        lines = [f"step {n}: train loss {1 / n}, val loss {size / n}" for n in (1, 2, 3)]
+        (tmp_path / "logs" / f"bs{size}.log").write_text("\n".join(["started", *lines]))
+    entry.main(["init", "logs"])
+    study = config.study("studies/logs.yaml")
+    assert study.experiments["batch_size"].own.trainings == 3
+    assert study.experiments["batch_size"].keys.runs.lines == (
+        "step {updates}: train loss {train_loss}, val loss {validation_loss}",
+    )

@@ -13,7 +13,6 @@ import yaml
 
 import own_table
 import project
-import run
 
 pytestmark = pytest.mark.slow
 
@@ -31,8 +30,11 @@ def finished(tmp_path_factory):
     example = next(each for each in examples if each.startswith("study: mine\n"))
     assert len(example.splitlines()) <= 10
     study = yaml.safe_load(example)
-    study["experiments"]["second"] = {"runs": "second.csv"}
-    study["experiments"]["at_target"] = {"runs": "at_target.csv"}
+    study["experiments"]["batch_size"]["runs"] = own_table.RUNS
+    second = {**own_table.RUNS, "files": "second.csv"}
+    study["experiments"]["second"] = {"runs": second}
+    target = {**own_table.RUNS, "files": "at_target.csv", "rows": "at_target"}
+    study["experiments"]["at_target"] = {"runs": target}
     (folder / "mine").mkdir()
     (folder / "mine" / "mine.yaml").write_text(yaml.safe_dump(study), encoding="utf-8")
     own_table.write(folder / "mine", own_table.rows())
@@ -59,7 +61,7 @@ def test_it_runs_to_its_report_without_tensorflow(finished):
     for name, rows in (("own_runs.csv", 504), ("second.csv", 168)):
         digest = hashlib.sha256((folder / "mine" / name).read_bytes()).hexdigest()
         assert f"mine/{name}" in page and f"{rows} rows" in page and digest in page
-    assert "Batch size" in page and "84 made elsewhere" in page
+    assert "Batch size" in page and "84 runs" in page
     for noise in ("No data set", "No run has recorded a machine", "A seed fixes the initial"):
         assert noise not in page
     words = [sys.executable, "workflow/run.py", "advice", "mine/mine.yaml"]
@@ -67,7 +69,7 @@ def test_it_runs_to_its_report_without_tensorflow(finished):
     assert "column seconds" in done and "nan" not in done.lower()
 
 
-def test_what_the_tables_decide(finished, tmp_path):
+def test_what_the_tables_decide(finished):
     folder, _ = finished
     results = folder / "results" / "studies" / "mine"
     matrix = pandas.read_csv(results / "batch_size" / "comparisons.csv")
@@ -79,13 +81,6 @@ def test_what_the_tables_decide(finished, tmp_path):
         variants = fitted.groupby("own_variant").head(2).groupby("own_variant")
         found = variants["critical_batch_size"].last()
         assert found["lookahead"] > 2 * found["plain"] > 10
-    # The command without a study finds the same.
-    words = ("critical_batch_size", str(folder / "mine" / "own_runs.csv"), "--output")
-    run.main([*words, str(tmp_path)])
-    printed = pandas.read_csv(tmp_path / "critical_batch_size.csv")
-    made = pandas.read_csv(results / "batch_size" / "critical_batch_size.csv")
-    printed = printed.rename(columns={"variant": "own_variant"})
-    pandas.testing.assert_frame_equal(printed, made[printed.columns])
     drawn = {path.stem for path in (results / "at_target" / "figures").glob("*.png")}
     assert drawn >= {"fastest_batch_size", *DECIDING} and "progress" not in drawn
 

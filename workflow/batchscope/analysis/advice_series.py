@@ -20,7 +20,7 @@ import pandas
 from batchscope.analysis import comparisons, run_series
 from batchscope.study import tasks
 from batchscope.study.advice_needs import HERE, LEAST_SIZES, Trained
-from batchscope.study.budget_kinds import ENDS, TAKEN, TARGET
+from batchscope.study.budget_kinds import PAID, TAKEN, TARGET, of_ends
 from batchscope.study.outcomes import LEAST_WITH_INTERVAL, Reason, Verdict
 from batchscope.study.run_factors import TIMING_FACTORS
 
@@ -80,7 +80,7 @@ class AdviceSeries:
         disturbed; and every outcome with a stated margin, or else the first. Without any of these
         the examples to the target.
         """
-        taken, ends = self.at(TARGET, EXAMPLES), self.at(*ENDS)
+        taken, ends = self.at(*PAID), self.ends
         ends = ends[~ends["outcome"].isin(TAKEN)]
         seconds, examples = (taken[taken["outcome"] == name] for name in (SECONDS, EXAMPLES))
         cost = seconds if self.times_usable else examples
@@ -91,6 +91,10 @@ class AdviceSeries:
         if budgets.empty and cost["mean"].isna().all() and examples["mean"].notna().any():
             found.append(examples)  # all that is known of what a size costs
         return pandas.concat(found) if found else taken.iloc[:0]
+
+    @property
+    def ends(self) -> pandas.DataFrame:
+        return self.at(*of_ends(self.tables.comparisons["budget"].unique()))
 
     @functools.cached_property
     def disturbed_share(self) -> float:
@@ -170,7 +174,7 @@ class AdviceSeries:
     @functools.cached_property
     def metric_rows(self) -> pandas.DataFrame:
         """The rows of the first metric that was measured at the end; empty without one."""
-        rows = self.at(*ENDS)
+        rows = self.ends
         metrics = [name for name in rows["outcome"].unique() if tasks.metric(name)]
         rows = rows[rows["outcome"].isin(metrics) & rows["mean"].notna()]
         same = ["outcome", "budget"]

@@ -26,8 +26,7 @@ _ALIKE = 1e-7  # differences of log S that are none: of a search, of a crossing
 _SEARCH = 1e4
 _CURVATURES = (0.1, 10.0)
 _STRAY = 2  # standard errors of a size's mean beyond which it strays
-PERFECT, DIMINISHING = "perfect scaling", "diminishing returns"
-MAXIMAL = "maximal data parallelism"
+PERFECT, MAXIMAL = "perfect scaling", "maximal data parallelism"
 # Local slope of log S is -1 / (1 + B / B_crit): -0.9 and -0.1 at these shares of B_crit.
 PERFECT_BELOW, MAXIMAL_ABOVE = 1 / 9, 9.0
 
@@ -59,15 +58,6 @@ def departs(lack_of_fit: float) -> bool:
 def updates(batch_sizes: Any, updates_min: float, examples_min: float) -> np.ndarray:
     """Returns S(B) of both constants, of which one may be NaN as in `CriticalBatchSize`."""
     return np.nan_to_num(updates_min) + np.nan_to_num(examples_min) / np.asarray(batch_sizes, float)
-
-
-def regime(batch_size: float, updates_min: float, examples_min: float) -> str:
-    """Returns the regime of a batch size after Shallue et al. 2019 (arXiv 1811.03600)."""
-    if math.isnan(updates_min) or batch_size < PERFECT_BELOW * examples_min / updates_min:
-        return PERFECT
-    if math.isnan(examples_min) or batch_size > MAXIMAL_ABOVE * examples_min / updates_min:
-        return MAXIMAL
-    return DIMINISHING
 
 
 def fit(batch_sizes: Any, updates: Any, differ: Any = False) -> CriticalBatchSize:

@@ -110,22 +110,6 @@ def measured_fastest(batch_sizes: Sequence[int], taken: Any) -> int | None:
     return batch_sizes[int(np.nanargmin(np.log(shared).mean(axis=1)))] if shared.size else None
 
 
-def relative_to_fastest(seconds: Any, differ: Any = False) -> list[Interval]:
-    """Returns each size's seconds over those of `measured_fastest`, paired by the same seeds.
-
-    The geometric mean of the ratios with its 95 % t-interval; NaN where a size is not `usable`.
-    """
-    known = _paired(seconds)
-    least = measured_fastest(range(len(known)), seconds)
-    if least is None:
-        return [Interval() for _ in known]
-    differ = np.broadcast_to(differ, len(known))
-    return [
-        intervals.ratio_interval(row, known[least], own or differ[least])
-        for row, own in zip(known, differ, strict=True)
-    ]
-
-
 def _paired(taken: Any) -> np.ndarray:
     """Returns what `usable` sizes took by the seeds that all of these have, else NaN."""
     table = np.asarray(taken, float)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
@@ -91,13 +90,6 @@ def ratio_interval(values: Any, to: Any, differ: bool = False) -> Interval:
     usable = np.isfinite(values) & np.isfinite(to) & (values > 0) & (to > 0)
     logs = t_interval(np.log(values[usable]) - np.log(to[usable]), differ=differ)
     return Interval(*(float(np.exp(end)) for end in logs[:3]), logs.n)
-
-
-@functools.cache  # of the few pairs that a table asks for, each many times
-def share(count: int, of: int) -> tuple[float, float]:
-    low = float(special.betaincinv(count, of - count + 1, 0.025)) if count else 0.0
-    high = float(special.betaincinv(count + 1, of - count, 0.975)) if count < of else 1.0
-    return low, high
 
 
 def binomial(rows: pandas.DataFrame, column: str, by: Sequence[str]) -> pandas.DataFrame:

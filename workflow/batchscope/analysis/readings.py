@@ -29,13 +29,12 @@ from batchscope.analysis.intervals import Interval
 from batchscope.analysis.targets import Target
 from batchscope.analysis.trainings import CHOSEN_ON, Chosen, Evaluated, Trainings
 from batchscope.store.records import FINISHED, UNSUCCESSFUL
-from batchscope.study import own_columns, stages, tasks
+from batchscope.study import budget_kinds, own_columns, stages, tasks
 from batchscope.study.budget_kinds import (
     AXES,
     CONVERGENCE,
     END,
     EPOCHS,
-    EXAMPLES,
     SECONDS,
     TAKEN,
     TARGET,
@@ -183,7 +182,7 @@ def _of_series(
     whole = None
     if trainings.at_own_targets(each.runs):  # what it used by then is no budget of others
         yield from _to_target(each, target, margins, whole)
-    elif trainings.at_equal_budget(each.runs):
+    elif trainings.at_own_ends(each.runs):
         yield from _at_equal_budget(each, margins)
     elif each.finished[CHOSEN_BY].notna().any():
         losses = _at(each, Budget(CONVERGENCE), CHOSEN_BY)
@@ -196,7 +195,8 @@ def _of_series(
                 yield from _to_target(each, target, margins, whole)
             one_rate = whole if budget.kind == CONVERGENCE else None
             yield from _at_budget(each, budget, margins, one_rate)
-    for outcome, margin in margins.items():
+    own_ends = not trainings.at_own_ends(each.runs)  # unequal ends are not compared
+    for outcome, margin in margins.items() if own_ends else ():
         if outcome in each.runs and each.runs[outcome].notna().any():
             yield _at_own_end(each, outcome, margin, whole)
 
@@ -275,7 +275,7 @@ def _at_budget(
 
 
 def _at_equal_budget(each: Trainings, margins: Mapping[str, float]) -> Iterator[Reading]:
-    """Yields every outcome and the seconds of a series, known after as many examples alone.
+    """Yield every outcome and the seconds of a series with equal ends, known there alone.
 
     The rate is chosen by the first loss or metric that there is, for each seed by the others.
     """
@@ -284,10 +284,12 @@ def _at_equal_budget(each: Trainings, margins: Mapping[str, float]) -> Iterator[
         read = each.by_run(lambda rows: float(rows[name][0]))
         return each.outcome(read, tasks.higher_is_better(name))
 
-    budget = Budget(EXAMPLES, float(each.finished["examples"].min()))
+    equal = budget_kinds.equal_budget(each.finished)
     known = [name for name in own_columns.outcomes() if each.whole(name)]
-    losses = only(known[0] if known else SECONDS)
-    losses = -losses if known and tasks.higher_is_better(known[0]) else losses
+    if equal is None or not known:
+        return
+    budget, losses = Budget(*equal), only(known[0])
+    losses = -losses if tasks.higher_is_better(known[0]) else losses
     for of, default in _compared(each).items():
         names = (f"{split}_{of}" for split in ("test", "validation", "train"))
         name = next(filter(known.__contains__, names), None)

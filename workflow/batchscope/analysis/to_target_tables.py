@@ -9,7 +9,6 @@ import functools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,6 @@ from batchscope.analysis import (
     run_series,
     step_cost,
 )
-from batchscope.analysis.intervals import Interval
 from batchscope.analysis.targets import Target
 from batchscope.analysis.trainings import Chosen, Trainings, at_own_targets, of_experiment
 from batchscope.study.decision_columns import CRITICAL, TO_TARGET
@@ -76,14 +74,6 @@ class TargetScaling:
         taken, sizes = self.taken.get(axis), self.trainings.axes[0]
         return fastest_batch_size.measured_fastest(sizes, taken.values) if taken else None
 
-    def left_out(self) -> dict[str, list[tuple[float, ...]]]:
-        """Returns the rates of each size that are not chosen: one diverged, or never got there."""
-        each = self.trainings
-        diverged = (each.cube(each.failed) == 1).any(axis=2)
-        never = np.isinf(each.taken(self.target, "updates")).any(axis=2) & ~diverged
-        found, rates = {"diverged": diverged, "never": never}, each.axes[1]
-        return {why: [tuple(compress(rates, row)) for row in cells] for why, cells in found.items()}
-
 
 def of_study(
     trajectories: pandas.DataFrame,
@@ -91,32 +81,17 @@ def of_study(
     targets: Iterable[Target] = (),
     default_target: Callable[[Trainings], Target | None] = Trainings.default_target,
 ) -> list[TargetScaling]:
-    """Returns the scaling of every target and series with three batch sizes or more."""
-    series = of_experiment(runs, trajectories) if len(trajectories) else []
-    series = [each for each in series if len(each.axes[0]) >= LEAST_SIZES]
-    found = of_series(series, targets, default_target=default_target)
-    return [each for each in found if each.target.column or at_own_targets(each.trainings.runs)]
+    """Return the scaling of every target and series with three batch sizes or more.
 
-
-def of_series(
-    series: Iterable[Trainings],
-    targets: Iterable[Target] = (),
-    step_seconds: Sequence[float] = (),
-    default_target: Callable[[Trainings], Target | None] = Trainings.default_target,
-) -> list[TargetScaling]:
-    """Return the scaling of every series and target, by default of three up to its default target.
-
-    The costs of a step, fixed and per example, are fitted to the seconds unless they are stated.
+    Without targets, these are three up to the default target of a series.
     """
     found, targets = [], [*targets]
-    for each in series:
-        step = _fitted_step(each.evaluations)
-        if step_seconds:
-            fixed, per_image = step_seconds
-            step = step_cost.Fit(*map(Interval, (fixed, per_image, fixed / per_image)), 0.0)
-        of_each = targets or each.targets_up_to(default_target(each))
-        found += [scaling(each, target, step) for target in of_each]
-    return found
+    for series in of_experiment(runs, trajectories) if len(trajectories) else []:
+        if len(series.axes[0]) >= LEAST_SIZES:
+            step = _fitted_step(series.evaluations)
+            of_series = targets or series.targets_up_to(default_target(series))
+            found += [scaling(series, target, step) for target in of_series]
+    return [each for each in found if each.target.column or at_own_targets(each.trainings.runs)]
 
 
 def scaling(each: Trainings, target: Target, step: step_cost.Fit | None = None) -> TargetScaling:

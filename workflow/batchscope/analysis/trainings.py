@@ -278,8 +278,8 @@ def at_own_targets(runs: pandas.DataFrame) -> bool:
     return _stopped(runs, own_columns.AT_TARGET)
 
 
-def at_equal_budget(runs: pandas.DataFrame) -> bool:
-    return _stopped(runs, own_columns.AT_BUDGET)
+def at_own_ends(runs: pandas.DataFrame) -> bool:
+    return _stopped(runs, own_columns.AT_END)
 
 
 def _stopped(runs: pandas.DataFrame, why: str) -> bool:

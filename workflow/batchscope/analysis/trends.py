@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas
 
-from batchscope.analysis import contrasts, intervals, readings, run_series
+from batchscope.analysis import contrasts, intervals, readings, run_series, trainings
 from batchscope.analysis.contrasts import Judged, Statement
 from batchscope.analysis.readings import Reading
 from batchscope.study import outcomes
@@ -67,6 +67,8 @@ def table(
 def _at_end(
     runs: pandas.DataFrame, claims: Mapping[str, Outcome], looks: Sequence[int]
 ) -> Iterator[_TrendRow | None]:
+    if trainings.at_own_ends(runs):  # compared at an equal budget alone
+        return
     known = [name for name in runs if runs[name].notna().any()]
     asked = filter(None, (claims.get(name) or outcomes.outcome(name) for name in known))
     for outcome, group in itertools.product(asked, run_series.series(runs)):

@@ -14,10 +14,10 @@ from typing import Any
 
 from batchscope import wording
 from batchscope.cli import options
-from batchscope.errors import UserError, unexpected
+from batchscope.errors import UserError
 from batchscope.host import requirements
 from batchscope.problems import show
-from batchscope.study import log_source, optimizer_constants, tasks
+from batchscope.study import log_keys, optimizer_constants, tasks
 
 _MOST_LOGS = 20  # a screen of them
 
@@ -102,35 +102,19 @@ def explain(arguments: Namespace) -> None:
 
 def import_(arguments: Namespace) -> None:
     """Write logs of any kind as the CSV file that `runs:` takes; see docs/own_training.md."""
-    from batchscope.external import log_runs
-    from batchscope.study import log_source
-    from batchscope.tables import csv_tables, external_tables
+    from batchscope.external import external_runs
+    from batchscope.tables import csv_tables
 
-    columns = [tuple(each.split("=", 1)) for each in arguments.columns]
-    if wrong := [each for each in columns if len(each) != 2 or not all(each)]:
-        raise unexpected("--columns", show(wrong[0][0]), "such as batch_size=bs")
-    given = [log_source.escaped(each) if os.path.exists(each) else each for each in arguments.files]
-    more = (tuple(columns), arguments.examples_per_epoch, arguments.pattern)
-    found = log_runs.read(log_source.Source(tuple(given), arguments.format, *more))
-    csv_tables.write(external_tables.as_logged(found), arguments.output)
-    runs, sizes = found.rows["run"].nunique(), found.rows["batch_size"].nunique()
+    keys = options.logs(arguments)
+    logged = external_runs.read(keys)
+    csv_tables.write(external_runs.as_logged(logged), arguments.output)
+    runs, sizes = logged.rows["run"].nunique(), logged.rows["batch_size"].nunique()
     print(
         f"{arguments.output}: {wording.count(runs, 'training')} at {sizes} batch sizes, in "
-        f"{wording.count(len(found.rows), 'row')} ({found.cells.read_as})."
+        f"{wording.count(len(logged.rows), 'row')} ({logged.table.read_as})."
     )
-    for note in found.notes:
+    for note in logged.table.notes:
         print(f"Note: {note}.")
-
-
-def critical_batch_size(arguments: Namespace) -> None:
-    """Fit the critical batch size to a table of external runs; see docs/own_training.md."""
-    from batchscope.report import external_runs
-
-    found = external_runs.read(arguments.file, arguments.target, arguments.step_seconds)
-    print(external_runs.text(found, arguments.base))
-    if arguments.output:
-        written = external_runs.write(found, arguments.output)
-        print(f"\nWritten: {', '.join(map(str, written))}")
 
 
 def results(arguments: Namespace) -> None:
@@ -195,23 +179,22 @@ def add(added: argparse._SubParsersAction) -> None:
         help="such as validation_loss=val/loss batch_size=bs",
     )
     option("--examples-per-epoch", type=float, metavar="N", help="where logs count epochs")
-    option("--pattern", default="", help="such as bs{batch_size}_seed{seed}, of paths or runs")
     option(
-        "--format",
-        choices=(log_source.AUTO, *log_source.FORMATS),
-        default=log_source.AUTO,
-        help="of the logs; recognised by their content if left out",
+        "--pattern",
+        metavar="PATTERN",
+        help="of paths, bs{batch_size}_seed{seed}, or of a column, 'run: bs{batch_size}'",
     )
-    option = command(critical_batch_size)
-    option("file", type=Path, metavar="FILE.csv", help="a row per evaluation")
+    option("--factors", nargs="+", metavar="COLUMN", help="further columns that are factors")
     option(
-        "--target",
-        **{"action": "append", "default": [], "metavar": "COLUMN=VALUE"},
-        help="such as validation_loss=0.2; may be repeated; three of each series if left out",
+        "--lines",
+        **{"nargs": "+", "metavar": "PATTERN"},
+        help="of printed lines: 'step {updates}: loss {train_loss}', or keras",
     )
-    option("--step-seconds", metavar="A,B", help="a step takes A + B * batch size seconds")
-    option("--base", type=int, metavar="B", help="base batch size of B_20; 256 if left out")
-    option("-o", "--output", type=Path, help="the folder to write")
+    option(
+        "--rows",
+        choices=(log_keys.AT_TARGET,),
+        help="the single row of every run is the one at its target; else it is the run's end",
+    )
     option = command(results, options.RESULTS)
     option("-o", "--output", type=Path, help="the page; docs/results.md if left out")
     option("--study", nargs="*", default=[], metavar="NAME", help="all with a report if left out")

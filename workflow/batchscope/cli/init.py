@@ -21,19 +21,19 @@ from batchscope.cli import step_times, steps, study_check
 from batchscope.datasets.raw import Request
 from batchscope.datasets.source import expanded
 from batchscope.errors import TrainsItself, UserError
-from batchscope.external import folders
+from batchscope.external import log_files, log_reading, printed_lines, tensorboard
 from batchscope.host import memory_limits, requirements
 from batchscope.store import paths
 from batchscope.study import (
     dataset_definitions,
     example_kinds,
-    log_columns,
+    log_names,
     model_files,
     new_study,
     optimizer_constants,
-    own_columns,
 )
 from batchscope.study.example_kinds import IMAGES, ROWS, TOKENS
+from batchscope.study.log_keys import LogFormat
 from batchscope.study.networks import NETWORKS
 
 if TYPE_CHECKING:
@@ -90,24 +90,27 @@ def _runs(path: Path, folder: Path) -> str | dict[str, str] | None:
     shown = Path(os.path.relpath(path, folder)).as_posix()
     if path.is_dir():
         files = [file for file in sorted(path.rglob("*")) if file.is_file()]
-        if any(folders.EVENTS in file.name for file in files):
+        if any(tensorboard.EVENTS in file.name for file in files):
             parts = [file.parent.relative_to(path).parts for file in files]
-            runs = [
-                "/".join(part for part in run if not log_columns.is_split(part)) for run in parts
-            ]
-            pattern = log_columns.pattern(runs)
+            runs = ["/".join(part for part in run if not log_names.is_split(part)) for run in parts]
+            pattern = log_names.pattern(runs, log_names.IDENTITY)
             return {"files": shown, **({"pattern": pattern} if "{" in pattern else {})}
         logs = [file for file in files if file.suffix.lower() in _LOGS]
         kinds = (mimetypes.guess_type(file)[0] or "" for file in files)
         if logs and not any(kind.startswith("image/") for kind in kinds):
-            pattern = log_columns.pattern([file.relative_to(path).as_posix() for file in logs])
-            return {"files": f"{shown}/{pattern}"}
+            names = [file.relative_to(path).as_posix() for file in logs]
+            pattern = log_names.pattern(names, log_names.IDENTITY)
+            lines = ""
+            try:
+                log_reading.read(str(logs[0]), LogFormat())
+            except UserError:
+                lines = printed_lines.detected(log_files.text(logs[0]))
+            return {"files": f"{shown}/{pattern}", **({"lines": lines} if lines else {})}
     if path.suffix != ".csv" or not path.is_file():
         return None
     with open(path, encoding="utf-8-sig", errors="replace", newline="") as file:
-        columns = {cell.strip() for cell in next(csv.reader(file), [])}
-    evaluated = columns & {*own_columns.OUTCOMES, *own_columns.AXES}
-    return shown if "batch_size" in columns and evaluated else None
+        columns = log_names.candidates(next(csv.reader(file), []))
+    return shown if "batch_size" in columns and {*columns} & {*log_names.PROGRESS} else None
 
 
 def _slug(path: Path | str) -> str:

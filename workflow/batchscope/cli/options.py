@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import functools
-from argparse import ArgumentParser
+import os
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import yaml
+from pydantic import ValidationError
 
 from batchscope import project_files
 from batchscope.errors import unexpected
 from batchscope.problems import show
 from batchscope.store import interims, owners
+from batchscope.study import log_keys
 
 if TYPE_CHECKING:
     from batchscope.study.plan import Study
@@ -36,6 +41,34 @@ def study(results: Path, config_path: str, scale: str, experiment: str | None = 
         expected = f"one of {', '.join(planned.experiments)}"
         raise unexpected("--experiment", show(experiment), expected)
     return planned
+
+
+def logs(arguments: Namespace) -> Any:
+    """Return the keys of logs; paths that exist are no patterns.
+
+    Raises:
+        UserError: If an option is invalid.
+    """
+    columns = dict(word.partition("=")[::2] for word in arguments.columns)
+    if wrong := [word for word in arguments.columns if not all(word.partition("="))]:
+        raise unexpected("--columns", show(wrong[0]), "such as batch_size=bs")
+    stated = {
+        "files": [
+            log_keys.escaped(file) if os.path.exists(file) else file for file in arguments.files
+        ],
+        "columns": columns,
+        "pattern": yaml.safe_load(arguments.pattern or "") or {},
+        **{
+            name: vars(arguments)[name]
+            for name in ("factors", "lines", "examples_per_epoch", "rows")
+        },
+    }
+    try:
+        keys = {name: value for name, value in stated.items() if value is not None}
+        return log_keys.Logs.model_validate(keys)
+    except ValidationError as error:
+        option = str(error.errors()[0]["loc"][0]).replace("_", "-")
+        raise unexpected(f"--{option}", show(stated.get(option)), "another value") from None
 
 
 def last_study(results: Path) -> Study | None:

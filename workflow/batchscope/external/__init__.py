@@ -1,5 +1,6 @@
-"""External runs: logs of any format, their tables, and the runner of a user's command.
+"""External runs: their logs and tables, and the runner of a user's command.
 
-A reader gives the cells of a log as text, under the log's own names. `cells` joins all logs to one
-table under our names, `numbers` reads its numbers, `log_runs` finds runs and series.
+One module reads one format and returns a `Log` of texts under the names of the log. `log_table`
+joins the logs under our names, `log_numbers` reads the numbers, and `external_runs` returns the
+runs as the tables of the pipeline have them.
 """

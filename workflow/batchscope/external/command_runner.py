@@ -20,8 +20,8 @@ import numpy as np
 import pandas
 
 from batchscope import disk, wording
-from batchscope.errors import UserError, raise_problems
-from batchscope.external import cells, log_checks, numbers
+from batchscope.errors import UserError
+from batchscope.external import external_runs
 from batchscope.host import (
     allocation_errors,
     description,
@@ -33,8 +33,8 @@ from batchscope.host import (
 )
 from batchscope.store import paths, progress, records
 from batchscope.study import commands, tasks
-from batchscope.study.log_source import AUTO
-from batchscope.study.own_columns import AXES, outcomes
+from batchscope.study.log_keys import CommandLog
+from batchscope.study.own_columns import AXES
 from batchscope.study.versions import VERSIONS
 from batchscope.timing.instruments import samples
 from batchscope.timing.instruments.processes import Family
@@ -237,41 +237,12 @@ def _evaluated(folder: Path, run: commands.CommandRun) -> tuple[pandas.DataFrame
     Raises:
         UserError: If the log cannot be read, or contradicts itself.
     """
-    log, size = run.command.log, run.factors["batch_size"]
+    log, size = dict(run.command.log), run.factors["batch_size"]
     files = str(folder.resolve() / paths.COMMAND_FOLDER)
-    stated = log.get("file", str(folder / paths.COMMAND_OUTPUT))
-    how = (log.get("format", AUTO), log.get("columns", {}), log.get("examples_per_epoch"))
-    tasks.set_user_metrics(metrics := log.get("metrics", {}))
-    found = numbers.of_run(stated.replace("{run_dir}", files), size, *how, (*metrics,))
-    if found.rows.reindex(columns=[*outcomes()]).isna().all(axis=None):
-        raise UserError(
-            f"{found.cells.place(0)}: no loss or metric: not in the columns "
-            f"{cells.listed(found.cells.logs[0].rows)}; name one by `log.columns`, as in "
-            "{validation_loss: ...}."
-        )
-    rows = _ended(found.rows)
-    uncounted = rows["updates"].isna() & rows.reindex(columns=[*outcomes()]).notna().any(axis=1)
-    raise_problems(
-        f"{found.cells.place(row)}: received no number of updates; one is expected."
-        for row in rows.index[uncounted]
-    )
-    lines = rows["updates"].dropna().drop_duplicates(keep="last").sort_values().index
-    rows = rows.groupby("updates", as_index=False).last().set_axis(lines)  # of a run that went on
-    checked = rows.assign(run="", batch_size=size).drop(columns="seconds", errors="ignore")
-    raise_problems(log_checks.backwards(found.cells, checked))
-    raise_problems(log_checks.disagreeing(found.cells, checked))
-    raise_problems(log_checks.of_epochs(found.cells, checked, how[-1]))
-    return rows, found.status
-
-
-def _ended(rows: pandas.DataFrame) -> pandas.DataFrame:
-    """Return rows with the last counters in a summary that follows all others without any."""
-    counted = rows["updates"].notna()
-    after = ~counted & (rows.index > max(rows.index[counted], default=-1))
-    used = [name for name in ("epoch", *AXES) if name in rows and name != "seconds"]
-    ended = rows.copy()
-    ended.loc[after, used] = rows.loc[counted, used].max().to_numpy()
-    return ended
+    tasks.set_user_metrics(metrics := log.pop("metrics", {}))
+    keys = CommandLog.model_validate(log)
+    path = keys.file.replace("{run_dir}", files) or str(folder / paths.COMMAND_OUTPUT)
+    return external_runs.of_command(path, size, keys, metrics)
 
 
 def _write(

@@ -35,12 +35,13 @@ from batchscope.report.text import (
 from batchscope.study import advice_needs, factor_words, own_columns, suggestions, tasks
 from batchscope.study.budget_kinds import (
     CONVERGENCE,
-    ENDS,
     EPOCHS,
     EXAMPLES,
+    PAID,
     TAKEN,
     TARGET,
     UPDATES,
+    of_ends,
 )
 from batchscope.study.outcomes import LEAST_WITH_INTERVAL, Reason, Verdict
 
@@ -137,11 +138,12 @@ def _card(advice: pandas.DataFrame, factors: Row, tables: FigureTables) -> Row:
     )
     about = [int(size) for size in head["sizes"].split()] if isinstance(head["sizes"], str) else []
     names = dict.fromkeys(row["name"] for row in limits if pandas.notna(row["batch_size"]))
-    budgets = {name: (TARGET, EXAMPLES) if name in TAKEN else ENDS for name in names}
+    ends = of_ends(compared["budget"].unique())
+    budgets = {name: PAID if name in TAKEN else ends for name in names}
     checks = _checks(rows[Item.CHECK])
     expected = [row for row in rows[Item.EXPECTATION] if _is(row, best)]
     stop = _stop(expected, checks, best)
-    at_end = compared[compared["budget"].isin(ENDS) & compared["mean"].notna()]
+    at_end = compared[compared["budget"].isin(ends) & compared["mean"].notna()]
     epochs_run = compared.groupby("batch_size")["epochs_run"].max()
     rates = pandas.to_numeric(runs[RATE], errors="coerce").dropna() if RATE in runs else []
     return {
@@ -307,7 +309,7 @@ def _reached(compared: pandas.DataFrame, best: int, limits: Collection[str]) -> 
     """
     ranked_by_examples = EXAMPLES in limits
     for taken in ("seconds", "examples", "updates")[ranked_by_examples:]:
-        rows = _at(compared, taken, TARGET, EXAMPLES)
+        rows = _at(compared, taken, *PAID)
         if best not in rows.index or pandas.isna(rows.loc[best, "mean"]):
             continue
         at, own = rows.index.get_loc(best), rows.loc[best]
@@ -360,7 +362,7 @@ def _columns(
     yield "Learning rate", {row["batch_size"]: (row["rate"], row[RATE]) for row in sizes}
     for taken, title in (("seconds", "Time to target"), ("examples", "Examples to target")):
         yield _column(title, taken, _at(compared, taken, TARGET))
-    yield _column("Time", "seconds", _at(compared, "seconds", EXAMPLES))
+    yield _column("Time", "seconds", _at(compared, "seconds", *PAID[1:]))
     by_name: dict[str, dict[int, Row]] = {}
     for row in rows[Item.EXPECTATION]:
         by_name.setdefault(row["name"], {})[row["batch_size"]] = row

@@ -16,7 +16,6 @@ from batchscope.report.content import Inputs
 from batchscope.report.runs_table import distinct
 from batchscope.store import paths, records
 from batchscope.store.jobs import TRAINING
-from batchscope.study import own_columns
 from batchscope.study.registry import OF_SWEEPS
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ _HERE = "--cores 8"  # as in the README's commands
 _LAST_LINE = 400  # most characters that are quoted of a log's last line
 STATUSES = (  # in the order of the page
     records.FINISHED,
-    *(records.DIVERGED, records.OUT_OF_MEMORY, records.OFF_TARGET, records.MISSING),
+    *(*records.FAILED, records.OFF_TARGET, records.MISSING),
     *requirements.LABELS,
 )
 
@@ -35,10 +34,9 @@ STATUSES = (  # in the order of the page
 def find(study: Study, inputs: Inputs) -> list[Gap]:
     """Returns runs or jobs that share a fate other than finished: by status, then by measure.
 
-    The kind of each is `run`, `elsewhere` (a run made elsewhere), `measure`, `timing`, `version`
-    (records that another version of a step made) or `absent` (what waits for what is not here); its
-    name is the status, the measure or the step. Its entries are run or job, and a message;
-    `command` mends it.
+    The kind of each is `run`, `measure`, `timing`, `version` (records that another version of a
+    step made) or `absent` (what waits for what is not here); its name is the status, the measure or
+    the step. Its entries are run or job, and a message; `command` mends it.
     """
     command = snakemake(study, inputs.config_name)
     gaps = [*_of_runs(study, inputs, command)]
@@ -66,22 +64,22 @@ def _gap(
 
 
 def _of_runs(study: Study, inputs: Inputs, command: str) -> Iterator[Gap]:
-    by_status: dict[tuple[str, bool], list[tuple[str, str]]] = {}
+    by_status: dict[str, list[tuple[str, str]]] = {}
     waiting = {run for jobs in inputs.states.absent().values() for job in jobs for run in job.runs}
     for run, row in distinct(inputs.rows).items():
         listed_below = row["status"] in requirements.LABELS and row["run"] in waiting
         if row["status"] == records.FINISHED or listed_below:
             continue
-        message, made = row.get("message", ""), row.get("machine") == own_columns.ELSEWHERE
+        message = row.get("message", "")
         if run in (*study.runs, *study.commands) and run not in inputs.runs:
             message = _said_of_run(study, inputs.states.results, run) or message
         if row["status"] == records.DIVERGED and row.get("epochs_run"):
             message = f"{message} (epochs_run {row['epochs_run']})".strip()
-        by_status.setdefault((row["status"], made), []).append((run, message))
+        by_status.setdefault(row["status"], []).append((run, message))
     order = {status: place for place, status in enumerate(STATUSES)}
-    for status, made in sorted(by_status, key=lambda each: (order.get(each[0], 9), each[1])):
-        mend = command if status == records.MISSING and not made else ""
-        yield _gap("elsewhere" if made else "run", status, by_status[status, made], mend)
+    for status in sorted(by_status, key=lambda status: order.get(status, 9)):
+        mend = command if status == records.MISSING else ""
+        yield _gap("run", status, by_status[status], mend)
 
 
 def _said_of_run(study: Study, results: Path, run: str) -> str:

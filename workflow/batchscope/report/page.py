@@ -21,7 +21,7 @@ from batchscope.study import explanations, factor_words, names
 
 _WORDS = ("batch_size", "capital", "cell", "grouped", "listed", "lower", "number")
 _WORDS += ("p_value", "percent", "shortest", "size")
-_TEXTS = ("bracketed", "cells", "counted", "difference", "label", "markdown", "plain", "rounded")
+_TEXTS = ("cells", "counted", "difference", "label", "markdown", "plain", "rounded")
 _FILTERS = {
     **{name: getattr(wording, name) for name in _WORDS},
     **{name: getattr(text, name) for name in (*_TEXTS, "whole")},

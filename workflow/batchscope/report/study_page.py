@@ -26,7 +26,7 @@ from batchscope.report import (
 from batchscope.report.content import Inputs
 from batchscope.report.text import format_interval, is_number, plain
 from batchscope.store import records
-from batchscope.study import columns, own_columns, published_numbers, tasks
+from batchscope.study import columns, published_numbers, tasks
 from batchscope.study.figures import LEAD
 from batchscope.study.names import split_token
 
@@ -183,7 +183,6 @@ def counts(inputs: Inputs) -> Row:
         "parts": [
             requirements.label_count(word, found[word]) for word in dict.fromkeys([*known, *found])
         ],
-        "elsewhere": sum(row.get("machine") == own_columns.ELSEWHERE for row in runs.values()),
         "timings": len(inputs.timings),
     }
 

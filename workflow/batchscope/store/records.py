@@ -12,12 +12,12 @@ from batchscope.store import paths
 from batchscope.study import example_kinds, names, tasks
 from batchscope.study.versions import VERSIONS
 
-# Status of a run in its record.
-FINISHED, DIVERGED, OUT_OF_MEMORY = "finished", "diverged", "out_of_memory"
+# Status of a run in its record, or CRASHED of an external run.
+FINISHED, DIVERGED, OUT_OF_MEMORY, CRASHED = "finished", "diverged", "out_of_memory", "failed"
 # Status in tables of a finished run that missed its target_train_loss, and of one without record.
 OFF_TARGET, MISSING = "off_target", "missing"
 FITS = "fits"  # status of a trial of a batch size
-FAILED = (DIVERGED, OUT_OF_MEMORY)
+FAILED = (DIVERGED, OUT_OF_MEMORY, CRASHED)
 UNSUCCESSFUL = (*FAILED, OFF_TARGET)
 
 

@@ -11,6 +11,7 @@ from batchscope.study import (
     budget_kinds,
     columns,
     horizons,
+    log_names,
     names,
     plan,
     snapshot_epochs,
@@ -18,7 +19,6 @@ from batchscope.study import (
     tasks,
     versions,
 )
-from batchscope.study import log_columns as log_names
 from batchscope.study.experiments import (
     Comparison,
     Experiment,

@@ -61,7 +61,7 @@ OF_RECORD = {
     "steps_run": IntegerColumn("Updates until the training stopped.", "updates"),
     "stop_reason": TextColumn(
         "epochs, patience, train_loss, diverged or out_of_memory. For an external run with a "
-        "single row: target, or budget if its series has equal budgets."
+        "single row: end, or target with rows: at_target."
     ),
     "reached_target": IntegerColumn(
         "1 if the training loss reached target_train_loss, both over the last epoch and with the "

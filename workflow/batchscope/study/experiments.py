@@ -23,7 +23,7 @@ from batchscope.study.factor_models import (
     TrainingFactors,
     TrainingLists,
 )
-from batchscope.study.log_source import AUTO, FORMATS, Source, escaped
+from batchscope.study.log_keys import CommandLog, Logs, escaped
 from batchscope.study.measure_keys import entries_type
 from batchscope.study.model import (
     Count,
@@ -198,48 +198,6 @@ class TimingExperiment(Experiment):
     """Numbers of epochs whose training time is shown."""
 
 
-class LogFormat(Model):
-    """Format of logs."""
-
-    format: Literal[(AUTO, *FORMATS)] = AUTO
-    """Format of the logs; auto recognises it by their content."""
-    columns: dict[str, Text] = {}
-    """Our name of a column -> its name in the logs, or the name of a parameter in them."""
-    examples_per_epoch: Positive = None
-    """Training examples of an epoch, if the logs count epochs."""
-
-
-class CommandLog(LogFormat):
-    """Log of a run of a command."""
-
-    file: Annotated[str, Field(pattern=r"^\{run_dir\}(/.+)?$")] = ""
-    """File that the command writes, in {run_dir}. Default: its printed output."""
-
-
-class Logs(LogFormat):
-    """Logs of external runs."""
-
-    files: Texts
-    """Paths and patterns, relative to the folder of the study file. `{name}` stands for a factor,
-    as in logs/bs{batch_size}_seed{seed}.csv; `*`, `**` and `?` match anything; `{{` is a brace.
-    """
-    pattern: Text = ""
-    """Factors in the names of runs that one file holds, or in parts of the paths:
-    bs{batch_size}_seed{seed}.
-    """
-
-    def source(self, metrics: tuple[str, ...] = ()) -> Source:
-        """Return the logs to read, with the metrics that the experiment names."""
-        return Source(
-            self.files,
-            self.format,
-            tuple(self.columns.items()),
-            self.examples_per_epoch,
-            self.pattern,
-            metrics,
-        )
-
-
 class LoggedExperiment(Comparison):
     """Keys of experiments with results from logs."""
 
@@ -261,8 +219,8 @@ class ExternalExperiment(LoggedExperiment):
     """An experiment with external runs, which exist already."""
 
     runs: Annotated[Logs, BeforeValidator(_logs, json_schema_input_type=Text | Logs)]
-    """Path of a CSV file, or a map with `files`, a pattern of logs. Each log has a row per
-    evaluation: updates or examples, losses and metrics. Paths, columns and parameters of the logs
+    """Path of a log, or a map with `files`, a pattern of logs. Each log has a row per evaluation,
+    or a single row per run: updates, examples or epochs, losses and metrics. Paths and columns
     state the batch size, the seed and the other factors.
     """
 

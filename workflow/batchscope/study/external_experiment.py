@@ -22,17 +22,17 @@ def read(
 ) -> Any:
     """Return the runs of an experiment; None if their logs are invalid."""
     # Imported by name, since its package is above this one and needs pandas.
-    external_runs = importlib.import_module("batchscope.external.log_runs")
+    external_runs = importlib.import_module("batchscope.external.external_runs")
     at = (*place, "runs")
     try:
-        runs = external_runs.read(keys.runs.source((*keys.metrics,)), folder)
+        runs = external_runs.read(keys.runs, folder, keys.metrics)
     except ConfigError as error:
         problems.append(Problem(at, "\n  ".join(error.problems)))
         return None
     except UserError as error:
         problems.append(Problem(at, str(error)))
         return None
-    for note in runs.notes:
+    for note in runs.table.notes:
         warn(Problem(at, f"{note}."))
     return runs
 
@@ -58,6 +58,9 @@ def problems(
             if column not in logs.columns:
                 needed = f"a column {column} of {source}" if logs.path else "alone: true"
                 yield Problem((*place, "budgets", key), f"Needs {needed}.")
+        if key == budget_kinds.TARGET and logs.evaluated and "updates" not in logs.columns:
+            text = f"Needs updates or examples of {source}, or examples_per_epoch."
+            yield Problem((*place, "budgets", key), text)
     for at, figure in figure_checks.named(place, keys):
         lacking = figure_names.of_own_runs(figure, {*logs.columns, *varied})
         if lacking:
@@ -66,7 +69,7 @@ def problems(
 
 def columns(runs: Any) -> tuple[str, ...]:
     named = (*own_columns.AXES, "epoch", *own_columns.outcomes())
-    filled = [name for name in named if runs.filled(name)]
+    filled = runs.rows.reindex(columns=named).dropna(axis=1, how="all")
     return (*filled, *(name for name, needed in own_columns.MADE_OF.items() if needed <= {*filled}))
 
 
@@ -75,15 +78,14 @@ def planned(runs: Any) -> plan.ExternalLogs:
     by_size = [rows.groupby("batch_size")["seed"].agg(set) for rows in runs.series]
     return plan.ExternalLogs(
         path=runs.path,
-        files=runs.cells.files,
-        sha256=runs.sha256,
-        read_as=runs.cells.read_as,
+        files=runs.table.files,
+        sha256=runs.table.sha256,
+        read_as=runs.table.read_as,
         rows=len(runs.rows),
         trainings=runs.rows["run"].nunique(),
         seeds=min(len(set.intersection(*seeds)) for seeds in by_size),
-        series=len(runs.series),
         columns=columns(runs),
-        evaluated=not runs.single,
+        evaluated=not runs.ends,
         schedule=runs.schedule,
         table=runs,
     )

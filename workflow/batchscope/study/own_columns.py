@@ -28,7 +28,7 @@ LEAST_SIZES = 3  # batch sizes of a series: two leave the two constants of a fit
 # Begins the name of a column that no factor of ours has: it can be no other column of a table.
 OWN = "own_"
 NOTHING = "none"  # value of an empty cell in such a column
-AT_TARGET, AT_BUDGET = "target", "budget"  # why a run with a single row stopped
+AT_TARGET, AT_END = "target", "end"  # why a run with a single row stopped
 ELSEWHERE = "elsewhere"  # the machine of external runs
 
 
@@ -36,8 +36,8 @@ def of_metrics(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(f"{split}_{name}" for name in names for split in _SPLITS)
 
 
-def outcomes() -> tuple[str, ...]:
-    return (*OUTCOMES, *of_metrics(tasks.USER_METRICS))
+def outcomes(metrics: Iterable[str] | None = None) -> tuple[str, ...]:
+    return (*OUTCOMES, *of_metrics(tasks.USER_METRICS if metrics is None else metrics))
 
 
 def is_own(column: Any) -> bool:

@@ -32,9 +32,9 @@ class ExternalLogs:
         sha256: Digest of the files.
         read_as: Format of the logs, and columns that were renamed.
         columns: Columns of our tables that they fill, without factors.
-        evaluated: Whether a training has several evaluations instead of one row at its target.
+        evaluated: Whether a training has several evaluations instead of a single row.
         schedule: A schedule that falls towards the horizon: prefixes are no shorter trainings.
-        table: An `external_runs.ExternalRuns`.
+        table: An `external_runs.LoggedRuns`.
     """
 
     path: str = ""
@@ -44,7 +44,6 @@ class ExternalLogs:
     rows: int = 0
     trainings: int = 0
     seeds: int = 0
-    series: int = 0
     columns: tuple[str, ...] = ()
     evaluated: bool = False
     schedule: str = ""

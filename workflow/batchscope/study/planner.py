@@ -349,7 +349,7 @@ class _Planner:
         self.problems += external_experiment.problems(place, keys, logs, vary)
         timed = "seconds" in logs.columns
         return PlannedExperiment(
-            name, keys, vary, numbers, timed=timed, tasks=table.tasks, own=logs
+            name, keys, vary, numbers, timed=timed, tasks=tasks.of_columns(table.rows), own=logs
         )
 
     def _command(

@@ -32,10 +32,9 @@ from batchscope.study.outcomes import Outcome
 from batchscope.study.tables import TABLES
 from batchscope.tables import (
     advice,
-    command_runs,
     csv_tables,
     default_targets,
-    external_tables,
+    logged_runs,
     long_tables,
     published,
     run_table,
@@ -64,9 +63,9 @@ def make(
     chosen, at = study.experiments[experiment], (results, study, experiment)
     long = long_tables.made(*at)
     if chosen.own.columns:  # known by their evaluations alone
-        external = command_runs.read(*at) if chosen.commands else chosen.own.table
-        runs = external_tables.runs(external, study.name, experiment)
-        long["trajectories"] = external_tables.trajectories(external)
+        logged = logged_runs.read(*at)
+        runs = logged_runs.runs(logged, study.name, experiment)
+        long["trajectories"] = logged_runs.trajectories(logged)
     else:
         runs = run_table.collect(*at)
     made = {

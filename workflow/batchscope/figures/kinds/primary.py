@@ -13,7 +13,7 @@ from batchscope.analysis.targets import Target
 from batchscope.figures import FigureTables, rows
 from batchscope.figures.drawing import canvas
 from batchscope.study import factor_words, specifications, tasks
-from batchscope.study.budget_kinds import CONVERGENCE, ENDS, EXAMPLES, TAKEN, TARGET
+from batchscope.study.budget_kinds import CONVERGENCE, PAID, TAKEN, TARGET, of_ends
 from batchscope.study.figures import PRIMARY
 from batchscope.study.outcomes import LEAST_WITH_INTERVAL
 from batchscope.study.tables import possible
@@ -44,7 +44,7 @@ def select(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFram
 
 def _of_outcome(tables: FigureTables, outcome: str) -> pandas.DataFrame:
     advice, comparisons = tables.advice, tables.comparisons
-    budgets = (TARGET, EXAMPLES) if outcome in TAKEN else ENDS
+    budgets = PAID if outcome in TAKEN else of_ends(comparisons["budget"].unique())
     compared = comparisons[comparisons["outcome"].eq(outcome) & comparisons["mean"].notna()]
     compared = compared[compared["budget"].isin(budgets)].drop_duplicates("batch_size")
     if compared.empty:

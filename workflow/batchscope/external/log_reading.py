@@ -1,0 +1,59 @@
+"""Recognise the format of a log by its content, and read it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from batchscope.errors import UserError
+from batchscope.external import (
+    csv_log,
+    hugging_face,
+    json_log,
+    log_files,
+    printed_lines,
+    tensorboard,
+    wandb_chart,
+)
+from batchscope.external.log_files import Log
+from batchscope.study import log_names
+from batchscope.study.log_keys import LogFormat
+
+_SHEETS = (".xlsx", ".xls")
+_LOOKED_FOR = (
+    "JSON, JSON lines, a table (CSV, Excel) with a known column or one that `columns: "
+    "{validation_loss: ...}` names, event files of TensorBoard, a trainer_state.json of Hugging "
+    "Face, or a chart of Weights & Biases"
+)
+
+
+def read(path: str, keys: LogFormat, metrics: tuple[str, ...] = ()) -> list[Log]:
+    """Return the logs in a file, or in a folder of TensorBoard.
+
+    Raises:
+        UserError: If its format is unknown, or it is missing, damaged or too large.
+    """
+    place = Path(path)
+    if place.is_dir() or (place.is_file() and tensorboard.EVENTS in place.name):
+        return tensorboard.read(path, keys.columns, metrics)
+    if place.suffix.lower() in _SHEETS and place.is_file():
+        return [csv_log.excel(path)]
+    text = log_files.text(path)
+    if keys.lines:
+        return [printed_lines.read(path, text, keys.lines)]
+    content = json_log.parsed(text)
+    if hugging_face.is_state(content):
+        return [hugging_face.read(path, content)]
+    if isinstance(content, dict | list):
+        return [json_log.whole(path, content)]
+    if any(line.lstrip()[:1] == "{" and json_log.parsed(line) for line in text.splitlines()):
+        columns = keys.columns.items()
+        stated = {theirs for ours, theirs in columns if log_names.is_evaluated(ours, metrics)}
+        return [json_log.lines(path, text, stated, metrics)]
+    header = [cell.strip(' "') for cell in re.split(r"[,;\t]", text.partition("\n")[0])]
+    named = {cell for cell in header if log_names.ours(cell.rpartition(" - ")[2], metrics)}
+    if not named and not {*header} & {*keys.columns.values()}:
+        advice = printed_lines.proposed(text)
+        raise UserError(f"{path}: received none of {_LOOKED_FOR}. {advice}")
+    log = csv_log.read(path, text)
+    return [wandb_chart.read(log) if wandb_chart.is_chart(log) else log]

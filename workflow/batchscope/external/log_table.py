@@ -1,0 +1,252 @@
+"""One table of the texts of all logs under our names. Columns that nobody names are not read."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pandas
+
+from batchscope import disk, problems, wording
+from batchscope.errors import UserError, raise_problems
+from batchscope.external import log_files, log_reading
+from batchscope.external.log_files import Log
+from batchscope.study import log_names, own_columns, run_factors
+from batchscope.study.log_keys import LogFormat, Logs
+from batchscope.study.log_names import IDENTITY, MULTIPLIERS, PROGRESS
+
+_READ = (*PROGRESS, "seconds", "seconds_per_epoch", "batch_size", "seed", "status", *MULTIPLIERS)
+_MOST_SHOWN = 12  # names of columns
+_PRECISIONS = run_factors.FACTORS["precision"].choices
+
+
+@dataclass(frozen=True, eq=False)
+class LogTable:
+    """The rows of all logs.
+
+    Attributes:
+        texts: Columns under our names, and factors; empty if a cell has no value.
+        places: `log`, the number of a row's log, and `line`.
+        names: Our name -> the name in the logs, if it differs.
+        percent: Our names of columns in per cent.
+        factors: Columns that may be factors -> whether the user names them.
+        ignored: Columns that are not read.
+        of_runs: Whether every log has one run, with a batch size from its path.
+        notes: Sentences about ignored columns and assumptions.
+    """
+
+    texts: pandas.DataFrame
+    places: pandas.DataFrame
+    logs: list[Log]
+    names: dict[str, str]
+    percent: set[str]
+    factors: dict[str, bool]
+    ignored: list[str]
+    of_runs: bool
+    notes: list[str] = field(default_factory=list)
+
+    def place(self, row: int) -> str:
+        log = self.logs[self.places.at[row, "log"]]
+        return f"{log.path}, {log.unit} {self.places.at[row, 'line']}"
+
+    def name(self, ours: str) -> str:
+        return problems.clip(self.names.get(ours, ours))
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        return tuple(sorted({path for log in self.logs for path in log.files or (log.path,)}))
+
+    @property
+    def sha256(self) -> str:
+        """Digest of a single file, or of the digests of all files."""
+        digests = [disk.file_sha256(path) for path in self.files]
+        if len(digests) == 1:
+            return digests[0]
+        return hashlib.sha256("".join(digests).encode()).hexdigest()
+
+    @property
+    def read_as(self) -> str:
+        """Formats of the logs, and columns that were renamed."""
+        formats = wording.listed(dict.fromkeys(log.format for log in self.logs))
+        renamed = [f"{problems.clip(theirs)} is {ours}" for ours, theirs in self.names.items()]
+        return "; ".join(filter(None, [formats, ", ".join(renamed)]))
+
+    def no_outcome(self, key: str) -> UserError:
+        columns = listed(self.logs[0].rows)
+        text = f"no loss or metric: not in the columns {columns}; name one by `{key}`, as in "
+        return UserError(f"{self.place(0)}: {text}{{validation_loss: ...}}.")
+
+
+def read(
+    keys: LogFormat, paths: Mapping[str, Mapping[str, str]], metrics: Iterable[str]
+) -> LogTable:
+    """Return the rows of logs.
+
+    Args:
+        paths: Path -> factors that all rows of a log share.
+
+    Raises:
+        UserError: If a log cannot be read, or its columns leave a question open.
+    """
+    metrics, is_external = tuple(metrics), isinstance(keys, Logs)
+    patterns = keys.pattern if is_external else {}
+    stated = {theirs: ours for ours, theirs in keys.columns.items()}
+    stated |= {name: name for name in (keys.factors if is_external else ())}
+    named, names, percent, ignored, of_runs = {*stated.values()}, {}, set(), {}, True
+    logs, tables, places = [], [], []
+    for path, factors in paths.items():
+        for log in log_reading.read(path, keys, metrics):
+            values = _of_patterns(log, factors, patterns)
+            mapping = _mapping(log, stated, values, metrics)
+            ignored |= dict.fromkeys(name for name in log.rows if name not in {*mapping, *patterns})
+            names |= {ours: theirs for theirs, ours in mapping.items() if ours != theirs}
+            percent |= {
+                ours
+                for theirs, ours in mapping.items()
+                if {theirs, ours} & {*keys.percent} or theirs.rstrip(")] ").endswith("%")
+            }
+            named |= {*values}
+            of_runs &= isinstance(values.get("batch_size"), str)
+            tables.append(log.rows[[*mapping]].rename(columns=mapping).assign(**values))
+            places += [(len(logs), line) for line in log.rows.index]
+            logs.append(log)
+    present = dict.fromkeys(name for log in logs for name in log.rows)
+    raise_problems(
+        problems.received((key,), name, f"one of {listed(present)}", present).line
+        for key, keyed in (("columns or factors", stated), ("pattern", patterns))
+        for name in keyed
+        if name and name not in present
+    )
+    texts = pandas.concat(tables, ignore_index=True).fillna("")
+    known = (*_READ, *own_columns.outcomes(metrics))
+    factors = {name: name in named for name in texts if name not in known}
+    frame = pandas.DataFrame(places, columns=["log", "line"])
+    table = LogTable(texts, frame, logs, names, percent, factors, [*ignored], of_runs)
+    _check(table)
+    return table
+
+
+def found_paths(patterns: Iterable[str], folder: Path) -> dict[str, dict[str, str]]:
+    """Return the paths that match patterns, each with its factors."""
+    paths: dict[str, dict[str, str]] = {}
+    for pattern in patterns:
+        try:
+            for path, factors in log_files.Pattern(pattern).paths(folder):
+                if not path.isprintable():
+                    raise UserError(
+                        f"received {problems.show(path)}; a printable path is expected."
+                    )
+                paths.setdefault(log_files.relative(path), factors)
+        except UserError as error:
+            raise UserError(f"files: {error}") from None
+    return paths
+
+
+def _known(name: str) -> str:
+    """Return our name of a factor that a path states."""
+    ours = log_names.ours(name)
+    return ours if ours in (*_READ, *run_factors.FACTORS) else name
+
+
+def _of_patterns(
+    log: Log, factors: Mapping[str, str], patterns: Mapping[str, str]
+) -> dict[str, str | pandas.Series]:
+    """Return the factors that the path and the columns of a log state by patterns.
+
+    Args:
+        factors: Those of the path, by `files`.
+        patterns: Column -> its pattern. An empty name stands for the path.
+    """
+    values: dict[str, str | pandas.Series] = dict(factors)
+    for column, pattern in patterns.items():
+        if not column:
+            values |= _matched(pattern, Path(log.path).as_posix(), log.path)
+        elif column in log.rows:
+            texts = log.rows[column]
+            matched = {text: _matched(pattern, text, log.path) for text in texts.unique()}
+            values |= pandas.DataFrame([*texts.map(matched)], texts.index).to_dict("series")
+    return {_known(name): value for name, value in values.items()}
+
+
+def _matched(pattern: str, text: str, path: str) -> dict[str, str]:
+    """Return the factors in whole parts of a path, or in a whole cell."""
+    factors = log_files.Pattern(pattern).within(text)
+    if factors is None:
+        raise UserError(
+            f"pattern: received {problems.show(pattern)}, which does not match "
+            f"{problems.show(text)} of {path}; whole parts are expected."
+        )
+    return factors
+
+
+def _mapping(
+    log: Log, stated: Mapping[str, str], taken: Iterable[str], metrics: tuple[str, ...]
+) -> dict[str, str]:
+    """Return name in the log -> our name, without the columns that are not read.
+
+    Args:
+        stated: Name in the log -> our name, as the user states it.
+        taken: Our names that need no column.
+
+    Raises:
+        UserError: If several columns have one of our names.
+    """
+    cells = log.rows
+    by_format = PROGRESS if log.progress else ()
+    result = {
+        theirs: ours for theirs, ours in stated.items() if theirs in cells and ours not in by_format
+    }
+    others = [name for name in cells if name not in result]
+    for ours, several in log_names.candidates(others, metrics, {*result.values(), *taken}).items():
+        if len(several) > 1:
+            raise UserError(
+                f"{log.path}: received {wording.listed(several)}, each of which may be {ours}; one "
+                f"is expected, named by `columns: {{{ours}: {several[0]}}}`."
+            )
+        texts = {*cells[several[0]]}
+        is_factor = ours in run_factors.FACTORS and ours not in _READ
+        unused = texts == {""} if is_factor else ours == "machine" and len(texts) == 1
+        if not unused and (ours != "precision" or texts <= {*_PRECISIONS, ""}):
+            result[several[0]] = ours
+    return result
+
+
+def _check(table: LogTable) -> None:
+    """Raise for texts that no page shows, and for a log without batch size or progress."""
+    for name in table.factors:
+        for text in (name, *table.texts[name].unique()):
+            if not text.isprintable():
+                raise UserError(
+                    f"{table.logs[0].path}, {problems.clip(name)}: received {problems.show(text)}; "
+                    "a printable text is expected."
+                )
+    for at, log in enumerate(table.logs):
+        rows = table.texts[table.places["log"] == at]
+        filled = {name for name in rows if rows[name].ne("").any()}
+        if "batch_size" not in filled:
+            text = f"no batch size: not in the path, not in the columns {listed(log.rows)}; name it"
+            raise UserError(f"{log.path}: {text} by {wording.listed(_proposals(log), 'or')}.")
+        if not filled & {*PROGRESS, "status"}:
+            raise UserError(
+                f"{log.path}: no updates, examples or epochs: not in the columns "
+                f"{listed(log.rows)}; name them by `columns: {{updates: ...}}`."
+            )
+
+
+def _proposals(log: Log) -> Iterator[str]:
+    """Yield keys that name the batch size, for texts such as `batch_size_32` or `bs=32`."""
+    columns = {f"pattern: {{{name}: ": log.rows[name].unique()[:100] for name in log.rows}
+    texts = {"files: ": [Path(log.path).as_posix()], **columns}
+    patterns = {key: log_names.pattern(texts[key], IDENTITY) for key in texts}
+    useful = [key for key in patterns if "{batch_size}" in patterns[key]]
+    for key in useful:
+        yield f'`{key}"{patterns[key]}"{"}" * key.count("{")}`'
+    if not useful:
+        near = problems.nearest("batch_size", log.rows) or "..."
+        yield from ("`files: .../bs{batch_size}/...`", f"`columns: {{batch_size: {near}}}`")
+
+
+def listed(names: Iterable[str]) -> str:
+    return wording.some([problems.clip(name) for name in names], most=_MOST_SHOWN) or "none"

@@ -1,0 +1,103 @@
+"""Lines that a program prints, by patterns such as "step {updates}: train loss {train_loss}"."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from batchscope import problems, wording
+from batchscope.errors import UserError
+from batchscope.external import json_log
+from batchscope.external.log_files import Log
+from batchscope.study import log_names
+from batchscope.study.log_keys import KERAS
+
+_VALUE = r"[-+]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[-+]?(?:nan|inf)\b|[A-Za-z][\w.-]*"
+_PART = re.compile(r"\{(\w+)\}|(\*)|(\s+)|([^{*\s]+|\{)")
+_ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|\x08+")  # of a progress bar
+_KERAS_EPOCH = re.compile(r"Epoch (\d+)/\d+")
+_KERAS_VALUE = re.compile(rf" - (\w+): ({_VALUE})")
+_PLACEHOLDER = re.compile(r"\{\w+\}")
+_BEFORE_NAMES = re.compile(
+    r"^.*?(?<![A-Za-z])(?=[A-Za-z][A-Za-z_/ -]*[-_=: ]*\{)"
+)  # such as a clock's time
+_OTHER_NUMBER = re.compile(r"(?<!\w)\d[\d.:/]*")
+_LONGEST = 500  # characters of a line that is searched for known names
+_EXAMPLE = "step {updates}: train loss {train_loss}, val loss {validation_loss}"
+
+
+def read(path: str, text: str, patterns: Sequence[str]) -> Log:
+    """Return the log of the lines that match a pattern.
+
+    Raises:
+        UserError: If a pattern is invalid, or no line matches.
+    """
+    if KERAS in patterns:
+        rows = _of_keras(text)
+    else:
+        expressions = [_compiled(pattern) for pattern in patterns]
+        rows = {}
+        for at, line in _lines(text):
+            for match in filter(None, (expression.search(line) for expression in expressions)):
+                rows[at] = match.groupdict()
+    if not rows:
+        shown = wording.listed(map(problems.show, patterns), "or")
+        raise UserError(f"{path}: received no line like {shown}. {proposed(text)}")
+    return Log(path, "printed lines", json_log.table(path, rows.items()))
+
+
+def _lines(text: str) -> list[tuple[int, str]]:
+    return list(enumerate(re.split(r"\r\n|\r|\n", _ESCAPES.sub("", text)), start=1))
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    expression, names = "", []
+    for name, wild, blank, literal in _PART.findall(pattern):
+        names += [name] if name else []
+        expression += f"(?P<{name}>{_VALUE})" if name else ".*?" if wild else ""
+        expression += r"\s+" if blank else re.escape(literal)
+    try:
+        if names:
+            return re.compile(expression)
+    except re.error:  # a name occurs twice, or is no identifier
+        pass
+    shown = problems.show(pattern)
+    text = f'different names in braces are expected, as in "{_EXAMPLE}"'
+    raise UserError(f"lines: received {shown}; {text}.")
+
+
+def _of_keras(text: str) -> dict[int, dict[str, str]]:
+    """Return the last progress line of every epoch."""
+    rows: dict[int, dict[str, str]] = {}
+    epoch, begun = "", 0
+    for at, line in _lines(text):
+        if match := _KERAS_EPOCH.search(line):
+            epoch, begun = match[1], at
+        values = dict(_KERAS_VALUE.findall(line))
+        if epoch and values:
+            rows[begun] = {"epoch": epoch} | values
+    return rows
+
+
+def detected(text: str) -> str:
+    """Return the value of `lines` for the commonest line with two known names; empty if none has.
+
+    Lines with a value on validation data go first. It is `keras` for progress lines of Keras.
+    """
+    if _of_keras(text):
+        return KERAS
+    known = {*log_names.IDENTITY, *log_names.PROGRESS, *log_names.OUTCOMES}
+    lines = (line.strip() for _, line in _lines(text) if len(line) < _LONGEST)
+    patterns = [
+        _OTHER_NUMBER.sub("*", _BEFORE_NAMES.sub("", log_names.pattern([line], known), count=1))
+        for line in lines
+    ]
+    useful = [pattern for pattern in patterns if len({*_PLACEHOLDER.findall(pattern)}) > 1]
+    return max(useful, key=lambda line: ("{validation_" in line, useful.count(line)), default="")
+
+
+def proposed(text: str) -> str:
+    """Return the advice to read printed lines, with a pattern for a line of the text."""
+    pattern = detected(text) or _EXAMPLE
+    shown = pattern if pattern == KERAS else f'"{pattern}"'
+    return f"Printed lines are read by `lines: {shown}`."
