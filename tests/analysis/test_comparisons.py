@@ -187,6 +187,7 @@ def test_the_verdict_is_always_read_off_the_interval(draws, staged):
             assert len(last.earlier) == 2
         for row in comparisons.table(last.trainings.runs, [last]).to_dict("records"):
             assert row["verdict"] == read_off(row), row
+            assert not row["estimate"] < row["low"] and not row["estimate"] > row["high"], row
             open_end = math.isnan(row["low"]) or math.isnan(row["high"])
             explained = row["reason"] == "at_first_evaluation"
             assert explained == (open_end and row["verdict"] == "not_resolved")

@@ -35,7 +35,9 @@ _BUDGET = {
 def _verdict(states: str) -> dict[str, Column]:
     """Return the columns of a verdict with these values."""
     return {
-        "n": IntegerColumn("Paired seeds: seeds with a value at every compared batch size."),
+        "n": IntegerColumn(
+            "Paired seeds of the estimate: seeds with a value at every compared batch size."
+        ),
         "verdict": TextColumn(states),
         "reason": TextColumn(
             "Reason, if the interval alone does not explain the verdict; may be empty."
@@ -124,9 +126,10 @@ TRENDS: dict[str, Column] = {
         "Mean over the paired seeds of the slope against the base-2 logarithm of the batch size; "
         "for a target, the factor per doubling."
     ),
-    "low": Column("Lower end of its t-interval at the level; empty if it is open."),
+    "low": Column(
+        "Lower end of its t-interval at alpha* of the experiment's trends; empty if it is open."
+    ),
     "high": Column("Upper end."),
-    "level": Column("One-sided level of each end: alpha* of the experiment's trends."),
     **_verdict(
         "supported (the interval is on the side of the direction), contradicted (on the other "
         "side), not_resolved, provisional (2 to 5 paired seeds), one_seed or not_testable."

@@ -1,0 +1,547 @@
+"""Verdicts on statements about paired replicates, each read off the interval that is printed.
+
+A replicate is a seed or a timing job. A contrast has one number per replicate: a slope against the
+logarithm of the batch size, a difference of two cells or of their logarithms, a level. A statement
+says that the means of some contrasts lie between two bounds. Its estimate is the mean of the
+contrast that decides, with Student's t-interval: the statement is supported if the interval lies
+inside the bounds, and contradicted if it lies outside.
+
+A family of statements has one level (Benjamini and Hochberg 1995, J. R. Stat. Soc. B 57, 289). With
+m tests, a statement and its contrary being two, and R rejected ones, every end is a one-sided bound
+at alpha* = max(R, 1) .05 / m, so that of the verdicts supported and contradicted 5 % on average are
+wrong; the intervals have the false coverage rate of Benjamini and Yekutieli 2005 (J. Am. Stat.
+Assoc. 100, 71). Several contrasts that must all hold are an intersection-union test without any
+adjustment (Berger 1982, Technometrics 24, 295); the contrary takes Bonferroni's.
+
+A batch size is compared with the best of the others in the sense of Hsu's multiple comparisons with
+the best (1984, Ann. Statist. 12, 1136), with a separate variance for every pair. With d_ij the mean
+over paired seeds of how much better size i is than size j, its interval is::
+
+    low_i  = min over j of the one-sided 95 % lower bound of d_ij
+    high_i = min over j of the upper bound of d_ij at the level a_ij
+
+It is within the margin if low_i > -margin, an intersection-union test, and beyond it if
+high_i < -margin. By Bonferroni over the k (k - 1) / 2 pairs, any size is wrongly called beyond in
+5 % of studies at most. Either size of a pair may be called beyond, but the true difference lies at
+one end of [-margin, margin] at most. So a_ij solves, with T Student's t::
+
+    P(T > t) + P(T > t + 2 margin / error) = .05 / (k (k - 1) / 2)
+
+Seeds in stages: analysis i may spend the share w_i of the level (`study.stages`). The p-value of a
+contrast is min_i p_i / w_i. Estimate, interval and n are those of a single analysis, so that the
+estimate always lies in its interval: of the one that decides, else of the last. That is the one
+with the smallest p_i / w_i, and its interval is at w_i times the level. A comparison with the best
+is decided by the first analysis whose interval lies inside or outside the margin.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+import pandas
+from scipy import optimize, special
+
+from batchscope.analysis import intervals, run_series, seeds_wanted
+from batchscope.study import stages
+from batchscope.study.outcomes import (
+    LEAST_SEEDS,
+    LEAST_WITH_INTERVAL,
+    LEVEL,
+    OF_MARGIN,
+    Reason,
+    Verdict,
+)
+from batchscope.study.specifications import Column
+
+ROUNDING = 1e-12  # relative difference below which two numbers are equal
+Groups = tuple[tuple[int, ...], ...]
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Contrast:
+    """One number per replicate, whose mean is stated to lie between two bounds.
+
+    Attributes:
+        numbers: Shape (replicates,); those that are not finite are left out.
+        tuned: Whether replicates are read at different rates (see `intervals.correction`).
+        open_low: Reason why the mean may be lower than it looks: the interval has no lower end.
+        open_high: Reason why it may be higher.
+        cells: Factor or column -> value, of the compared cells.
+        share: Share of the level that this analysis may spend.
+        earlier: The contrast at each earlier interim analysis.
+    """
+
+    numbers: Any
+    low: float = -math.inf
+    high: float = math.inf
+    tuned: bool = False
+    open_low: Reason = Reason.NONE
+    open_high: Reason = Reason.NONE
+    cells: Mapping[str, Any] = field(default_factory=dict)
+    share: float = 1.0
+    earlier: tuple[Contrast, ...] = ()
+
+    @functools.cached_property
+    def values(self) -> np.ndarray:
+        """The finite numbers. One that equals a bound but for rounding is the bound."""
+        values = np.asarray(self.numbers, float)
+        values = values[np.isfinite(values)]
+        for bound in filter(math.isfinite, (self.low, self.high)):
+            close = np.abs(values - bound) <= ROUNDING * (np.abs(values) + abs(bound))
+            values = np.where(close, bound, values)
+        return values
+
+    @property
+    def n(self) -> int:
+        return len(self.values)
+
+    @functools.cached_property
+    def mean(self) -> float:
+        if not self.n:
+            return math.nan
+        return float(self.values[0] if np.ptp(self.values) == 0 else self.values.mean())
+
+    @functools.cached_property
+    def deviation(self) -> float:
+        """Standard deviation of a replicate, with the correction for tuned rates."""
+        if self.n < 2:
+            return math.nan
+        spread = 0.0 if np.ptp(self.values) == 0 else self.values.std(ddof=1)
+        return float(spread * math.sqrt(intervals.correction(self.n, self.tuned)))
+
+    @property
+    def error(self) -> float:
+        return self.deviation / math.sqrt(self.n) if self.n > 1 else math.nan
+
+    @property
+    def bounds(self) -> int:
+        return math.isfinite(self.low) + math.isfinite(self.high)
+
+    @property
+    def analyses(self) -> tuple[Contrast, ...]:
+        return (*self.earlier, self)
+
+    def ends(self, level_low: float, level_high: float) -> tuple[float, float]:
+        """Return the ends of this analysis's interval; infinite if open or of one replicate."""
+        ends = []
+        for sign, level, reason in (
+            (-1, level_low, self.open_low),
+            (1, level_high, self.open_high),
+        ):
+            if reason or self.n < 2:
+                ends.append(sign * math.inf)
+            else:
+                critical = special.stdtrit(self.n - 1, 1 - self.share * level)
+                ends.append(float(self.mean + sign * critical * self.error))
+        return ends[0], ends[1]
+
+    @functools.cached_property
+    def p(self) -> float:
+        """p-value of the statement: the larger one of both bounds, at the analysis that decides."""
+        return min(1.0, self.deciding("analysis_p").analysis_p)
+
+    @functools.cached_property
+    def p_against(self) -> float:
+        """p-value of the contrary: the smaller one of both bounds times their number."""
+        return min(1.0, self.deciding("analysis_p_against").analysis_p_against)
+
+    @functools.cached_property
+    def analysis_p(self) -> float:
+        return max(self._tails(1)) / self.share
+
+    @functools.cached_property
+    def analysis_p_against(self) -> float:
+        return min(1.0, self.bounds * min(self._tails(-1))) / self.share
+
+    def deciding(self, name: str) -> Contrast:
+        """Return the analysis with the smallest p-value, `analysis_p` or `analysis_p_against`."""
+        known = [analysis for analysis in self.analyses if analysis.n > 1]
+        return min(known, key=lambda one: getattr(one, name), default=self)
+
+    def _tails(self, inside: int) -> list[float]:
+        """Return the one-sided p of each bound: that the mean is inside (1) or outside (-1)."""
+        tails = []
+        for bound, sign in ((self.low, inside), (self.high, -inside)):
+            if math.isinf(bound):
+                continue
+            excess = sign * (self.mean - bound)
+            if self.open_low if sign > 0 else self.open_high:
+                tails.append(1.0)
+            elif self.n < 2:
+                tails.append(math.nan)
+            elif self.deviation == 0:
+                tails.append(float(not excess > 0))
+            else:
+                tails.append(float(special.stdtr(self.n - 1, -excess / self.error)))
+        return tails
+
+    def open_reason(self, level: float) -> Reason:
+        """Return the reason of the open end without which the contrast would be decided."""
+        closed = replace(self, open_low=Reason.NONE, open_high=Reason.NONE, earlier=())
+        outside = closed.p_against < level
+        if not (outside or closed.p < level):
+            return Reason.NONE
+        reasons = (self.open_low, self.open_high)
+        return reasons[math.isinf(self.low) != outside]
+
+    def replicates_to_resolve(self, level: float) -> int | None:
+        """Return the number of replicates that decide it with power .8; None if no number does."""
+        if self.n < 2 or self.open_low or self.open_high or self.deviation == 0:
+            return None
+        excess = min(self.mean - self.low, self.high - self.mean)
+        if excess == 0:
+            return None
+        level = self.share * (level if excess > 0 else level / self.bounds)
+        power = seeds_wanted.power_of_difference
+        needed = seeds_wanted.fewest(power, abs(excess) / self.deviation, level)
+        return None if needed >= seeds_wanted.MOST else max(needed, LEAST_SEEDS, self.n + 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Statement:
+    """Contrasts that must all hold, or all of one group.
+
+    Attributes:
+        supported_by: Groups of contrasts; the statement holds if all of one group hold. By default
+            one group of all contrasts.
+        contradicted_by: Groups; the contrary holds if none of one group holds. By default each
+            contrast is a group.
+        steps: Contrasts of every two positions along a trend, each stated to be at least 0. One
+            that is below 0 by its test, with Bonferroni, is a step back. (Neighbours alone would
+            miss a curve that turns back slowly.)
+        ratio: Whether the contrasts are logarithms of printed ratios.
+        of_margin: Whether the verdict is within or beyond a margin.
+    """
+
+    contrasts: tuple[Contrast, ...]
+    supported_by: Groups = ()
+    contradicted_by: Groups = ()
+    steps: tuple[Contrast, ...] = ()
+    ratio: bool = False
+    of_margin: bool = False
+    in_family: ClassVar[bool] = True
+
+    @property
+    def groups(self) -> tuple[Groups, Groups]:
+        every = tuple(range(len(self.contrasts)))
+        return self.supported_by or (every,), self.contradicted_by or tuple((at,) for at in every)
+
+    @property
+    def n(self) -> int:
+        return min((contrast.n for contrast in self.contrasts), default=0)
+
+    @functools.cached_property
+    def p(self) -> tuple[float, float]:
+        """p-values of the statement and of its contrary."""
+        supporting, contradicting = self.groups
+        p = min(max(self.contrasts[at].p for at in group) for group in supporting)
+        against = min(max(self.contrasts[at].p_against for at in group) for group in contradicting)
+        # In this order NaN stays NaN.
+        return min(len(supporting) * p, 1.0), min(len(contradicting) * against, 1.0)
+
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        """Equal for statements about the same numbers."""
+        numbers = (
+            (one.values.tobytes(), one.share, one.low, one.high, one.open_low, one.open_high)
+            for one in self.contrasts
+        )
+        return self.groups, *numbers
+
+    def weakest(self, group: Sequence[int], name: str) -> Contrast:
+        """Return the contrast of a group with the largest p-value, `p` or `p_against`."""
+        return max((self.contrasts[at] for at in group), key=lambda one: _known(one, name))
+
+    def judged(self, family_level: float) -> Row:
+        """Return the columns of the verdict at the level of the statement's family."""
+        supporting, contradicting = self.groups
+        level, against = family_level / len(supporting), family_level / len(contradicting)
+        group = min(supporting, key=lambda group: _known(self.weakest(group, "p"), "p"))
+        strongest = self.weakest(group, "p")
+        contraries = (self.weakest(one, "p_against") for one in contradicting)
+        contrary = min(contraries, key=lambda one: _known(one, "p_against"))
+        verdict, reason, more = Verdict.NOT_RESOLVED, Reason.NONE, None
+        if strongest.p < level:
+            verdict, shown = Verdict.SUPPORTED, strongest.deciding("analysis_p")
+            if any(step.p_against * len(self.steps) < LEVEL for step in self.steps):
+                reason = Reason.NOT_AT_EVERY_STEP
+        elif contrary.p_against < against:
+            verdict, shown = Verdict.CONTRADICTED, contrary.deciding("analysis_p_against")
+            level = against / shown.bounds
+        else:
+            undecided = [
+                at
+                for at in (*group, *range(len(self.contrasts)))
+                if not self.contrasts[at].p < level and not self.contrasts[at].p_against < against
+            ]
+            shown = self.weakest([at for at in undecided if at in group] or undecided or group, "p")
+            level = min(level, against / shown.bounds)
+            more, reason = shown.replicates_to_resolve(level), shown.open_reason(level)
+        if self.n < LEAST_SEEDS:
+            verdict = Verdict.ONE_SEED if self.n == 1 else Verdict.PROVISIONAL
+            level, reason, more = LEVEL, Reason.NONE, LEAST_SEEDS
+        if self.n == 0:
+            verdict, reason, more = Verdict.NOT_TESTABLE, Reason.NO_VALUE, None
+        n = min(shown.n, self.n)
+        p, p_against = self.p if n > 1 else (math.nan, math.nan)
+        return {
+            "verdict": OF_MARGIN.get(verdict, verdict) if self.of_margin else verdict,
+            "reason": reason,
+            **_printed((shown.mean, *shown.ends(level, level)), self.ratio),
+            "n": n,
+            "level": level if n > 1 else math.nan,
+            "p": p,
+            "p_against": p_against,
+            "seeds_to_resolve": more,
+            "deciding": shown,
+            "against": shown.cells.get("against"),
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class ComparisonWithBest(Statement):
+    """A batch size is within a margin of the best of the others; see the module.
+
+    Each contrast is how much better it is than another one, stated to be above -margin.
+
+    Attributes:
+        pairs: Number of pairs of batch sizes that share the level.
+        negative: Whether the outcome has the opposite sign, since lower is better.
+    """
+
+    pairs: int = 1
+    negative: bool = False
+    in_family: ClassVar[bool] = False
+
+    def judged(self, family_level: float) -> Row:
+        """Return the columns of the verdict; no family shares the level."""
+        margin = -self.contrasts[0].low
+        for analysis in zip(*(contrast.analyses for contrast in self.contrasts), strict=True):
+            compared = [contrast for contrast in analysis if contrast.n]
+            if not compared:
+                continue
+            ends = [one.ends(LEVEL, self._level_beyond(one)) for one in compared]
+            low, high = map(min, zip(*ends, strict=True))
+            best = min(compared, key=lambda contrast: contrast.mean)
+            if low > -margin or high < -margin:
+                break
+        verdict, reason, more = Verdict.NOT_RESOLVED, Reason.NONE, None
+        if min(contrast.n for contrast in self.contrasts) < LEAST_SEEDS:
+            verdict = Verdict.PROVISIONAL if best.n > 1 else Verdict.ONE_SEED
+            more = LEAST_SEEDS
+        elif low > -margin:
+            verdict = Verdict.WITHIN
+        elif high < -margin:
+            verdict = Verdict.BEYOND
+        else:
+            reasons = {contrast.open_low or contrast.open_high for contrast in compared}
+            reason = next(filter(None, reasons), reason)
+            more = None if reason else self._seeds_to_resolve()
+        if best.n < LEAST_WITH_INTERVAL:
+            low, high = -math.inf, math.inf
+        numbers = (-best.mean, -high, -low) if self.negative else (best.mean, low, high)
+        return {
+            "verdict": verdict,
+            "reason": reason,
+            **_printed(numbers, self.ratio),
+            "n": best.n,
+            "seeds_to_resolve": more,
+            "against": best.cells["against"],
+        }
+
+    def _level_beyond(self, contrast: Contrast) -> float:
+        """Return the level a_ij, before the share of the analysis."""
+        whole = contrast.share * LEVEL / self.pairs
+        if contrast.n < 2:
+            return whole
+        apart = 2 * -contrast.low / contrast.error if contrast.error else math.inf
+
+        def excess(level: float) -> float:
+            critical = special.stdtrit(contrast.n - 1, 1 - level)
+            return level + special.stdtr(contrast.n - 1, -(critical + apart)) - whole
+
+        # With both ends of the margin far from or close to each other, the root is an end.
+        if excess(whole) <= 0 or excess(whole / 2) >= 0:
+            return (whole if excess(whole) <= 0 else whole / 2) / contrast.share
+        return optimize.brentq(excess, whole / 2, whole, xtol=1e-16, rtol=1e-14) / contrast.share
+
+    def _seeds_to_resolve(self) -> int | None:
+        """Return the number of seeds needed to decide whether the size is within the margin.
+
+        It is beyond the margin if one other size shows it: the soonest counts. It is within the
+        margin of all other sizes: the last counts.
+        """
+        others = [one for one in self.contrasts if one.ends(LEVEL, LEVEL)[0] <= one.low]
+        worse = [one for one in others if one.mean < one.low]
+        seeds = [self._seeds_of_pair(one) for one in worse or others]
+        if worse:
+            return min((count for count in seeds if count is not None), default=None)
+        return None if None in seeds else max(seeds, default=None)
+
+    def _seeds_of_pair(self, pair: Contrast) -> int | None:
+        """Return the number of seeds that show a size to be within or beyond the margin of another.
+
+        If the pair's 90 % interval contains 0, the sizes are to be shown as equal. Otherwise the
+        measured difference is to be distinguished from the margin.
+        """
+        excess = pair.mean - pair.low
+        if pair.deviation == 0 or excess == 0:
+            return None
+        if abs(pair.mean) <= special.stdtrit(pair.n - 1, 1 - LEVEL) * pair.error:
+            power, effect = seeds_wanted.power_of_equivalence, -pair.low / pair.deviation
+            level = LEVEL
+        else:
+            level = LEVEL if excess > 0 else self._level_beyond(pair)
+            power, effect = seeds_wanted.power_of_difference, abs(excess) / pair.deviation
+        needed = seeds_wanted.fewest(power, effect, pair.share * level)
+        return None if needed >= seeds_wanted.MOST else max(needed, pair.n + 1)
+
+
+S = TypeVar("S", bound=Statement)
+
+
+def _known(contrast: Contrast, name: str) -> float:
+    return float(np.nan_to_num(getattr(contrast, name), nan=2.0))
+
+
+def _printed(numbers: Iterable[float], ratio: bool) -> dict[str, float]:
+    """Return estimate, low and high; an open end is NaN."""
+    shown = (math.nan if math.isinf(number) else float(number) for number in numbers)
+    ends = map(exponential, shown) if ratio else shown
+    return dict(zip(("estimate", "low", "high"), ends, strict=True))
+
+
+def exponential(value: float) -> float:
+    return float(f"{math.exp(value):.12g}")
+
+
+def table(
+    rows: Iterable[Row],
+    columns: Mapping[str, Column],
+    factors: Iterable[str] = (),
+    family: str = "",
+) -> pandas.DataFrame:
+    """Return rows as a table, those with a `statement` with the columns of its verdict.
+
+    The reason of a row is that of an open end, else its own, else that of the verdict.
+
+    Args:
+        family: Column whose value the rows of a family share; by default all rows are a family.
+    """
+    return run_series.table(judge([*rows], family), columns, factors)
+
+
+def judge(rows: Sequence[Row], family: str = "") -> list[Row]:
+    """Return rows with the verdicts on their statements, as `table` has them."""
+    tests: dict[Any, dict[Any, tuple[float, float]]] = {}
+    for row in rows:
+        statement = row.get("statement")
+        if statement and statement.in_family and statement.n >= LEAST_SEEDS:
+            # Statements about the same numbers, such as the time of a step at several learning
+            # rates, are one statement of the family.
+            tests.setdefault(row.get(family), {})[statement.identity] = statement.p
+    levels = {name: family_level(np.ravel([*found.values()])) for name, found in tests.items()}
+    return [_judged(row, levels.get(row.get(family), LEVEL)) for row in rows]
+
+
+def _judged(row: Row, level: float) -> Row:
+    statement: Statement | None = row.get("statement")
+    if statement is None:
+        return row
+    verdict = statement.judged(level)
+    open_end = verdict["verdict"] == Verdict.NOT_RESOLVED and verdict["reason"]
+    return {**row, **verdict, "reason": open_end or row.get("reason") or verdict["reason"]}
+
+
+def family_level(p_values: Sequence[float]) -> float:
+    """Return alpha*: every p-value that is rejected is at most that, every other one above."""
+    ordered = np.sort(np.asarray(p_values, float))
+    if not len(ordered):
+        return LEVEL
+    shares = LEVEL * np.arange(1, len(ordered) + 1) / len(ordered)
+    rejected = np.flatnonzero(ordered <= shares)
+    return float(shares[rejected[-1] if len(rejected) else 0])
+
+
+def staged(analyses: Sequence[S], shares: Sequence[float]) -> S:
+    """Return a statement that is tested at several analyses, the last with all replicates.
+
+    Earlier analyses of other contrasts, such as before a cell was there, are left out. An analysis
+    at which a contrast has no more replicates than before is the one before: it spends nothing.
+
+    Args:
+        analyses: The statement at each analysis.
+        shares: Share of the level that each analysis may spend.
+    """
+
+    def merged(name: str) -> tuple[Contrast, ...]:
+        cells = [[contrast.cells for contrast in getattr(one, name)] for one in analyses]
+        spent = [
+            [replace(contrast, share=share) for contrast in getattr(one, name)]
+            for one, share, names in zip(analyses, shares, cells, strict=True)
+            if names == cells[-1]
+        ]
+        return tuple(_over_analyses(contrasts) for contrasts in zip(*spent, strict=True))
+
+    return replace(analyses[-1], contrasts=merged("contrasts"), steps=merged("steps"))
+
+
+def _over_analyses(contrasts: Sequence[Contrast]) -> Contrast:
+    kept = [contrasts[0]]
+    for later in contrasts[1:]:
+        kept.append(later if later.n > kept[-1].n else kept[-1])
+    return replace(kept[-1], earlier=tuple(kept[:-1]))
+
+
+def by_seeds(statement: Statement, planned: Sequence[int]) -> Statement:
+    """Return a statement that is tested at the planned numbers of seeds.
+
+    Its contrasts have a number, or NaN, for each of the same seeds in order.
+    """
+    seen = stages.seen(len(statement.contrasts[0].numbers), planned)
+    analyses = [
+        replace(
+            statement,
+            contrasts=tuple(
+                replace(one, numbers=one.numbers[:seeds]) for one in statement.contrasts
+            ),
+        )
+        for seeds, _ in seen
+    ]
+    return staged(analyses, [share for _, share in seen])
+
+
+def trend(values: Any, positions: Any, rises: bool, **properties: Any) -> Statement:
+    """State that values rise, or fall, along positions: the mean slope of the replicates.
+
+    Each replicate has its own slope, by least squares. Order tests take the slopes as equal, and
+    err far more often than they say if they are not.
+
+    Args:
+        values: Shape (replicates, positions), at least two positions; a replicate with a gap is
+            left out.
+        positions: Ascending, on the scale of the slopes: log2 of the batch size.
+        properties: Other fields of the slope's `Contrast`.
+    """
+    values, positions = np.asarray(values, float), np.asarray(positions, float)
+    complete = values[np.isfinite(values).all(axis=1)]
+    bound = {"low" if rises else "high": 0.0}
+    slope = Contrast(slopes(complete, positions), **bound, **properties)
+    first, second = np.triu_indices(len(positions) if len(positions) > 2 else 0, 1)
+    steps = (1.0 if rises else -1.0) * (complete[:, second] - complete[:, first]).T
+    tuned = slope.tuned
+    return Statement((slope,), steps=tuple(Contrast(step, low=0.0, tuned=tuned) for step in steps))
+
+
+def slopes(values: Any, positions: Any) -> np.ndarray:
+    """Return the least-squares slope against positions, at least two distinct ones, per row."""
+    values = np.asarray(values, float)
+    centred = np.asarray(positions, float) - np.mean(positions)
+    found = values @ centred / (centred @ centred)
+    return np.where(np.ptp(values, axis=1) > 0, found, 0.0)  # not what rounding makes of none
