@@ -207,7 +207,7 @@ def comparisons(rng: np.random.Generator, studies: int) -> Iterator[Share]:
             within, beyond, held = [], [], []
             for margin in (0.05, 0.5, 2.0):
                 for worse in {1, sizes // 2}:
-                    n = max(studies // 60, 200)
+                    n = max(studies // 20, 200)
                     true, low, high = compared(rng, scatter, worse, margin, 1, n)
                     within.append((low > -margin)[:, true <= -margin].mean(axis=0).max())
                     beyond.append((high < -margin).any(axis=1).mean())

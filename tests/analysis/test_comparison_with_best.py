@@ -33,14 +33,12 @@ def statement(values, at, margin):
 
 def compare(analyses, margin=0.1, shares=(1.0,)):
     """Return the verdicts on every size, from its values at each analysis."""
-    rows = [
-        {
-            "statement": verdicts.staged(
-                [statement(values, at, margin) for values in analyses], shares
-            )
-        }
-        for at in range(len(analyses[-1]))
-    ]
+    sizes = np.flatnonzero(np.isfinite(analyses[-1]).any(axis=1))
+    staged = (
+        verdicts.staged([statement(values, at, margin) for values in analyses], shares)
+        for at in sizes
+    )
+    rows = [{"statement": one} for one in staged]
     return [SimpleNamespace(**row) for row in verdicts.judge(rows)]
 
 
@@ -88,6 +86,18 @@ def test_an_analysis_without_more_seeds_is_the_one_before():
     values = study(1.0, 0.9)
     once, twice = compare([values], 0.1, (0.2,)), compare([values, values], 0.1, (0.2, 0.8))
     assert [vars(one)["low"] for one in once] == [vars(one)["low"] for one in twice]
+
+
+def test_a_size_without_seeds_at_an_analysis_leaves_it_undecided():
+    """Two equal sizes are within the margin of each other, but not yet of the third one."""
+    values = study(1.0, 1.0, 1.0, noise=1e-3)
+    before = values.copy()
+    before[2] = math.nan
+    (first, *_) = compare([before], 0.1, (0.5,))
+    assert (first.verdict, first.n) == (Verdict.PROVISIONAL, 6) and math.isnan(first.low)
+    more = np.column_stack([values, values])
+    (both, *_) = compare([before, more], 0.1, (0.5, 0.5))
+    assert (both.verdict, both.n) == (Verdict.WITHIN, 12)
 
 
 def test_the_seeds_that_would_settle_it_follow_the_tables_of_power():

@@ -12,7 +12,7 @@ from batchscope.cli import entry
 from batchscope.host import absence
 from batchscope.store import paths, status
 from batchscope.study import config, names
-from batchscope.tables import command_runs, run_table, timing_tables
+from batchscope.tables import external_tables, run_table, timing_tables
 
 TRAINED = {
     "vary": {"batch_size": [16, 32], "device": ["cpu", "gpu"]},
@@ -122,7 +122,7 @@ def test_runs_wait_for_a_path_that_their_command_requires():
     assert found.total.statuses["not_installed"] == found.total.statuses["missing"] == 2
     ((lacking, waiting),) = found.absent.items()
     assert lacking.title == "Not installed: mine/envs/there" and len(waiting) == 2
-    runs = command_runs.read("results", study, "a").rows
+    runs = external_tables.read("results", study, "a").rows
     assert set(runs.loc[runs["own_env"] == "there", "status"]) == {"not_installed"}
     Path("mine/envs/there").mkdir()
     assert not status.overview(study, "results").absent

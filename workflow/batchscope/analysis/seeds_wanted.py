@@ -56,14 +56,15 @@ def power_of_equivalence(seeds: int, margin: float, level: float) -> float:
 
 def fewest(
     power: Callable[[int, float, float], float], size: float, level: float = outcomes.LEVEL
-) -> int:
-    """Return the fewest seeds that give a power of .8, from 2 to `MOST`.
+) -> int | None:
+    """Return the fewest seeds that give a power of .8; None if fewer than `MOST` do not.
 
     Args:
         power: `power_of_difference` of an effect size, or `power_of_equivalence` of a margin.
     """
     if not size > 0:
         raise ValueError(f"seeds_wanted: received {size}; a number above 0 is expected.")
-    return 2 + bisect.bisect_left(
+    seeds = 2 + bisect.bisect_left(
         range(2, MOST), POWER, key=lambda seeds: power(seeds, size, level)
     )
+    return seeds if seeds < MOST else None

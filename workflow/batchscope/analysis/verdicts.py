@@ -129,17 +129,14 @@ class Contrast:
 
     def ends(self, level_low: float, level_high: float) -> tuple[float, float]:
         """Return the ends of this analysis's interval; infinite if open or of one replicate."""
-        ends = []
-        for sign, level, reason in (
-            (-1, level_low, self.open_low),
-            (1, level_high, self.open_high),
-        ):
-            if reason or self.n < 2:
-                ends.append(sign * math.inf)
-            else:
-                critical = special.stdtrit(self.n - 1, 1 - self.share * level)
-                ends.append(float(self.mean + sign * critical * self.error))
-        return ends[0], ends[1]
+        if self.n < 2:
+            return -math.inf, math.inf
+        levels = 1 - self.share * np.array([level_low, level_high])
+        below, above = (special.stdtrit(self.n - 1, levels) * self.error).tolist()
+        return (
+            -math.inf if self.open_low else self.mean - below,
+            math.inf if self.open_high else self.mean + above,
+        )
 
     @functools.cached_property
     def p(self) -> float:
@@ -200,7 +197,7 @@ class Contrast:
         level = self.share * (level if excess > 0 else level / self.bounds)
         power = seeds_wanted.power_of_difference
         needed = seeds_wanted.fewest(power, abs(excess) / self.deviation, level)
-        return None if needed >= seeds_wanted.MOST else max(needed, LEAST_SEEDS, self.n + 1)
+        return needed and max(needed, LEAST_SEEDS, self.n + 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -326,7 +323,7 @@ class ComparisonWithBest(Statement):
             compared = [contrast for contrast in analysis if contrast.n]
             if not compared:
                 continue
-            ends = [one.ends(LEVEL, self._level_beyond(one)) for one in compared]
+            ends = [one.ends(LEVEL, self._level_beyond(one)) for one in analysis]
             low, high = map(min, zip(*ends, strict=True))
             best = min(compared, key=lambda contrast: contrast.mean)
             if low > -margin or high < -margin:
@@ -400,7 +397,7 @@ class ComparisonWithBest(Statement):
             level = LEVEL if excess > 0 else self._level_beyond(pair)
             power, effect = seeds_wanted.power_of_difference, abs(excess) / pair.deviation
         needed = seeds_wanted.fewest(power, effect, pair.share * level)
-        return None if needed >= seeds_wanted.MOST else max(needed, pair.n + 1)
+        return needed and max(needed, pair.n + 1)
 
 
 S = TypeVar("S", bound=Statement)

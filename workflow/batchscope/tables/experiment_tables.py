@@ -32,7 +32,6 @@ from batchscope.study.outcomes import Outcome
 from batchscope.study.tables import TABLES
 from batchscope.tables import (
     advice,
-    command_runs,
     csv_tables,
     default_targets,
     external_tables,
@@ -64,7 +63,7 @@ def make(
     chosen, at = study.experiments[experiment], (results, study, experiment)
     long = long_tables.made(*at)
     if chosen.own.columns:  # known by their evaluations alone
-        external = command_runs.read(*at) if chosen.commands else chosen.own.table
+        external = external_tables.read(*at)
         runs = external_tables.runs(external, study.name, experiment)
         long["trajectories"] = external_tables.trajectories(external)
     else:

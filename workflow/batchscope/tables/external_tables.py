@@ -1,22 +1,102 @@
-"""External runs as the tables that runs here have: runs.csv and trajectories.csv.
+"""External runs, from logs or by a command, as runs.csv and trajectories.csv.
 
-A run's values are those of its last row, as our runs' are of their last weights.
+The values of a run are those of its last row, as those of our trainings are of their last weights.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas
 
+from batchscope import disk, errors
 from batchscope.analysis import run_series
+from batchscope.errors import UserError
 from batchscope.external.log_runs import ExternalRuns
-from batchscope.study import columns, own_columns, run_factors, tasks
+from batchscope.store import paths, records
+from batchscope.study import columns, command_factors, own_columns, run_factors, tasks
 from batchscope.study.registry import OF_OUTCOMES
 from batchscope.study.specifications import Column
+from batchscope.tables import long_tables
+
+if TYPE_CHECKING:
+    from batchscope.study.plan import Study
 
 FIRST = ("run", *run_factors.FACTORS, "status")
+_OF_RECORD = (
+    *columns.OF_COMMANDS,
+    *("message", "contended_seconds", "train_seconds", "examples_per_second"),
+)
+
+
+class CommandRuns(ExternalRuns):
+    """Runs that a command made. A last row means the same however many rows there are."""
+
+    single = False
+
+
+def read(results: Path | str, study: Study, experiment: str) -> ExternalRuns:
+    """Return the external runs of an experiment.
+
+    A run of a command without a record has a row without any numbers.
+    """
+    planned = study.experiments[experiment]
+    if not planned.commands:
+        return planned.own.table
+    commands = planned.commands
+    factors: dict[str, dict[str, str]] = {}  # column -> run -> value
+    for name in next(iter(commands.values())).factors.keys() - {"batch_size", "seed"}:
+        words = [command_factors.word(run.factors[name]) for run in commands.values()]
+        column, values = own_columns.factor(name, [word or own_columns.NOTHING for word in words])
+        factors[column] = dict(zip(commands, values, strict=True))
+    found = []
+    needs = {name: run.needs for name, run in commands.items()}
+    for place, name, record, status in long_tables.recorded(results, study, needs):
+        configured = commands[name].factors
+        folder = paths.run_folder(place.results, name)
+        rows = _evaluations(folder) if record else pandas.DataFrame()
+        named = dict.fromkeys([*own_columns.AXES[:2], *rows])
+        rows = rows.reindex(range(max(1, len(rows))), columns=named)
+        found.append(
+            rows.assign(
+                run=name,
+                machine=place.machine,
+                batch_size=configured["batch_size"],
+                seed=configured["seed"],
+                **{column: values[name] for column, values in factors.items()},
+                status=status,
+                **{column: (record or {}).get(column) for column in _OF_RECORD},
+            )
+        )
+    table = pandas.concat(found, ignore_index=True)
+    _check_replicates(table, ["machine", "batch_size", *factors])
+    return CommandRuns("", None, table.assign(at_target=False), tuple(factors), ())
+
+
+def _check_replicates(table: pandas.DataFrame, keys: list[str]) -> None:
+    """Raise if a finished run equals another one of its series to the last bit."""
+    known = table[table["updates"].notna() & table["status"].eq(records.FINISHED)]
+    names = [name for name in ("updates", *own_columns.outcomes()) if name in known]
+    bits = pandas.util.hash_pandas_object(known[names], index=False)
+    by_run = known.assign(bits=bits).groupby(["run", "machine"], sort=False)
+    runs = by_run.agg({**dict.fromkeys(keys, "first"), "bits": tuple})
+    runs = runs[runs["bits"].map(len) > 1]
+    for run in runs.index[runs.duplicated()][:1]:
+        first = runs.index[(runs == runs.loc[run]).all(axis=1)][0]
+        raise UserError(
+            f"{run[0]}: received the very numbers of {first[0]}; another training for each seed is "
+            "expected. Does the command use its seed?"
+        )
+
+
+def _evaluations(folder: Path) -> pandas.DataFrame:
+    path, record = folder / paths.TRAJECTORY, paths.run_record(folder)
+    disk.read_csv(path, *own_columns.AXES[:1], delete=record)
+    with errors.reading(path, "a CSV table", record):
+        return pandas.read_csv(path)
 
 
 def runs(external: ExternalRuns, study: str, experiment: str) -> pandas.DataFrame:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ import pandas
 
 from batchscope import disk, errors
 from batchscope.analysis import run_series
-from batchscope.store import job_files, paths, records
+from batchscope.store import job_files, paths, records, states
 from batchscope.store.job_files import Place
 from batchscope.study import (
     batch_phases,
@@ -73,6 +73,26 @@ def shown_status(record: Row) -> str:
     """Returns a run's status; one that missed its target_train_loss is compared with none."""
     missed = record["status"] == records.FINISHED and record.get("reached_target") is False
     return records.OFF_TARGET if missed else record["status"]
+
+
+def recorded(
+    results: Path | str, study: Study, runs: Mapping[str, Row]
+) -> Iterator[tuple[Place, str, Row | None, str]]:
+    """Yield the place, name, record and status of runs on every machine, in the plan's order.
+
+    A run without a record has the status `missing`, or that of its missing requirement. Of another
+    machine, only the runs that its results hold are yielded.
+
+    Args:
+        runs: Name -> factors that the run requires of the machine.
+    """
+    for place in job_files.places(study, results):
+        for run, factors in runs.items():
+            record = read_record(paths.run_record(paths.run_folder(place.results, run)), "status")
+            if record is not None:
+                yield place, run, record, shown_status(record)
+            elif place.machine == study.machine:
+                yield place, run, None, states.unrecorded(factors)
 
 
 def history(results: Path | str, run: str) -> list[dict[str, float]]:
