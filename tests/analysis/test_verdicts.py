@@ -198,9 +198,10 @@ def test_estimate_interval_and_n_are_those_of_the_analysis_that_decides_else_of_
     shares = stages.weights(stages.looks(28))[:3]
     (judged,) = judge([verdicts.staged([Statement((each,)) for each in found], shares)])
     assert judged.verdict == (Verdict.SUPPORTED if printed == 1 else Verdict.NOT_RESOLVED)
-    contrast, level = found[printed], judged.level * shares[printed]
-    half = stats.t.isf(level, contrast.n - 1) * contrast.error
+    contrast = found[printed]
+    half = stats.t.isf(judged.level, contrast.n - 1) * contrast.error
     assert (judged.estimate, judged.n) == (contrast.mean, contrast.n)
+    assert judged.level == pytest.approx(LEVEL / 2 * shares[printed])  # of two tests
     assert judged.low == pytest.approx(contrast.mean - half)
     assert judged.high == pytest.approx(contrast.mean + half)
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas
 
-from batchscope.analysis import comparisons, run_series
+from batchscope.analysis import comparisons, run_series, verdicts
 from batchscope.study import tasks
 from batchscope.study.advice_needs import HERE, LEAST_SIZES, Trained
 from batchscope.study.budget_kinds import ENDS, TAKEN, TARGET
@@ -143,7 +143,7 @@ class AdviceSeries:
 
     @functools.cached_property
     def within(self) -> list[int]:
-        others = {*self.limits.loc[verdicts(self.limits) != Verdict.WITHIN, "batch_size"]}
+        others = {*self.limits.loc[verdicts.read_off(self.limits) != Verdict.WITHIN, "batch_size"]}
         return [size for size in self.sizes if size <= self.memory and size not in others]
 
     @functools.cached_property
@@ -227,9 +227,14 @@ class AdviceSeries:
 
     @functools.cached_property
     def replicates(self) -> int:
-        """Paired replicates of the recommended size; without any, its seeds."""
+        """Paired replicates of the recommended size; without any, its seeds.
+
+        With seeds in stages, a comparison has the seeds of the analysis that decided it: the most
+        count. Otherwise the fewest do, since times may have fewer jobs.
+        """
         pairs = self.limits.loc[self.limits["batch_size"] == self.recommended, "n"].fillna(0)
-        return int(min(pairs[pairs > 0], default=self.tables.comparisons["seeds"].max()))
+        count = max if self.asked.looks else min
+        return int(count(pairs[pairs > 0], default=self.tables.comparisons["seeds"].max()))
 
     @property
     def minutes(self) -> float:
@@ -281,23 +286,7 @@ class AdviceSeries:
 def excludes(rows: pandas.DataFrame) -> pandas.Series:
     failed = rows["reason"].isin([Reason.FAILED, Reason.NOT_REACHED])
     failed &= rows["verdict"] == Verdict.NOT_TESTABLE
-    return failed | (verdicts(rows) == Verdict.BEYOND)
-
-
-def verdicts(rows: pandas.DataFrame) -> pandas.Series:
-    """Return the verdict of each comparison; a provisional one is read off its interval.
-
-    Three to five seeds have an interval. One or two have none, so that their verdict stays
-    provisional.
-    """
-    higher = rows["outcome"].map(tasks.higher_is_better).astype(bool)
-    low, high, bound = (rows[name].astype(float) for name in ("low", "high", "bound"))
-    within = np.where(higher, low > bound, high < bound)
-    beyond = np.where(higher, high < bound, low > bound)
-    read = np.select([within, beyond], [Verdict.WITHIN, Verdict.BEYOND], Verdict.PROVISIONAL)
-    return rows["verdict"].mask(
-        rows["verdict"] == Verdict.PROVISIONAL, pandas.Series(read, rows.index)
-    )
+    return failed | (verdicts.read_off(rows) == Verdict.BEYOND)
 
 
 def of_tables(tables: AdviceTables, asked: AdviceRequest) -> Iterator[AdviceSeries]:

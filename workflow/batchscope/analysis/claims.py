@@ -48,6 +48,7 @@ def table(
     judged = verdicts.judge(rows, "document")
     for row in judged:
         if "deciding" in row:
+            row["replicates"] = row["counts"][-1 - row["later_analyses"]]
             row["part"] = _text(dict(row["deciding"].cells))
             row["parts"] = len(row["statement"].contrasts)
     return run_series.table(judged, CLAIMS)
@@ -68,6 +69,7 @@ def _row(
     statement = _statement(rows, test, planned)
     reason, of = _missing(claim, frame, rows, statement)
     about, by = tables.column(test.table, test.column), _replicate(rows, test)
+    replicates = rows[by].nunique() if by else min(1, len(rows))
     unit = about.unit if about else ""
     if unit.startswith(tasks.NATS):
         unit = tasks.unit(unit, tasks.of_columns(read(test.experiment, "history")))
@@ -84,7 +86,8 @@ def _row(
         "high_bound": high,
         "cells": _text(_short(test.cells)),
         "sides": _text([*map(_short, sides)]),
-        "replicates": rows[by].nunique() if by else min(1, len(rows)),
+        "replicates": replicates,
+        "counts": [count for count, _ in stages.seen(replicates, planned)],
         "verdict": Verdict.NOT_TESTABLE,
         "reason": reason,
         "reason_of": _text(of),

@@ -88,18 +88,6 @@ def usable(taken: np.ndarray) -> np.ndarray:
     return ~none.all(axis=1) & (none | (np.isfinite(taken) & (taken > 0))).all(axis=1)
 
 
-def geometric_means(taken: Any, differ: Any = False) -> list[Interval]:
-    """Returns the mean of each size over its seeds with its 95 % t-interval.
-
-    NaN where a training never got there.
-    """
-    taken = np.asarray(taken, float)
-    return [
-        intervals.ratio_interval([] if np.isinf(values).any() else values, 1.0, own)
-        for values, own in zip(taken, np.broadcast_to(differ, len(taken)), strict=True)
-    ]
-
-
 def measured_fastest(batch_sizes: Sequence[int], taken: Any) -> int | None:
     """Returns the usable size with the least geometric mean, by the seeds that all of these have.
 

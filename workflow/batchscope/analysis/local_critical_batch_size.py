@@ -71,12 +71,18 @@ def _compared(
     if losses.isna().any() or not len(smaller):
         verdict = Verdict.BEYOND if len(smaller) else Verdict.NOT_TESTABLE
         return {"verdict": verdict, "reason": Reason.FAILED, "n": int(losses.notna().sum())}
-    contrasts = tuple(
-        Contrast((losses - other).to_numpy(), high=tolerance, cells={"against": factor})
-        for factor, other in smaller.iterrows()
-    )
-    statement = verdicts.by_seeds(Statement(contrasts, of_margin=True), planned)
-    return {"bound": tolerance, "statement": statement}
+
+    def statement(seeds: int) -> Statement:
+        contrasts = (
+            Contrast((losses - other).iloc[:seeds], high=tolerance, cells={"against": factor})
+            for factor, other in smaller.iterrows()
+        )
+        return Statement(tuple(contrasts), of_margin=True)
+
+    return {
+        "bound": tolerance,
+        "statement": verdicts.at_analyses(len(losses), planned, statement),
+    }
 
 
 def _critical(points: pandas.DataFrame, sizes: np.ndarray) -> dict[str, float]:

@@ -21,7 +21,7 @@ from batchscope.analysis import chosen_rates, run_series, verdicts
 from batchscope.analysis.chosen_rates import RATE
 from batchscope.analysis.trainings import CHOSEN_ON, Chosen, Trainings
 from batchscope.analysis.verdicts import Contrast, Row, Statement
-from batchscope.study import batch_phases, factor_words, run_factors, stages, tasks
+from batchscope.study import batch_phases, factor_words, run_factors, tasks
 from batchscope.study.decision_columns import RAMPS
 from batchscope.study.outcomes import Reason, Verdict
 from batchscope.study.run_factors import Affects, affecting, used_with
@@ -183,12 +183,10 @@ def _staged(
     """Return a statement that is tested by the first seeds of every analysis."""
     arms = (arm, *constant)
     seeds = sorted({*itertools.chain.from_iterable(one.axes[2] for one in arms)})
-    analyses, shares = [], []
-    for count, share in stages.seen(len(seeds), planned):
+
+    def statement(count: int) -> Statement:
         first = [replace(one, runs=one.runs[one.runs["seed"].isin(seeds[:count])]) for one in arms]
-        there = all(one.axes[2] for one in first)
-        analyses.append(
-            Statement(tuple(contrasts(first[0], first[1:], *arguments)) if there else ())
-        )
-        shares.append(share)
-    return verdicts.staged(analyses, shares)
+        complete = all(one.axes[2] for one in first)
+        return Statement(tuple(contrasts(first[0], first[1:], *arguments)) if complete else ())
+
+    return verdicts.at_analyses(len(seeds), planned, statement)

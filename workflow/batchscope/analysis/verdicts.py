@@ -38,7 +38,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, TypeVar
 
@@ -47,7 +47,7 @@ import pandas
 from scipy import optimize, special
 
 from batchscope.analysis import intervals, run_series, seeds_wanted
-from batchscope.study import stages
+from batchscope.study import stages, tasks
 from batchscope.study.outcomes import (
     LEAST_SEEDS,
     LEAST_WITH_INTERVAL,
@@ -65,7 +65,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, eq=False)
 class Contrast:
-    """One number per replicate, whose mean is stated to lie between two bounds.
+    """One number per replicate, with the stated bounds of their mean.
 
     Attributes:
         numbers: Shape (replicates,); those that are not finite are left out.
@@ -89,7 +89,7 @@ class Contrast:
 
     @functools.cached_property
     def values(self) -> np.ndarray:
-        """The finite numbers. One that equals a bound but for rounding is the bound."""
+        """The finite numbers, rounded to a bound that they equal up to `ROUNDING`."""
         values = np.asarray(self.numbers, float)
         values = values[np.isfinite(values)]
         for bound in filter(math.isfinite, (self.low, self.high)):
@@ -141,12 +141,12 @@ class Contrast:
     @functools.cached_property
     def p(self) -> float:
         """p-value of the statement: the larger one of both bounds, at the analysis that decides."""
-        return min(1.0, self.deciding("analysis_p").analysis_p)
+        return min(1.0, self.decisive("analysis_p").analysis_p)
 
     @functools.cached_property
     def p_against(self) -> float:
         """p-value of the contrary: the smaller one of both bounds times their number."""
-        return min(1.0, self.deciding("analysis_p_against").analysis_p_against)
+        return min(1.0, self.decisive("analysis_p_against").analysis_p_against)
 
     @functools.cached_property
     def analysis_p(self) -> float:
@@ -156,7 +156,7 @@ class Contrast:
     def analysis_p_against(self) -> float:
         return min(1.0, self.bounds * min(self._tails(-1))) / self.share
 
-    def deciding(self, name: str) -> Contrast:
+    def decisive(self, name: str) -> Contrast:
         """Return the analysis with the smallest p-value, `analysis_p` or `analysis_p_against`."""
         known = [analysis for analysis in self.analyses if analysis.n > 1]
         return min(known, key=lambda one: getattr(one, name), default=self)
@@ -202,13 +202,13 @@ class Contrast:
 
 @dataclass(frozen=True, eq=False)
 class Statement:
-    """Contrasts that must all hold, or all of one group.
+    """Contrasts that must all hold, or all contrasts in a group.
 
     Attributes:
-        supported_by: Groups of contrasts; the statement holds if all of one group hold. By default
-            one group of all contrasts.
-        contradicted_by: Groups; the contrary holds if none of one group holds. By default each
-            contrast is a group.
+        supported_by: Groups of contrasts: the statement holds if every contrast in a group holds.
+            By default all contrasts are a group.
+        contradicted_by: Groups of contrasts: the statement is wrong if every contrast in a group is
+            wrong. By default each contrast is a group.
         steps: Contrasts of every two positions along a trend, each stated to be at least 0. One
             that is below 0 by its test, with Bonferroni, is a step back. (Neighbours alone would
             miss a curve that turns back slowly.)
@@ -265,11 +265,13 @@ class Statement:
         contrary = min(contraries, key=lambda one: _known(one, "p_against"))
         verdict, reason, more = Verdict.NOT_RESOLVED, Reason.NONE, None
         if strongest.p < level:
-            verdict, shown = Verdict.SUPPORTED, strongest.deciding("analysis_p")
+            verdict, deciding = Verdict.SUPPORTED, strongest
+            shown = deciding.decisive("analysis_p")
             if any(step.p_against * len(self.steps) < LEVEL for step in self.steps):
                 reason = Reason.NOT_AT_EVERY_STEP
         elif contrary.p_against < against:
-            verdict, shown = Verdict.CONTRADICTED, contrary.deciding("analysis_p_against")
+            verdict, deciding = Verdict.CONTRADICTED, contrary
+            shown = deciding.decisive("analysis_p_against")
             level = against / shown.bounds
         else:
             undecided = [
@@ -278,6 +280,7 @@ class Statement:
                 if not self.contrasts[at].p < level and not self.contrasts[at].p_against < against
             ]
             shown = self.weakest([at for at in undecided if at in group] or undecided or group, "p")
+            deciding = shown
             level = min(level, against / shown.bounds)
             more, reason = shown.replicates_to_resolve(level), shown.open_reason(level)
         if self.n < LEAST_SEEDS:
@@ -292,11 +295,12 @@ class Statement:
             "reason": reason,
             **_printed((shown.mean, *shown.ends(level, level)), self.ratio),
             "n": n,
-            "level": level if n > 1 else math.nan,
+            "level": shown.share * level if n > 1 else math.nan,
             "p": p,
             "p_against": p_against,
             "seeds_to_resolve": more,
             "deciding": shown,
+            "later_analyses": deciding.analyses[::-1].index(shown),
             "against": shown.cells.get("against"),
         }
 
@@ -426,10 +430,10 @@ def table(
 ) -> pandas.DataFrame:
     """Return rows as a table, those with a `statement` with the columns of its verdict.
 
-    The reason of a row is that of an open end, else its own, else that of the verdict.
+    The reason of an open end replaces the reason of the row, and that replaces any other reason.
 
     Args:
-        family: Column whose value the rows of a family share; by default all rows are a family.
+        family: Column with the same value in all rows of a family; by default all rows are one.
     """
     return run_series.table(judge([*rows], family), columns, factors)
 
@@ -456,6 +460,21 @@ def _judged(row: Row, level: float) -> Row:
     return {**row, **verdict, "reason": open_end or row.get("reason") or verdict["reason"]}
 
 
+def read_off(rows: pandas.DataFrame) -> pandas.Series:
+    """Return the verdicts of comparisons with the best, provisional ones by their intervals.
+
+    Without an interval, below three seeds, a verdict stays provisional.
+    """
+    higher = rows["outcome"].map(tasks.higher_is_better).astype(bool)
+    low, high, bound = (rows[name].astype(float) for name in ("low", "high", "bound"))
+    within = np.where(higher, low > bound, high < bound)
+    beyond = np.where(higher, high < bound, low > bound)
+    read = np.select([within, beyond], [Verdict.WITHIN, Verdict.BEYOND], Verdict.PROVISIONAL)
+    return rows["verdict"].mask(
+        rows["verdict"] == Verdict.PROVISIONAL, pandas.Series(read, rows.index)
+    )
+
+
 def family_level(p_values: Sequence[float]) -> float:
     """Return alpha*: every p-value that is rejected is at most that, every other one above."""
     ordered = np.sort(np.asarray(p_values, float))
@@ -469,8 +488,8 @@ def family_level(p_values: Sequence[float]) -> float:
 def staged(analyses: Sequence[S], shares: Sequence[float]) -> S:
     """Return a statement that is tested at several analyses, the last with all replicates.
 
-    Earlier analyses of other contrasts, such as before a cell was there, are left out. An analysis
-    at which a contrast has no more replicates than before is the one before: it spends nothing.
+    Earlier analyses of other contrasts, before a cell had runs, are left out. A contrast without
+    more replicates than at the analysis before is not tested again: it spends nothing.
 
     Args:
         analyses: The statement at each analysis.
@@ -496,22 +515,14 @@ def _over_analyses(contrasts: Sequence[Contrast]) -> Contrast:
     return replace(kept[-1], earlier=tuple(kept[:-1]))
 
 
-def by_seeds(statement: Statement, planned: Sequence[int]) -> Statement:
-    """Return a statement that is tested at the planned numbers of seeds.
+def at_analyses(replicates: int, planned: Sequence[int], statement: Callable[[int], S]) -> S:
+    """Return a statement that is tested at the planned numbers of replicates.
 
-    Its contrasts have a number, or NaN, for each of the same seeds in order.
+    Args:
+        statement: Number of the first replicates -> the statement about them.
     """
-    seen = stages.seen(len(statement.contrasts[0].numbers), planned)
-    analyses = [
-        replace(
-            statement,
-            contrasts=tuple(
-                replace(one, numbers=one.numbers[:seeds]) for one in statement.contrasts
-            ),
-        )
-        for seeds, _ in seen
-    ]
-    return staged(analyses, [share for _, share in seen])
+    seen = stages.seen(replicates, planned)
+    return staged([statement(count) for count, _ in seen], [share for _, share in seen])
 
 
 def trend(values: Any, positions: Any, rises: bool, **properties: Any) -> Statement:

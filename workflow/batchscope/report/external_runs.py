@@ -190,7 +190,7 @@ def _by_size(each: Iterable[Iterable[Any]], sizes: Sequence[int]) -> dict[Any, l
 def _sizes(scaling: TargetScaling, departs: bool) -> Iterator[dict[str, Any]]:
     """Yields geometric means over seeds, and how many reached the target, of each batch size."""
     means = [
-        fastest_batch_size.geometric_means(taken.values, taken.tuned)
+        intervals.means(taken.values, taken.tuned, geometric=True)
         for taken in scaling.taken.values()
     ]
     curve = scaling.fit and not departs and (scaling.fit.updates_min, scaling.fit.examples_min)

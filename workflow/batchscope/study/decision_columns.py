@@ -402,13 +402,16 @@ CLAIMS: dict[str, Column] = {
     "high": Column("Upper end."),
     "level": Column(
         "One-sided level of each end: alpha* of the document's claims, divided among several parts "
-        "or bounds; of 0.05 with fewer than six replicates."
+        "or bounds, times the share of the interim analysis; alpha* is 0.05 with fewer than six "
+        "replicates."
     ),
     "n": IntegerColumn(
-        "Paired seeds, or timing jobs, with a value in every cell; the smallest number of all "
-        "contrasts."
+        "Paired seeds, or timing jobs, of the estimate; the smaller number if another contrast has "
+        "fewer."
     ),
-    "replicates": IntegerColumn("Total number of seeds or timing jobs."),
+    "replicates": IntegerColumn(
+        "Total number of seeds or timing jobs, at the interim analysis of the estimate."
+    ),
     "p": Column("One-sided p-value of the statement: the largest of its contrasts."),
     "p_against": Column(
         "One-sided p-value of the opposite: the smallest of its contrasts times their number."

@@ -1,6 +1,6 @@
 """External runs, from logs or by a command, as runs.csv and trajectories.csv.
 
-The values of a run are those of its last row, as those of our trainings are of their last weights.
+The last row of a run has its values, as the last weights of our trainings have theirs.
 """
 
 from __future__ import annotations

@@ -80,8 +80,8 @@ def recorded(
 ) -> Iterator[tuple[Place, str, Row | None, str]]:
     """Yield the place, name, record and status of runs on every machine, in the plan's order.
 
-    A run without a record has the status `missing`, or that of its missing requirement. Of another
-    machine, only the runs that its results hold are yielded.
+    A run without a record has the status `missing`, or names its missing requirement. For another
+    machine, only the runs in its results are yielded.
 
     Args:
         runs: Name -> factors that the run requires of the machine.
@@ -112,9 +112,9 @@ def _numbers(rows: list[dict[str, str]]) -> list[dict[str, float]]:
 
 
 def made(results: Path | str, study: Study, experiment: str) -> dict[str, pandas.DataFrame]:
-    """Returns every long table of an experiment by name, those of measures by their entries.
+    """Return every long table of an experiment by name.
 
-    What a row does not have is NaN, and what is no column of the table is left out.
+    A value that a row lacks is NaN; values without a column are left out.
     """
     chosen, places = study.experiments[experiment], [*job_files.places(study, results)]
     tasks_of = learned(results, study, chosen)
@@ -151,10 +151,10 @@ def _histories(place: Place, study: Study, chosen: PlannedExperiment) -> Parts:
 
 
 def _trajectories(places: list[Place], study: Study, chosen: PlannedExperiment) -> Parts:
-    """Yields one row per machine, run and evaluation; without these, of its history.
+    """Yield one row per machine, run and evaluation; without evaluations, the rows of its history.
 
-    Seconds are never what a training measured of itself: those of its examples in a timing job that
-    had the machine to itself, `time_epoch`'s or else `throughput`'s of an experiment beside it.
+    Seconds are never measured by the training itself. A timing job that ran exclusively gives the
+    seconds of its examples: `time_epoch`, or else `throughput` of an experiment under `beside`.
     """
     for place in places:
         clock = _clock(place, study, chosen)
