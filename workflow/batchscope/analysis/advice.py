@@ -362,7 +362,7 @@ def _falls(series: AdviceSeries) -> bool:
 
 
 def _needs(series: AdviceSeries) -> Iterator[Need]:
-    """Yield what is missing, all at once."""
+    """Yield all missing requirements."""
     trained, of_seed = series.trained, sum(series.price) / 60
     minutes = series.minutes
     yield from advice_needs.missing(trained, of_seed, minutes / max(trained.rates, 1))

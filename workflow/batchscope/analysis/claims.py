@@ -1,8 +1,8 @@
-"""Claims: what the runs say of every sentence that documents state.
+"""Claims: verdicts on the sentences of documents.
 
-A claim holds of every series of the rows that it selects and, where it is of single cells, of each
-of them. A ratio is stated of logarithms. What one document states in one study is a family of
-statements; see `contrasts`.
+A claim must hold for every series of the rows that it selects and, if it is about single cells, for
+each of them. A ratio is a statement about logarithms. The claims of one document in one study are a
+family of statements; see `verdicts`.
 """
 
 from __future__ import annotations
@@ -149,10 +149,10 @@ def _absent(frame: pandas.DataFrame, test: Test) -> dict[str, Any]:
 
 
 def _lacking(rows: pandas.DataFrame, test: Test) -> Reason:
-    """Returns why the replicates that are left decide nothing.
+    """Return the reason why the remaining replicates decide nothing.
 
-    A training that failed leaves its seed out. But whether one ends before a budget, or a value has
-    a logarithm, goes along with what is measured: the seeds that are left would be a choice.
+    A training that failed leaves its seed out. But the end before a budget, or a value without a
+    logarithm, depends on the measured value: the remaining seeds would be a biased choice.
     """
     if test.column not in rows:
         return Reason.NONE
@@ -180,9 +180,9 @@ def _selected(frame: pandas.DataFrame, cells: Mapping[str, tuple[Any, ...]]) -> 
 
 
 def _rows(frame: pandas.DataFrame, test: Test) -> pandas.DataFrame:
-    """Returns the rows that a test reads; the column is NaN where a run gave no value.
+    """Return the rows that a test reads; the column is NaN if a run has no value.
 
-    Of trajectories, every run at the budget in its cells.
+    Trajectories have a row per run, at the budget in the cells.
     """
     if frame.empty or test.column not in frame:
         return frame.iloc[:0]
@@ -206,13 +206,13 @@ def _at_budget(frame: pandas.DataFrame, budget: str, value: float, column: str) 
 
 
 def _replicate(frame: pandas.DataFrame, test: Test) -> str:
-    """Returns the column that distinguishes replicates of a row; empty where there is none."""
+    """Return the column that distinguishes replicates of a row; empty without one."""
     name = common_settings.REPEAT if test.timed else "seed"
     return name if name in frame else ""
 
 
 def _doublings(rows: pandas.DataFrame, test: Test) -> bool:
-    """Returns whether slopes are per doubling: 0 and what is below it have none."""
+    """Return whether slopes are per doubling, which needs positive values."""
     if test.over not in rows:
         return True
     return not (pandas.to_numeric(rows[test.over], errors="coerce") <= 0).any()
@@ -329,13 +329,13 @@ def _groups(
 
 
 def _table(frame: pandas.DataFrame, test: Test, over: list[str]) -> pandas.DataFrame:
-    """Returns a column by replicate and cell; what lies within one cell of a run is averaged."""
+    """Return a column by replicate and cell; several values of a run in one cell are averaged."""
     by = _replicate(frame, test)
     cells = [name for name in over if name in frame] or [_NONE]
     frame = frame.assign(
         _replicate=frame[by] if by else 0, _value=frame[test.column].astype(float), **{_NONE: 0}
     )
-    # Cells without a value stay, so that what is missing is seen.
+    # Cells without a value stay, so that missing values are seen.
     found = frame.groupby(["_replicate", *cells], dropna=False)["_value"].mean().unstack(cells)
     return found[sorted(found.columns)]
 
@@ -371,7 +371,7 @@ def _interaction(series: _TestSeries) -> Parts:
 
 
 def _argmax(series: _TestSeries) -> Parts:
-    """One of those chosen is better than all others; not where another one beats all of these."""
+    """One of the chosen values is better than all others; wrong if another one beats them all."""
     complete, sizes, test = series.of.dropna(), series.of.columns, series.test
     chosen = [at for at in sizes if at in test.chosen]
     others = [at for at in sizes if at not in test.chosen]

@@ -7,8 +7,9 @@ t = a + b B of `step_cost`, a training takes
 
 which is least at B* = sqrt(B_crit B_half), with B_crit = E_min / S_min and B_half = a / b.
 
-What was taken to a target has shape (sizes, seeds): infinite where a training never got there, NaN
-where there is none. `differ` is whether seeds of a size are read at different rates.
+Costs to a target have shape (sizes, seeds): infinite if a training never got there, NaN without a
+training.
+`differ` is whether seeds of a size are read at different rates.
 """
 
 from __future__ import annotations
@@ -89,9 +90,9 @@ def usable(taken: np.ndarray) -> np.ndarray:
 
 
 def measured_fastest(batch_sizes: Sequence[int], taken: Any) -> int | None:
-    """Returns the usable size with the least geometric mean, by the seeds that all of these have.
+    """Return the usable size with the least geometric mean of a cost over the common seeds.
 
-    Of seconds or of anything else; None where there is no such size or no such seed.
+    Returns None without a usable size or without a common seed.
     """
     known = _paired(taken)
     shared = known[:, ~np.isnan(known).all(axis=0)]
@@ -99,9 +100,9 @@ def measured_fastest(batch_sizes: Sequence[int], taken: Any) -> int | None:
 
 
 def relative_to_fastest(seconds: Any, differ: Any = False) -> list[Interval]:
-    """Returns each size's seconds over those of `measured_fastest`, paired by the same seeds.
+    """Return the paired ratio of each size's seconds to the seconds of `measured_fastest`.
 
-    The geometric mean of the ratios with its 95 % t-interval; NaN where a size is not `usable`.
+    It is the geometric mean with its 95 % t-interval; NaN if a size is not `usable`.
     """
     known = _paired(seconds)
     least = measured_fastest(range(len(known)), seconds)
@@ -115,7 +116,7 @@ def relative_to_fastest(seconds: Any, differ: Any = False) -> list[Interval]:
 
 
 def _paired(taken: Any) -> np.ndarray:
-    """Returns what `usable` sizes took by the seeds that all of these have, else NaN."""
+    """Return the costs of `usable` sizes by their common seeds, else NaN."""
     table = np.asarray(taken, float)
     kept = usable(table)
     shared = ~np.isnan(table[kept]).any(axis=0)
