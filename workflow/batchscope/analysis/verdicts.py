@@ -46,7 +46,7 @@ import numpy as np
 import pandas
 from scipy import optimize, special
 
-from batchscope.analysis import intervals, run_series, seeds_wanted
+from batchscope.analysis import intervals, power, run_series
 from batchscope.study import stages, tasks
 from batchscope.study.outcomes import (
     LEAST_SEEDS,
@@ -195,8 +195,7 @@ class Contrast:
         if excess == 0:
             return None
         level = self.share * (level if excess > 0 else level / self.bounds)
-        power = seeds_wanted.power_of_difference
-        needed = seeds_wanted.fewest(power, abs(excess) / self.deviation, level)
+        needed = power.fewest(power.of_difference, abs(excess) / self.deviation, level)
         return needed and max(needed, LEAST_SEEDS, self.n + 1)
 
 
@@ -395,12 +394,12 @@ class ComparisonWithBest(Statement):
         if pair.deviation == 0 or excess == 0:
             return None
         if abs(pair.mean) <= special.stdtrit(pair.n - 1, 1 - LEVEL) * pair.error:
-            power, effect = seeds_wanted.power_of_equivalence, -pair.low / pair.deviation
+            of_test, effect = power.of_equivalence, -pair.low / pair.deviation
             level = LEVEL
         else:
             level = LEVEL if excess > 0 else self._level_beyond(pair)
-            power, effect = seeds_wanted.power_of_difference, abs(excess) / pair.deviation
-        needed = seeds_wanted.fewest(power, effect, pair.share * level)
+            of_test, effect = power.of_difference, abs(excess) / pair.deviation
+        needed = power.fewest(of_test, effect, pair.share * level)
         return needed and max(needed, pair.n + 1)
 
 
