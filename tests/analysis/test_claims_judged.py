@@ -128,6 +128,26 @@ def test_every_type_is_the_t_test_of_its_contrast(kind, given, numbers, bounds):
     assert (found["n"], found["replicates"], found["parts"]) == (6, 6, 1)
 
 
+@pytest.mark.parametrize(("seeds", "planned"), [(6, ()), (6, (6, 9, 13)), (13, (6, 9, 13))])
+def test_the_verdict_is_read_off_the_interval_and_the_estimate_lies_inside(seeds, planned):
+    stated = [claim(f"c{at}", kind, **given) for at, (kind, given, *_) in enumerate(KNOWN)]
+    seen, rng = set(), np.random.default_rng(2)
+    for _ in range(8):
+        frame = scattered(rng, seeds=range(seeds))
+        for found in claims.table(
+            stated, lambda *_, frame=frame: frame, "local", {"gap": planned}
+        ).to_dict("records"):
+            least, most = (found[f"{end}_bound"] for end in ("low", "high"))
+            assert found["low"] <= found["estimate"] <= found["high"], found
+            inside = not found["low"] <= least and not found["high"] >= most
+            outside = found["high"] < least or found["low"] > most
+            expected = Verdict.SUPPORTED if inside else Verdict.CONTRADICTED
+            assert found["verdict"] == (expected if inside or outside else Verdict.NOT_RESOLVED)
+            assert found["n"] == found["replicates"] and found["n"] in (planned or (6,))
+            seen.add((found["verdict"], found["n"]))
+    assert len(seen) >= (3 if seeds == 6 else 4)
+
+
 def test_every_series_needs_one_of_several_that_are_said_to_be_best():
     """Which of them may differ; some other one that beats all of them shows the contrary."""
     peak = {"sgd": 32, "adam": 64}
