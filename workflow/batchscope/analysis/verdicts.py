@@ -2,36 +2,20 @@
 
 A replicate is a seed or a timing job. A contrast has one number per replicate: a slope against the
 logarithm of the batch size, a difference of two cells or of their logarithms, a level. A statement
-says that the means of some contrasts lie between two bounds. Its estimate is the mean of the
-contrast that decides, with Student's t-interval: the statement is supported if the interval lies
-inside the bounds, and contradicted if it lies outside.
+says that the means of some contrasts are between two bounds. Its estimate is the mean of the
+contrast that decides, with Student's t-interval: the statement is supported if the interval is
+inside the bounds, and contradicted if it is outside. docs/measures.md has the formulas.
 
-A family of statements has one level (Benjamini and Hochberg 1995, J. R. Stat. Soc. B 57, 289). With
-m tests, a statement and its contrary being two, and R rejected ones, every end is a one-sided bound
-at alpha* = max(R, 1) .05 / m, so that of the verdicts supported and contradicted 5 % on average are
-wrong; the intervals have the false coverage rate of Benjamini and Yekutieli 2005 (J. Am. Stat.
-Assoc. 100, 71). Several contrasts that must all hold are an intersection-union test without any
-adjustment (Berger 1982, Technometrics 24, 295); the contrary takes Bonferroni's.
-
-A batch size is compared with the best of the others in the sense of Hsu's multiple comparisons with
-the best (1984, Ann. Statist. 12, 1136), with a separate variance for every pair. With d_ij the mean
-over paired seeds of how much better size i is than size j, its interval is::
-
-    low_i  = min over j of the one-sided 95 % lower bound of d_ij
-    high_i = min over j of the upper bound of d_ij at the level a_ij
-
-It is within the margin if low_i > -margin, an intersection-union test, and beyond it if
-high_i < -margin. By Bonferroni over the k (k - 1) / 2 pairs, any size is wrongly called beyond in
-5 % of studies at most. Either size of a pair may be called beyond, but the true difference lies at
-one end of [-margin, margin] at most. So a_ij solves, with T Student's t::
-
-    P(T > t) + P(T > t + 2 margin / error) = .05 / (k (k - 1) / 2)
-
-Seeds in stages: analysis i may spend the share w_i of the level (`study.stages`). The p-value of a
-contrast is min_i p_i / w_i. Estimate, interval and n are those of a single analysis, so that the
-estimate always lies in its interval: of the one that decides, else of the last. That is the one
-with the smallest p_i / w_i, and its interval is at w_i times the level. A comparison with the best
-is decided by the first analysis whose interval lies inside or outside the margin.
+- A family of statements shares one level (Benjamini and Hochberg 1995, J. R. Stat. Soc. B 57, 289;
+  intervals: Benjamini and Yekutieli 2005, J. Am. Stat. Assoc. 100, 71).
+- Contrasts that must all hold are an intersection-union test without any adjustment (Berger 1982,
+  Technometrics 24, 295); the contrary takes Bonferroni's.
+- A batch size is compared with the best of the others as in Hsu 1984 (Ann. Statist. 12, 1136), with
+  a separate variance for every pair. The pairs share the level of "beyond the margin". The true
+  difference of a pair is at one end of [-margin, margin] at most, so both ends share its level.
+- Each interim analysis may spend a share of the level (`study.stages`). Estimate, interval and n
+  are from a single analysis, so that the estimate is always inside its interval: from the one that
+  decides, else from the last.
 """
 
 from __future__ import annotations
@@ -390,16 +374,13 @@ class ComparisonWithBest(Statement):
         If the pair's 90 % interval contains 0, the sizes are to be shown as equal. Otherwise the
         measured difference is to be distinguished from the margin.
         """
-        excess = pair.mean - pair.low
-        if pair.deviation == 0 or excess == 0:
-            return None
-        if abs(pair.mean) <= special.stdtrit(pair.n - 1, 1 - LEVEL) * pair.error:
-            of_test, effect = power.of_equivalence, -pair.low / pair.deviation
-            level = LEVEL
-        else:
-            level = LEVEL if excess > 0 else self._level_beyond(pair)
-            of_test, effect = power.of_difference, abs(excess) / pair.deviation
-        needed = power.fewest(of_test, effect, pair.share * level)
+        half = special.stdtrit(pair.n - 1, 1 - LEVEL) * pair.error
+        if not half or pair.mean == pair.low or abs(pair.mean) > half:
+            return pair.replicates_to_resolve(
+                LEVEL if pair.mean > pair.low else self._level_beyond(pair)
+            )
+        effect = -pair.low / pair.deviation
+        needed = power.fewest(power.of_equivalence, effect, pair.share * LEVEL)
         return needed and max(needed, pair.n + 1)
 
 
