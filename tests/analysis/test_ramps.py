@@ -100,9 +100,10 @@ def test_rates_are_chosen_by_the_seeds_of_each_look():
     found = ramps.table(frame, {"test_loss": 0.05}, (6, 9))
     assert before["learning_rate"].tolist() == [0.1] * 3
     assert found["learning_rate"].tolist() == [0.11] * 3
-    # The interval holds no more than the one that was printed then.
-    loss, then = (each.set_index("outcome").loc["test_loss"] for each in (found, before))
-    assert then["low"] - 1e-12 <= loss["low"] and loss["high"] <= then["high"] + 1e-12
+    # The first analysis decided, and it is printed as it was.
+    shown = ["estimate", "low", "high", "n", "verdict"]
+    loss, then = (each.set_index("outcome").loc["test_loss", shown] for each in (found, before))
+    assert then["verdict"] == "within" and loss.tolist() == then.tolist()
 
 
 def test_failed_ramps_and_none():

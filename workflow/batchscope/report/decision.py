@@ -15,7 +15,7 @@ import pandas
 import yaml
 
 from batchscope import project_files, wording
-from batchscope.analysis import advice_series, intervals, run_series
+from batchscope.analysis import advice_series, intervals, run_series, verdicts
 from batchscope.analysis.advice import BASELINE, RATE_ON_EDGE, Headline, Item
 from batchscope.analysis.expectations import COUNTED, EPOCH_SECONDS, MEMORY_PEAK, PATIENCE
 from batchscope.errors import UserError
@@ -333,8 +333,8 @@ def _outcome(name: str, rows: pandas.DataFrame, about: Sequence[int]) -> Row:
     """Return the batch sizes by verdict of one limit, and whether the given ones are within."""
     kinds = (Verdict.WITHIN, Verdict.BEYOND, "failed", "open")
     by_verdict: dict[str, list[int]] = {kind: [] for kind in kinds}
-    verdicts = advice_series.verdicts(rows)
-    for size, verdict, reason in zip(rows.index, verdicts, rows["reason"], strict=True):
+    read = verdicts.read_off(rows)
+    for size, verdict, reason in zip(rows.index, read, rows["reason"], strict=True):
         kind = "failed" if reason in (Reason.FAILED, Reason.NOT_REACHED) else verdict
         by_verdict[kind if kind in by_verdict else "open"].append(int(size))
     how = wording.Unit(" %", 100.0) if name in TAKEN else of_difference(name)
@@ -411,7 +411,7 @@ def _column(title: str, name: str, rows: pandas.DataFrame) -> tuple[str, Cells]:
 def _sizes(sizes: Sequence[Row], best: Row | None, columns: Iterator[tuple[str, Cells]]) -> Row:
     """Returns the table with a row per batch size, of the columns that have a text."""
     filled = {title: cells for title, cells in columns if any(text for text, _ in cells.values())}
-    verdicts = advice_series.verdicts(
+    read = verdicts.read_off(
         pandas.DataFrame(sizes).assign(outcome=[str(row["name"]) for row in sizes])
     )
     alone = best is not None and best["headline"] == Headline.RECOMMENDED
@@ -424,7 +424,7 @@ def _sizes(sizes: Sequence[Row], best: Row | None, columns: Iterator[tuple[str, 
             "inside": _is(row, best) and (alone or best["verdict"] == Verdict.WITHIN),
             "cells": [cells.get(row["batch_size"], ("", None)) for cells in filled.values()],
         }
-        for row, verdict in zip(sizes, verdicts, strict=True)
+        for row, verdict in zip(sizes, read, strict=True)
     ]
     return {"heads": [*filled], "rows": lines}
 

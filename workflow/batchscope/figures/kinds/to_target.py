@@ -77,7 +77,7 @@ class ScalingRows(NamedTuple):
         rate = "seconds_learning_rate" if timed else "learning_rate"
         differ = self.rows.groupby("batch_size")[rate].nunique() > 1
         chosen = self.rows["on_edge"].notna().any()
-        return fastest_batch_size.geometric_means(self.taken(axis), (differ & chosen).to_numpy())
+        return intervals.means(self.taken(axis), (differ & chosen).to_numpy(), geometric=True)
 
 
 def select(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFrame:
