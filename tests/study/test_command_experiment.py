@@ -124,9 +124,7 @@ def test_a_folder_of_inputs_has_at_most_1000_files(tmp_path):
     assert names(tmp_path, inputs=["data"])
     (tmp_path / "data" / "more").touch()
     (line,) = problems(tmp_path, inputs=["data"])
-    assert (
-        line.startswith("experiments.a.inputs[0]: ") and "more than 1000" in line
-    )
+    assert line.startswith("experiments.a.inputs[0]: ") and "more than 1000" in line
 
 
 def test_a_large_input_is_hashed_once(tmp_path, monkeypatch):
