@@ -65,8 +65,10 @@ def write(arguments: Namespace) -> str:
             given |= study_check.in_process(_found, name, arguments)
         except (EOFError, TimeoutError):
             file = arguments.model or arguments.data
-            text = f"MODEL: {file} ended the process, or started a thread that is no daemon. It must only build a model."
-            raise UserError(text) from None
+            raise UserError(
+                f"MODEL: {file} ended the process, or started a thread that is no daemon. It must "
+                "only build a model."
+            ) from None
     for seeds in (new_study.SEEDS, new_study.FIRST_SEEDS):
         disk.write_text(output, page.render("new_study.txt.j2", **given, seeds=seeds))
         try:
