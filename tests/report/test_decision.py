@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import replace
 from typing import Any
 
 import pandas
 import pytest
 
-from batchscope import figures
+from batchscope import disk, figures
 from batchscope.errors import UserError
 from batchscope.figures.kinds import primary
 from batchscope.report import decision, experiment_view, page
 from batchscope.report.text import bracketed, difference, level, unit
+from batchscope.store import paths
 from batchscope.study import advice_needs
 from batchscope.study.decision_columns import ADVICE, COMPARISONS, TRENDS
 
@@ -305,6 +307,55 @@ def test_a_target_that_no_size_reached_limits_no_size(study):
     tables = figures.FigureTables(advice=tables.advice, comparisons=compared, runs=tables.runs)
     (card,) = decision.cards(study, {"gap": tables})
     assert card["outcomes"][-1]["failed"] == [8, 16, 32] and card["reached"] is None
+
+
+@pytest.mark.parametrize(
+    ("reached", "words"),
+    [(5, "5 of 6 seeds reached the target in 40 epochs"), (0, "target not reached in 40 epochs")],
+)
+def test_a_size_that_missed_the_target_says_how_many_seeds_reached_it(study, reached, words):
+    tables = _tables()
+    updates = tables.comparisons[tables.comparisons["outcome"] == "seconds"]
+    updates = updates.assign(outcome="updates", seeds=6, epochs_run=40, reached=6)
+    updates.loc[updates["batch_size"] == 32, "reached"] = reached
+    advice = tables.advice.astype({"reason": object})
+    missed = advice["item"].eq("size") & advice["batch_size"].eq(32)
+    advice.loc[missed, ["verdict", "reason"]] = ["not_testable", "not_reached"]
+    compared = pandas.concat([tables.comparisons, updates])
+    tables = figures.FigureTables(advice=advice, comparisons=compared, runs=tables.runs)
+    (card,) = decision.cards(study, {"gap": tables})
+    assert card["sizes"]["rows"][-1]["words"] == words
+
+
+@pytest.mark.parametrize(
+    ("column", "target", "level", "near"),
+    [
+        ("validation_loss", 2.2, 2.3, True),
+        ("validation_loss", 0.2, 2.3, False),
+        ("validation_accuracy", 0.15, 0.1, True),
+        ("validation_accuracy", 0.9, 0.1, False),
+        ("validation_r2", 0.05, 0.0, True),
+    ],
+)
+def test_a_target_near_chance_level_has_a_note(study, column, target, level, near):
+    tables = _tables()
+    compared = tables.comparisons
+    compared.loc[compared["budget"] == "target", ["budget_column", "budget_value"]] = column, target
+    tables = figures.FigureTables(advice=tables.advice, comparisons=compared, runs=tables.runs)
+    given = {"without": [], "trained": ["gap"], "rising": [], "seeds": False}
+    for levels, noted in (({"data": {column: level}}, near), ({}, False)):
+        (card,) = decision.cards(study, {"gap": tables}, levels=levels)
+        text = page.render("advice.txt.j2", cards=[{**card, "lines": []}], **given)
+        assert ("near chance level" in text) == noted
+
+
+def test_chance_levels_are_those_of_a_constant_prediction(study, tmp_path):
+    (token,) = study.datasets
+    record = {"class_counts": {"validation": [5, 5], "test": [9, 1]}, "counts": {}, "sha256": {}}
+    disk.write_json(paths.dataset_record(tmp_path, token), record)
+    (levels,) = decision.chance_levels(study, tmp_path).values()
+    assert levels["validation_loss"] == pytest.approx(math.log(2))
+    assert levels["test_accuracy"] == 0.9
 
 
 def test_what_recommends_something_comes_first(study):

@@ -32,38 +32,63 @@ from batchscope.report.text import (
     unit,
     whole,
 )
-from batchscope.study import advice_needs, factor_words, own_columns, suggestions, tasks
+from batchscope.study import advice_needs, factor_words, suggestions, tasks
+from batchscope.store import records
 from batchscope.study.budget_kinds import (
     CONVERGENCE,
     EPOCHS,
     EXAMPLES,
     PAID,
+    SECONDS,
     TAKEN,
     TARGET,
     UPDATES,
     of_ends,
 )
+from batchscope.study.names import split_token
 from batchscope.study.outcomes import LEAST_WITH_INTERVAL, Reason, Verdict
+from batchscope.tables import advice as advice_tables
 
 if TYPE_CHECKING:
     from batchscope.study.plan import Study
 
 RATE = "learning_rate"
-_SCOPE = ("model", "dataset", "optimizer", "device", "machine")
-_HERE = ("local", own_columns.ELSEWHERE)  # machines that are not named
+NEAR_CHANCE = 0.9  # a target near chance leaves more of the error of a constant prediction
+_SCOPE = ("model", "dataset", "optimizer", "device")
 _MEAN = [f"mean{end}" for end in intervals.ENDS]
 _TIMES = ("seconds", EPOCH_SECONDS)
 _TITLES = {EPOCH_SECONDS: "Time per epoch", MEMORY_PEAK: "Memory"}
 Row = dict[str, Any]
+ChanceLevels = dict[str, dict[str, float]]
+
+
+def chance_levels(study: Study, results: Path | str) -> ChanceLevels:
+    """Return data set -> outcome -> value of the best constant prediction."""
+    levels: ChanceLevels = {}
+    for experiment in study.experiments.values():
+        levels |= advice_tables.baselines(results, experiment)
+    for token in study.datasets:
+        record = records.data_record(results, token) or {}
+        if record.get("task", tasks.CLASSIFICATION) != tasks.CLASSIFICATION:
+            continue
+        for split, counts in (record.get("class_counts") or {}).items():
+            shares = [count / sum(counts) for count in counts if count]
+            entropy = -sum(share * math.log(share) for share in shares)
+            levels.setdefault(split_token(token)[0], {})[f"{split}_loss"] = entropy
+    return levels
 
 
 def cards(
-    study: Study, tables: Mapping[str, FigureTables], config: str = project_files.DEFAULT_CONFIG
+    study: Study,
+    tables: Mapping[str, FigureTables],
+    config: str = project_files.DEFAULT_CONFIG,
+    levels: ChanceLevels | None = None,
 ) -> list[Row]:
-    """Returns the decision of every series of a study, those that recommend something first.
+    """Return the decision of every series of a study, those that recommend something first.
 
     Args:
         config: Path of the study's file, for the commands to run again.
+        levels: Values of constant predictions, of `chance_levels`.
     """
     found, command = [], gaps.snakemake(study, config, how="--cores all")
     for name, each in tables.items():
@@ -76,6 +101,9 @@ def cards(
             known = {"experiment": name, "title": study.experiments[name].title, "series": series}
             known["id"] = f"card-{name}-{at + 1}"
             card = _card(rows, rows[factors].iloc[0].to_dict(), each)
+            card["near_chance"] = _near_chance(
+                card.pop("targets"), (levels or {}).get(rows.iloc[0].get("dataset"), {})
+            )
             changes = _suggestions(study, name, card.pop("rows")[Item.SUGGESTION], command)
             code = {**_command(study, name, card["best"]), **card["code"]}
             found.append({**known, **card, "suggestions": changes, "code": code})
@@ -96,7 +124,7 @@ def text(study: Study, results: Path | str, config: str, seeds: bool = False) ->
             raise UserError(f"{path}: missing; it is expected. Make it by: {command}")
     tables = {name: FigureTables(folder / name) for name in trained}
     of_rises = {name: rising.of_experiment(each) for name, each in tables.items()}
-    shown = cards(study, tables, config)
+    shown = cards(study, tables, config, chance_levels(study, results))
     text = page.render(
         "advice.txt.j2",
         cards=[{**card, "lines": [*_aligned(card["sizes"])]} for card in shown],
@@ -144,7 +172,9 @@ def _card(advice: pandas.DataFrame, factors: Row, tables: FigureTables) -> Row:
     expected = [row for row in rows[Item.EXPECTATION] if _is(row, best)]
     stop = _stop(expected, checks, best)
     at_end = compared[compared["budget"].isin(ends) & compared["mean"].notna()]
-    epochs_run = compared.groupby("batch_size")["epochs_run"].max()
+    of_target = compared[(compared["budget"] == TARGET) & (compared["outcome"] != SECONDS)]
+    training = compared.groupby("batch_size")["epochs_run"].max().to_frame()
+    training = training.join(of_target.groupby("batch_size")[["reached", "seeds"]].max())
     rates = pandas.to_numeric(runs[RATE], errors="coerce").dropna() if RATE in runs else []
     return {
         "rows": rows,
@@ -165,15 +195,16 @@ def _card(advice: pandas.DataFrame, factors: Row, tables: FigureTables) -> Row:
         "scope": [
             factor_words.value_words(name, factors[name])
             for name in _SCOPE
-            if pandas.notna(factors.get(name)) and factors[name] not in _HERE
+            if pandas.notna(factors.get(name))
         ],
+        "targets": compared[compared["budget"] == TARGET],
         "reached": _reached(compared, best["batch_size"], names) if best else None,
         "outcomes": [
             _outcome(name, _at(compared, name, *budgets[name]), about)
             for name in sorted(names, key=TAKEN.__contains__)
         ],
         "sizes": _sizes(
-            [{**row, "epochs_run": epochs_run.get(row["batch_size"])} for row in sizes],
+            [{**row, **training.loc[row["batch_size"]].to_dict()} for row in sizes],
             best,
             _columns(sizes, compared, rows, runs, tables.utilisation),
         ),
@@ -184,6 +215,16 @@ def _card(advice: pandas.DataFrame, factors: Row, tables: FigureTables) -> Row:
             key=lambda row: row["seeds_to_resolve"],
         ),
     }
+
+
+def _near_chance(targets: pandas.DataFrame, levels: Mapping[str, float]) -> Row | None:
+    """Return a target near the value of a constant prediction, with that value."""
+    for column, level in levels.items():
+        best = 1.0 if tasks.higher_is_better(column) else 0.0
+        values = targets.loc[targets["budget_column"] == column, "budget_value"]
+        if ((best - values).abs() >= NEAR_CHANCE * abs(best - level)).any():
+            return {"name": column, "level": level}
+    return None
 
 
 def _texts(row: Row) -> Row:
@@ -440,7 +481,11 @@ def _verdict(row: Row, verdict: str, best: Row | None) -> str:
         return "best measured" if several and best["verdict"] != Verdict.WITHIN else "recommended"
     decides = isinstance(row["name"], str) and verdict != Verdict.WITHIN
     if row["reason"] == Reason.NOT_REACHED:
-        return f"target not reached in {whole(row['epochs_run'])} epochs"
+        words = "target not reached"
+        if row["reached"] > 0:
+            words = f"{whole(row['reached'])} of {whole(row['seeds'])} seeds reached the target"
+        epochs = whole(row["epochs_run"])
+        return f"{words} in {epochs} epochs" if epochs else words
     words = "runs failed" if row["reason"] == Reason.FAILED else VERDICTS[verdict]
     return f"{words}: {wording.lower(label(row['name']))}" if decides else words
 

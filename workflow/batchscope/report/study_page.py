@@ -108,7 +108,8 @@ def _stated(study: Study, experiment: str) -> dict[str, str]:
 
 def _cards(study: Study, inputs: Inputs) -> list[Row]:
     tables = {name: each.tables for name, each in inputs.experiments.items()}
-    return decision.cards(study, tables, inputs.config_name)
+    levels = decision.chance_levels(study, inputs.states.results)
+    return decision.cards(study, tables, inputs.config_name, levels)
 
 
 def _number_figures(experiments: list[Row]) -> Links:
