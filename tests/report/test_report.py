@@ -14,7 +14,7 @@ import pandas
 import pytest
 
 import report_example
-from batchscope import disk, report
+from batchscope import disk, report, wording
 from batchscope.datasets.samples import Sample
 from batchscope.errors import UserError
 from batchscope.report import content, gaps, runs_table, study_page
@@ -70,7 +70,8 @@ def test_every_run_is_in_the_table(example, shown):
     file = results / "studies" / "example" / "gap" / "runs.csv"
     known = pandas.read_csv(file, dtype=str).set_index("status").loc["finished"]
     for column in ("test_accuracy", "weight_distance", "sharpness_full_0.001"):
-        assert f'title="{known[column].dropna().iloc[0]}"' in table  # all digits
+        assert f">{wording.cell(float(known[column].dropna().iloc[0]))}<" in table
+    assert "parameters" not in heads  # a record, and no outcome
 
 
 def test_outcomes_that_nobody_measured_are_those_of_the_last_evaluation():

@@ -25,23 +25,17 @@ _LEAST_WIDTH = 1e-12  # an interval has no width if all replicates agree
 _NAMED = ("optimizer", "device")  # factors that their values name
 
 
-def ledger(shown: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    """Returns rows as they are `shown` by document, and what they can be filtered by."""
+def by_document(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return each document with its rows, of `shown`, and its number of claims by verdict."""
     groups: dict[str, list[dict[str, Any]]] = {}
-    for row in shown:
+    for row in rows:
         groups.setdefault(row["document"], []).append(row)
-    every = [row for rows in groups.values() for row in rows]
-    documents = [
-        {"document": name, "rows": rows, "verdicts": verdicts(rows)}
-        for name, rows in groups.items()
-    ]
-    experiments = list(dict.fromkeys(row["experiment"] for row in every))
-    return {"documents": documents, "verdicts": verdicts(every), "experiments": experiments}
-
-
-def verdicts(rows: Iterable[Row]) -> dict[str, int]:
-    found = Counter(row["verdict"] for row in rows)
-    return {str(verdict): found[verdict] for verdict in Verdict if found[verdict]}
+    documents = []
+    for name, claims in groups.items():
+        counts = Counter(row["verdict"] for row in claims)
+        verdicts = {verdict: counts[verdict] for verdict in Verdict if counts[verdict]}
+        documents.append({"document": name, "rows": claims, "verdicts": verdicts})
+    return documents
 
 
 def surprise(row: Row) -> float:

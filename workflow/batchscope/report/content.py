@@ -25,7 +25,7 @@ from batchscope.tables import csv_tables
 if TYPE_CHECKING:
     from batchscope.study.plan import PlannedExperiment, Study
 
-LARGE_TABLE_BYTES = 100_000  # deflated; a figure's data above this stay in their file alone
+LARGE_TABLE_BYTES = 20_000  # deflated; larger data of a figure are in its CSV file only
 ModelKey = tuple[str, tuple[int, ...], int]  # a model's token, shape of an example, classes
 Record = dict[str, Any]
 

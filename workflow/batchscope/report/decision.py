@@ -32,8 +32,8 @@ from batchscope.report.text import (
     unit,
     whole,
 )
-from batchscope.study import advice_needs, factor_words, suggestions, tasks
 from batchscope.store import records
+from batchscope.study import advice_needs, factor_words, suggestions, tasks
 from batchscope.study.budget_kinds import (
     CONVERGENCE,
     EPOCHS,

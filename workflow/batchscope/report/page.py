@@ -58,10 +58,6 @@ def _environment() -> jinja2.Environment:
     return found
 
 
-def style(rules: str = "") -> Markup:
-    return Markup("\n" + asset("report.css") + rules)
-
-
 def asset(name: str) -> str:
     """Returns one of our own files without indents and whole lines of comment.
 

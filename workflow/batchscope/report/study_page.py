@@ -50,7 +50,6 @@ def build(study: Study, inputs: Inputs, folder: Path | str = "") -> str:
     Raises:
         UserError: If a table that is read now is missing or damaged.
     """
-    table, rules = runs_table.build(inputs.rows)
     script, cards, found = page.asset("report.js"), _cards(study, inputs), gaps.find(study, inputs)
     experiments = [
         experiment_view.build(results, cards, _stated(study, name))
@@ -74,12 +73,12 @@ def build(study: Study, inputs: Inputs, folder: Path | str = "") -> str:
         # What could be made here.
         partial=missing or any(gap["kind"] in ("measure", "timing") for gap in found),
         experiments=experiments,
-        ledger=claim_rows.ledger(
+        documents=claim_rows.by_document(
             claim_rows.shown(row, links.get((row["experiment"], row["figure"])))
             for row in inputs.claims
         ),
         beside=_published(study, inputs, links),
-        table=table,
+        table=runs_table.build(inputs.rows),
         files=[
             (f"{path.parent.name}/{path.name}", os.path.relpath(path, folder or path.parent))
             for path in inputs.files
@@ -90,7 +89,7 @@ def build(study: Study, inputs: Inputs, folder: Path | str = "") -> str:
         machines=_machines(inputs),
         commands=gaps.commands(study, inputs.config_name),
         policy=page.policy(script),
-        style=page.style(rules),
+        style=Markup("\n" + page.asset("report.css")),
         script=Markup(script),
     )
 
