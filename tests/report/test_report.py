@@ -17,7 +17,7 @@ import report_example
 from batchscope import disk, report, wording
 from batchscope.datasets.samples import Sample
 from batchscope.errors import UserError
-from batchscope.report import content, gaps, runs_table, study_page
+from batchscope.report import content, data_section, runs_table, study_page, unfinished
 from batchscope.store import paths, records
 from batchscope.store.weights import Layer
 from batchscope.study import config, names
@@ -184,7 +184,7 @@ def test_records_of_another_version_are_listed(tmp_path):
     study, results, path = report_example.write(tmp_path, 2, ("gap",), troubles=False)
     record = next(results.glob("runs/*/evaluate/default.json"))
     disk.write_json(record, {**disk.read_json(record), "version": "evaluate-v0"})
-    found = gaps.find(study, content.read(study, results, path))
+    found = unfinished.find(study, content.read(study, results, path))
     (gap,) = (each for each in found if (each["kind"], each["name"]) == ("version", "evaluate"))
     assert gap["title"] == "evaluate-v0"
     assert gap["entries"] == [(record.parents[1].name, "")]
@@ -192,7 +192,7 @@ def test_records_of_another_version_are_listed(tmp_path):
 
 def test_gpus_of_a_machine_come_first():
     machine = {"cpu": "A  CPU", "cores": 8, "gpu": ["A GPU", "A GPU"]}
-    assert study_page.processor(machine) == "A GPU, A CPU (8 cores)"
+    assert data_section.processor(machine) == "A GPU, A CPU (8 cores)"
 
 
 @pytest.mark.slow

@@ -1,8 +1,7 @@
-"""An experiment as the page shows it: its factors, its answer, and its tables."""
+"""The context of an experiment: its factors, its answer, and its tables."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterator, Mapping
 from itertools import chain
 from typing import Any
@@ -10,14 +9,12 @@ from typing import Any
 import pandas
 
 from batchscope import wording
-from batchscope.analysis import comparisons, intervals, run_series, step_cost
-from batchscope.host import requirements
-from batchscope.report import rising
+from batchscope.analysis import comparisons, intervals, run_series
+from batchscope.report import batch_schedules, timing_section
 from batchscope.report.content import ExperimentResults
 from batchscope.report.text import (
     ESTIMATE,
     bracketed,
-    format_interval,
     label,
     level,
     of_difference,
@@ -43,7 +40,6 @@ from batchscope.study.names import format_sizes
 from batchscope.study.outcomes import LEAST_WITH_INTERVAL, RISES, Reason, Verdict
 from batchscope.study.plan import PlannedExperiment
 from batchscope.study.registry import OF_OUTCOMES, OF_TRAININGS
-from batchscope.study.tables import clipped
 from batchscope.study.versions import ENTRIES
 
 RATE = "learning_rate"
@@ -60,15 +56,11 @@ _PAID = {
     SECONDS: {TARGET: SECONDS, SECONDS: None},
     CONVERGENCE: {CONVERGENCE: None, END: None},
 }
-_MOST_SIZES = 5  # batch sizes whose throughput is listed
-# Column of sweeps.csv with an interval -> what it is shown times: seconds in ms.
-_TIMED = {"knee_fitted": 1, "fixed_seconds": 1000, "seconds_per_image": 1000}
-_MEASURED = ("by_size", "blocks", "memory_mb_per_image", "max_batch_size")
 Row = dict[str, Any]
 
 
 def build(
-    found: ExperimentResults, cards: list[Row], stated: Mapping[str, str] = NOTHING_STATED
+    results: ExperimentResults, cards: list[Row], stated: Mapping[str, str] = NOTHING_STATED
 ) -> Row:
     """Return the parts of an experiment that the page shows.
 
@@ -76,26 +68,27 @@ def build(
         cards: The cards of the study, of `decision.cards`.
         stated: Column -> direction of its trend in a document, of the study's claims.
     """
-    experiment, tables = found.experiment, found.tables
-    own = [card for card in cards if card["experiment"] == experiment.name]
+    experiment, tables = results.experiment, results.tables
     answer, rest = _answer(experiment, trends(tables.trends, stated))
     compared = equal(tables.comparisons)
+    words = (word for run in list(experiment.commands.values())[:1] for word in run.command.words)
     return {
         "id": f"experiment-{experiment.name}",
         "plan": experiment,
-        "finished": any(row["status"] == records.FINISHED for row in found.rows),
-        "varied": _varied(found),
+        "finished": any(row["status"] == records.FINISHED for row in results.rows),
+        "varied": _varied(results),
+        "source": experiment.own.path or " ".join(words),
         "timings": [name.replace("_", " ") for name in experiment.timings],
-        "runs": len(found.rows),
-        "cards": own,
-        "rising": rising.of_experiment(tables),
+        "runs": len(results.rows),
+        "cards": [card for card in cards if card["experiment"] == experiment.name],
+        "rising": batch_schedules.of_experiment(tables),
         "answer": answer,
         "sentence": _sentence(answer),
         "winners": _winners(compared) if not answer and len(compared) == 1 else [],
         "rest": rest,
         "equal": compared,
-        "machine": timings(tables.sweeps, tables.throughput),
-        "figures": found.figures,
+        "machine": timing_section.build(tables.sweeps, tables.throughput),
+        "figures": results.figures,
     }
 
 
@@ -104,21 +97,22 @@ def trends(table: pandas.DataFrame, stated: Mapping[str, str] = NOTHING_STATED) 
 
     Series with the same numbers share a row: times do not depend on the learning rate.
     """
-    found = []
     groups = run_series.series(table) if len(table) else []
+    rows = {}
     for group in groups:
         for at, row in group.frame.to_dict("index").items():
             row |= {"series": group.label, "change": _change(row), **_texts(row)}
-            found.append((at, {**row, "document": _agreement(row, stated)}))
+            rows[at] = {**row, "document": _agreement(row, stated)}
     shared: dict[tuple[str, ...], list[Row]] = {}
-    for _, row in sorted(found, key=lambda pair: pair[0]):
+    for at in sorted(rows):
+        row = rows[at]
         key = (row["outcome"], row["budget"], *row["means"], row["slope"])
         shared.setdefault(key, []).append(row)
-    rows = []
-    for several in shared.values():
-        labels = [] if len(several) == len(groups) > 1 else [row["series"] for row in several]
-        rows.append({**several[0], "series": wording.listed(labels)})
-    return rows
+    merged = []
+    for same in shared.values():
+        labels = [] if len(same) == len(groups) > 1 else [row["series"] for row in same]
+        merged.append({**same[0], "series": wording.listed(labels)})
+    return merged
 
 
 def _change(row: Row) -> str:
@@ -217,19 +211,20 @@ def equal(compared: pandas.DataFrame) -> list[Row]:
 
     A row has a cell of comparisons.csv per batch size. A tab has the winner of its first row.
     """
-    found = []
-    kept = compared.drop(columns=RATE, errors="ignore")
-    for group in run_series.series(kept) if len(kept) else ():
-        rows = compared.loc[group.frame.index]
+    groups = []
+    without_rate = compared.drop(columns=RATE, errors="ignore")
+    for series in run_series.series(without_rate) if len(compared) else ():
+        rows = compared.loc[series.frame.index]
         sizes = sorted(map(int, rows["batch_size"].unique()))
-        tabs = {paid: [*_lines(rows, budgets, sizes)] for paid, budgets in _PAID.items()}
+        tabs = {paid: list(_lines(rows, budgets, sizes)) for paid, budgets in _PAID.items()}
         shown = [
             {"name": paid, "rows": lines, "winner": _winner(lines[0]["cells"])}
             for paid, lines in tabs.items()
             if lines
         ]
-        found += [{"series": group.label, "sizes": sizes, "tabs": shown}] if shown else []
-    return found
+        if shown:
+            groups.append({"series": series.label, "sizes": sizes, "tabs": shown})
+    return groups
 
 
 def _winners(compared: list[Row]) -> list[tuple[int | None, list[str]]]:
@@ -242,14 +237,12 @@ def _winners(compared: list[Row]) -> list[tuple[int | None, list[str]]]:
 
 def _winner(cells: list[Row | None]) -> int | None:
     """Return the batch size that all others are worse than; None if any may be as good."""
-    left = [cell for cell in cells if cell and not _loses(cell)]
-    beaten = len([cell for cell in cells if cell]) > len(left)
-    return int(left[0]["batch_size"]) if len(left) == 1 and beaten else None
-
-
-def _loses(cell: Row) -> bool:
-    failed = cell["reason"] in (Reason.FAILED, Reason.NOT_REACHED)
-    return cell["verdict"] == Verdict.BEYOND or failed
+    known = [cell for cell in cells if cell]
+    failed = (Reason.FAILED, Reason.NOT_REACHED)
+    left = [
+        cell for cell in known if cell["verdict"] != Verdict.BEYOND and cell["reason"] not in failed
+    ]
+    return int(left[0]["batch_size"]) if len(left) == 1 < len(known) else None
 
 
 def _lines(
@@ -267,58 +260,11 @@ def _lines(
                 yield {**line.iloc[0], **shown}
 
 
-def timings(sweeps: pandas.DataFrame, throughput: pandas.DataFrame) -> Row | None:
-    """Returns what was timed of each configuration, as sweeps.csv has it; None where nothing was.
-
-    A configuration that waits for what is not here is among `left_out` alone.
-    """
-    found: dict[str, list[Row]] = {"configurations": [], "left_out": []}
-    measured = False
-    for group in run_series.series(sweeps.assign(batch_size=0, seed=0)) if len(sweeps) else ():
-        for row in group.frame.to_dict("records"):
-            timed = _timed(row, group.label, throughput)
-            there = not timed.keys().isdisjoint(_MEASURED)
-            waits = not there and timed.get("status") in requirements.LABELS
-            found["left_out" if waits else "configurations"].append(timed)
-            measured |= there
-    return {**found, "levels": _levels(found["configurations"])} if measured else None
-
-
-def _levels(configurations: list[Row]) -> list[tuple[str, list[str]]]:
-    """Return how throughput ends at the largest batch sizes, with the titles of configurations."""
-    titles: dict[str, list[str]] = {"levels_off": [], "rises": [], "noisy": []}
-    for timed in configurations:
-        if timed["noisy"]:
-            titles["noisy"].append(timed["title"])
-        elif timed["rising"]:
-            titles["rises"].append(timed["title"])
-        elif timed["knee_fitted"] or "knee_batch_size" in timed:
-            titles["levels_off"].append(timed["title"])
-    return [(level, several) for level, several in titles.items() if several]
-
-
-def _timed(row: Row, label: str, throughput: pandas.DataFrame) -> Row:
-    """Returns what is known of a configuration: numbers with an interval as estimates."""
-    known = {name: value for name, value in row.items() if not pandas.isna(value)}
-    known["fits"] = all(known.get(name, 0) > 0 for name in ("fixed_seconds", "seconds_per_image"))
-    for name, times in _TIMED.items():
-        values = [float(known.get(name + end, math.nan)) for end in intervals.ENDS]
-        known[name] = format_interval(*(times * each for each in clipped(name, values)))
-    known["noisy"] = step_cost.too_noisy(known.get("noise_floor"))
-    known["rising"] = str(row.get("still_rising")) == "True"
-    same = throughput["machine"].eq(row["machine"]) & throughput["sweep"].eq(row["sweep"])
-    speeds = throughput[same].set_index("batch_size")["examples_per_second"].dropna().sort_index()
-    if len(speeds):
-        shown = {round((len(speeds) - 1) * at / (_MOST_SIZES - 1)) for at in range(_MOST_SIZES)}
-        known["by_size"] = list(speeds.iloc[sorted(shown)].items())
-    return {"title": label or f"{row['model']} on {row['dataset']}", **known}
-
-
-def _varied(found: ExperimentResults) -> str:
-    """Returns `batch size 16 to 256; seed 0 to 5`."""
-    rows = found.rows or [
+def _varied(results: ExperimentResults) -> str:
+    """Return the factors with several values: `batch size 16 to 256; seed 0 to 5`."""
+    rows = results.rows or [
         {"batch_size": size, **sweep.factors}
-        for sweep in found.experiment.sweeps
+        for sweep in results.experiment.sweeps
         for size in sweep.batch_sizes
     ]
     values: dict[str, set[str]] = {}
@@ -333,10 +279,10 @@ def _varied(found: ExperimentResults) -> str:
 
 
 def _values(factor: str, values: Collection[str]) -> str:
-    """Returns the values of a factor; of whole numbers in succession a range: `0 to 5, 8`."""
+    """Return the values of a factor; consecutive integers as a range: `0 to 5, 8`."""
     if factor in ("batch_size", "seed"):
-        whole = format_sizes(sorted(map(int, values)))
-        return whole.replace("_", ", ").replace("-", " to ")
+        sizes = format_sizes(sorted(map(int, values)))
+        return sizes.replace("_", ", ").replace("-", " to ")
     if len(values) > 12:
         return f"{len(values)} values"
     ordered = sorted(values, key=lambda text: (parsed(text) is None, parsed(text) or 0, text))

@@ -58,6 +58,11 @@ def difference(row: Mapping[str, Any]) -> tuple[str, str]:
     return _parts(values, of_difference(row["outcome"]))
 
 
+def margin(value: float, how: Unit) -> str:
+    text = rounded(how.times * abs(float(value)))
+    return text + (how.suffix.rstrip("s") if text == "1" else how.suffix)
+
+
 def with_interval(values: Sequence[Any], count: float) -> Sequence[Any]:
     return [values[0], math.nan, math.nan] if count < LEAST_WITH_INTERVAL else values
 
