@@ -57,7 +57,7 @@ def processor(machine: Row) -> str:
 
 
 def machines(inputs: Inputs) -> list[Row]:
-    """Return machines with versions, and their numbers of runs and timings by device and threads."""
+    """Return machines with versions, and their numbers of runs and timings by device."""
     rows: dict[str, Row] = {}
     runs = [*inputs.runs.values(), *inputs.other_runs]
     for use, made in (("run", runs), ("timing job", inputs.timings)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from itertools import chain
 from typing import Any
 
@@ -37,7 +37,7 @@ from batchscope.study.budget_kinds import (
 )
 from batchscope.study.figures import FIGURES
 from batchscope.study.names import format_sizes
-from batchscope.study.outcomes import LEAST_WITH_INTERVAL, RISES, Reason, Verdict
+from batchscope.study.outcomes import LEAST_WITH_INTERVAL, Reason, Verdict
 from batchscope.study.plan import PlannedExperiment
 from batchscope.study.registry import OF_OUTCOMES, OF_TRAININGS
 from batchscope.study.versions import ENTRIES
@@ -45,7 +45,6 @@ from batchscope.study.versions import ENTRIES
 RATE = "learning_rate"
 INCREASES, DECREASES, UNCLEAR = "increases", "decreases", "unclear"
 FEW_SEEDS = "few_seeds"
-NOTHING_STATED: Mapping[str, str] = {}
 _OF_EVERY_TRAINING = {*OF_OUTCOMES, *OF_TRAININGS}
 _MOST_AT_FIRST = 6  # rows of an answer if the experiment names no primary column
 # What is paid with -> the rows that are compared at it: budget, and of a target what is taken.
@@ -59,18 +58,10 @@ _PAID = {
 Row = dict[str, Any]
 
 
-def build(
-    results: ExperimentResults, cards: list[Row], stated: Mapping[str, str] = NOTHING_STATED
-) -> Row:
-    """Return the parts of an experiment that the page shows.
-
-    Args:
-        cards: The cards of the study, of `decision.cards`.
-        stated: Column -> direction of its trend in a document, of the study's claims.
-    """
+def build(results: ExperimentResults, cards: list[Row]) -> Row:
+    """Return the parts of an experiment; `cards` are those of the study, of `decision.cards`."""
     experiment, tables = results.experiment, results.tables
-    answer, rest = _answer(experiment, trends(tables.trends, stated))
-    compared = equal(tables.comparisons)
+    answer, rest = _answer(experiment, trends(tables.trends))
     words = (word for run in list(experiment.commands.values())[:1] for word in run.command.words)
     return {
         "id": f"experiment-{experiment.name}",
@@ -84,15 +75,14 @@ def build(
         "rising": batch_schedules.of_experiment(tables),
         "answer": answer,
         "sentence": _sentence(answer),
-        "winners": _winners(compared) if not answer and len(compared) == 1 else [],
         "rest": rest,
-        "equal": compared,
+        "equal": equal(tables.comparisons),
         "machine": timing_section.build(tables.sweeps, tables.throughput),
         "figures": results.figures,
     }
 
 
-def trends(table: pandas.DataFrame, stated: Mapping[str, str] = NOTHING_STATED) -> list[Row]:
+def trends(table: pandas.DataFrame) -> list[Row]:
     """Return the rows of trends.csv with the words of their series and their numbers as text.
 
     Series with the same numbers share a row: times do not depend on the learning rate.
@@ -101,8 +91,7 @@ def trends(table: pandas.DataFrame, stated: Mapping[str, str] = NOTHING_STATED) 
     rows = {}
     for group in groups:
         for at, row in group.frame.to_dict("index").items():
-            row |= {"series": group.label, "change": _change(row), **_texts(row)}
-            rows[at] = {**row, "document": _agreement(row, stated)}
+            rows[at] = {**row, "series": group.label, "change": _change(row), **_texts(row)}
     shared: dict[tuple[str, ...], list[Row]] = {}
     for at in sorted(rows):
         row = rows[at]
@@ -125,14 +114,6 @@ def _change(row: Row) -> str:
     if row["low"] > no_change:
         return INCREASES
     return DECREASES if row["high"] < no_change else UNCLEAR
-
-
-def _agreement(row: Row, stated: Mapping[str, str]) -> str:
-    """Return whether a change at the end of the runs agrees with the study's documents."""
-    direction = stated.get(row["outcome"]) if row["budget"] == END else None
-    if not direction or row["change"] not in (INCREASES, DECREASES):
-        return ""
-    return "agrees" if (row["change"] == INCREASES) == (direction == RISES) else "disagrees"
 
 
 def _texts(row: Row) -> Row:
@@ -225,14 +206,6 @@ def equal(compared: pandas.DataFrame) -> list[Row]:
         if shown:
             groups.append({"series": series.label, "sizes": sizes, "tabs": shown})
     return groups
-
-
-def _winners(compared: list[Row]) -> list[tuple[int | None, list[str]]]:
-    """Return each batch size that wins with the names of the tabs, those without a winner last."""
-    names: dict[int | None, list[str]] = {}
-    for tab in compared[0]["tabs"]:
-        names.setdefault(tab["winner"], []).append(tab["name"])
-    return sorted(names.items(), key=lambda item: item[0] is None)
 
 
 def _winner(cells: list[Row | None]) -> int | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-import pandas
 from markupsafe import Markup, escape
 
 from batchscope import wording
@@ -25,22 +24,6 @@ _KEPT = ("batch_size", "seed", "status", "run")  # columns even where all runs s
 def _evaluated() -> list[str]:
     metrics = ("loss", *tasks.METRICS, *tasks.USER_METRICS)
     return [f"{split}_{name}" for split in ("test", "validation") for name in metrics]
-
-
-def evaluated(rows: list[Row], evaluations: pandas.DataFrame) -> list[Row]:
-    """Returns rows of runs.csv with outcomes of the last evaluation where they have none."""
-    names = [name for name in _evaluated() if name in evaluations]
-    keys = ["run", *(["machine"] if "machine" in evaluations else [])]
-    if not names or not rows:
-        return rows
-    last = evaluations.groupby(keys, sort=False, dropna=False)[names].last()
-    texts = last.map(lambda value: "" if pandas.isna(value) else repr(value)).to_dict("index")
-    filled = []
-    for row in rows:
-        key = row["run"] if len(keys) == 1 else (row["run"], row.get("machine", ""))
-        given = texts.get(key, {}) if row["status"] == records.FINISHED else {}
-        filled.append({**row, **{name: row.get(name) or text for name, text in given.items()}})
-    return filled
 
 
 def complete(study: Study, name: str, rows: list[Row]) -> list[Row]:

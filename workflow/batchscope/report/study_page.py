@@ -49,10 +49,7 @@ def build(study: Study, inputs: Inputs, folder: Path | str = "") -> str:
     """
     script, cards = page.asset("report.js"), _cards(study, inputs)
     groups = unfinished.find(study, inputs)
-    experiments = [
-        experiment_view.build(results, cards, _stated(study, name))
-        for name, results in inputs.experiments.items()
-    ]
+    experiments = [experiment_view.build(results, cards) for results in inputs.experiments.values()]
     # The page begins with a recommendation, if there is one.
     experiments.sort(
         key=lambda view: (not any(card["best"] for card in view["cards"]), not view["cards"])
@@ -97,11 +94,6 @@ def headline(study: Study, inputs: Inputs) -> str:
     card = next(iter(_cards(study, inputs)), None)
     values = {"title": study.title, "card": card, "counts": counts(inputs)}
     return page.render("headline.txt.j2", **values).strip()
-
-
-def _stated(study: Study, experiment: str) -> dict[str, str]:
-    claims = (claim.test for claim in study.claims if claim.test.trend_experiment == experiment)
-    return {test.column: test.direction for test in claims}
 
 
 def _cards(study: Study, inputs: Inputs) -> list[Row]:
