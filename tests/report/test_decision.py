@@ -380,7 +380,7 @@ def test_each_budget_names_its_own_best_size():
     assert [cell["verdict"] for cell in row["cells"]] == ["beyond", "within", "not_resolved"]
     assert [cell["against"] for cell in row["cells"]] == [16, 8, 16]
     (accuracy,) = tabs["epochs"]["rows"]
-    assert difference(accuracy["cells"][0]) == ("−10", "[−20, 0]") and accuracy["shares"]
+    assert difference(accuracy["cells"][0]) == ("−10", "−20", "0") and accuracy["shares"]
     assert experiment_view.equal(pandas.DataFrame()) == []
 
 

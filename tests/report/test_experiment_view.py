@@ -49,8 +49,8 @@ def test_too_few_seeds_have_no_interval():
     assert few["slope"] == "−2" and few["means"] == ["0.9", "0.9"]
     assert enough["slope"] == "−2.0 [−3.0, −1.0]" and "[" in enough["means"][0]
     cell = {"outcome": "test_accuracy", "estimate": -0.15, "low": -0.75, "high": 2.34}
-    assert text.difference({**cell, "n": 2}) == ("−15", "")
-    assert text.difference({**cell, "n": 3}) == ("−15", "[−75, 234]")
+    assert text.difference({**cell, "n": 2}) == ("−15", "", "")
+    assert text.difference({**cell, "n": 3}) == ("−15", "−75", "234")
 
 
 def test_series_with_the_same_numbers_share_a_row():

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from batchscope import wording
-from batchscope.report.text import ESTIMATE, format_interval, is_number, parsed
+from batchscope.report.text import ESTIMATE, estimate, is_number, parsed
 from batchscope.study import factor_words, own_columns
 from batchscope.study import tables as table_entries
 from batchscope.study.claims import RATIO
@@ -73,7 +73,7 @@ def shown(row: Row, link: Link) -> dict[str, Any]:
     parts += [{name: each[end] for name, each in pairs.items()} for end in (0, 1)]
     return {
         **row,
-        "estimate": format_interval(*(None if one is None else unit.times * one for one in found)),
+        "estimate": estimate(found, unit),
         "unit": unit.suffix.strip(),
         "coverage": None if level is None else f"{wording.number(100 - 200 * level, 4)} %",
         "label": wording.lower(column.label) if column and column.label else _name(row["column"]),

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 import pandas
 
 from batchscope.report.content import Inputs
-from batchscope.report.text import format_interval
+from batchscope.report.text import estimate
 from batchscope.study import columns, published_numbers, tasks
 from batchscope.study.names import split_token
+from batchscope.wording import Unit
 
 if TYPE_CHECKING:
     from batchscope.study.plan import Study
@@ -47,12 +48,12 @@ def shown(row: Row, learned: tuple[str, ...] = (tasks.CLASSIFICATION,)) -> Row:
     column, scale = row["column"], 100 if tasks.is_share(row["column"]) else 1
     parameter, described = published_numbers.COLUMNS[column], columns.describe(column)
     values = {name: None if pandas.isna(value) else value for name, value in row.items()}
-    estimate = (values[name] for name in ("here", "here_low", "here_high"))
+    numbers = [values[name] for name in ("here", "here_low", "here_high")]
     percent = parameter.unit in ("shares", "percent")
     return {
         **values,
         "label": (described and described.label) or parameter.label,
         "unit": "%" if percent else tasks.unit(parameter.unit, learned),
         "published": "" if values["value"] is None else f"{scale * row['value']:.6g}",
-        "here": format_interval(*(None if each is None else scale * each for each in estimate)),
+        "here": estimate(numbers, Unit(times=scale)),
     }

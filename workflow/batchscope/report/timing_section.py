@@ -9,8 +9,9 @@ import pandas
 
 from batchscope.analysis import intervals, run_series, step_cost
 from batchscope.host import requirements
-from batchscope.report.text import format_interval
+from batchscope.report.text import estimate
 from batchscope.study.tables import clipped
+from batchscope.wording import Unit
 
 _SIZES_SHOWN = 5  # batch sizes with their throughput
 # Column of sweeps.csv with an interval -> factor to its shown unit: seconds in ms.
@@ -50,7 +51,7 @@ def _configuration(row: Row, label: str, throughput: pandas.DataFrame) -> Row:
     timed["fits"] = all(timed.get(name, 0) > 0 for name in ("fixed_seconds", "seconds_per_image"))
     for name, factor in _ESTIMATES.items():
         values = [float(timed.get(name + end, math.nan)) for end in intervals.ENDS]
-        timed[name] = format_interval(*(factor * value for value in clipped(name, values)))
+        timed[name] = estimate(clipped(name, values), Unit(times=factor))
     timed["noisy"] = step_cost.too_noisy(timed.get("noise_floor"))
     timed["rising"] = str(row.get("still_rising")) == "True"
     levels_off = timed["knee_fitted"] or "knee_batch_size" in timed
