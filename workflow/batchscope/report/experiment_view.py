@@ -10,19 +10,8 @@ import pandas
 
 from batchscope import wording
 from batchscope.analysis import comparisons, intervals, run_series
-from batchscope.report import batch_schedules, timing_section
+from batchscope.report import batch_schedules, text, timing_section
 from batchscope.report.content import ExperimentResults
-from batchscope.report.text import (
-    ESTIMATE,
-    bracketed,
-    label,
-    level,
-    of_difference,
-    parsed,
-    plain,
-    unit,
-    with_interval,
-)
 from batchscope.store import records
 from batchscope.study import factor_words, own_columns, run_factors, tasks
 from batchscope.study.budget_kinds import (
@@ -45,7 +34,6 @@ from batchscope.study.versions import ENTRIES
 RATE = "learning_rate"
 INCREASES, DECREASES, UNCLEAR = "increases", "decreases", "unclear"
 FEW_SEEDS = "few_seeds"
-_OF_EVERY_TRAINING = {*OF_OUTCOMES, *OF_TRAININGS}
 _MOST_AT_FIRST = 6  # rows of an answer if the experiment names no primary column
 # What is paid with -> the rows that are compared at it: budget, and of a target what is taken.
 _PAID = {
@@ -121,50 +109,49 @@ def _texts(row: Row) -> Row:
     column, ratio = row["outcome"], row["outcome"] in TAKEN
     ends = ("smallest", "largest")
     means = [[row[f"{end}_mean{part}"] for part in intervals.ENDS] for end in ends]
-    how = unit(column, [mean[0] for mean in means])
-    points = of_difference(column) != wording.PLAIN
-    change = wording.PLAIN if ratio else of_difference(column) if points else how
-    slope = with_interval([row[name] for name in ESTIMATE], row["n"])
+    how = text.unit(column, [mean[0] for mean in means])
+    points = text.of_difference(column) != wording.PLAIN
+    change = wording.PLAIN if ratio else text.of_difference(column) if points else how
+    slope = text.with_interval([row[name] for name in text.ESTIMATE], row["n"])
     return {
         "unit": how.suffix.strip(),
-        "means": [level(column, with_interval(mean, row["seeds"]), how) for mean in means],
-        "slope": bracketed(slope, change),
+        "means": [
+            text.level(column, text.with_interval(mean, row["seeds"]), how) for mean in means
+        ],
+        "slope": text.bracketed(slope, change),
         "slope_unit": change.suffix.strip(),
         "ratio": ratio,
     }
 
 
 def _answer(experiment: PlannedExperiment, rows: list[Row]) -> tuple[list[Row], list[Row]]:
-    """Return the rows that answer an experiment's question, and the others."""
-    at_end = [row for row in rows if row["budget"] == END]
-    asked = _primary(experiment, list(dict.fromkeys(row["outcome"] for row in at_end)))
-    answer = [row for outcome in asked for row in at_end if row["outcome"] == outcome]
-    answer = answer if experiment.keys.primary else answer[:_MOST_AT_FIRST]
-    return answer, [row for row in rows if row not in answer]
-
-
-def _primary(experiment: PlannedExperiment, outcomes: list[str]) -> list[str]:
-    """Return the outcomes that an experiment's question is about.
+    """Return the rows that answer an experiment's question, and the others.
 
     An experiment that names no primary columns asks about the outcomes of the figures that it
     names, or else of its measures. Every training has an evaluation and a time, so these count
     only if it measures nothing else. They do not count if several learning rates were tried,
     because batch sizes are then compared at the best rate of each.
     """
+    at_end = [row for row in rows if row["budget"] == END]
     if experiment.keys.primary:
-        return list(experiment.keys.primary)
-    measures = experiment.measures
-    special = [name for name in measures if name not in _OF_EVERY_TRAINING]
-    columns = {column for name in special for column in ENTRIES[name].columns_for(measures[name])}
+        named = experiment.keys.primary
+        answer = [row for outcome in named for row in at_end if row["outcome"] == outcome]
+        return answer, [row for row in rows if row not in answer]
+    outcomes = list(dict.fromkeys(row["outcome"] for row in at_end))
+    special = {*experiment.measures} - {*OF_OUTCOMES, *OF_TRAININGS}
+    columns = {
+        column
+        for name in special
+        for column in ENTRIES[name].columns_for(experiment.measures[name])
+    }
     measured = [outcome for outcome in outcomes if outcome in columns]
-    tuned = len(experiment.vary.get(RATE, ())) > 1
-    drawn = [
-        outcome
-        for figure in experiment.keys.figures
-        for outcome in (measured if tuned else outcomes)
-        if FIGURES[figure].shows(outcome)
-    ]
-    return list(dict.fromkeys(drawn)) or measured or ([] if tuned else outcomes)
+    usual = measured if len(experiment.vary.get(RATE, ())) > 1 else outcomes
+    figures = [FIGURES[name] for name in experiment.keys.figures]
+    drawn = [outcome for figure in figures for outcome in usual if figure.shows(outcome)]
+    asked = list(dict.fromkeys(drawn)) or measured or usual
+    answer = [row for outcome in asked for row in at_end if row["outcome"] == outcome]
+    answer = answer[:_MOST_AT_FIRST]
+    return answer, [row for row in rows if row not in answer]
 
 
 def _sentence(answer: list[Row]) -> list[tuple[str, list[str]]]:
@@ -177,14 +164,14 @@ def _sentence(answer: list[Row]) -> list[tuple[str, list[str]]]:
         changes.setdefault(_stem(row), set()).add(row["change"])
     names: dict[str, dict[str, None]] = {}
     for row in answer:
-        whole = wording.lower(label(row["outcome"])) + wording.aside(row["series"])
-        name = _stem(row) if len(changes[_stem(row)]) == 1 else whole
+        name = wording.lower(text.label(row["outcome"])) + wording.aside(row["series"])
+        name = _stem(row) if len(changes[_stem(row)]) == 1 else name
         names.setdefault(row["change"], {})[name] = None
     return [(change, list(several)) for change, several in names.items()]
 
 
 def _stem(row: Row) -> str:
-    return wording.lower(label(row["outcome"])).partition(" (")[0]
+    return wording.lower(text.label(row["outcome"])).partition(" (")[0]
 
 
 def equal(compared: pandas.DataFrame) -> list[Row]:
@@ -243,7 +230,7 @@ def _varied(results: ExperimentResults) -> str:
     values: dict[str, set[str]] = {}
     for name, value in chain.from_iterable(row.items() for row in rows):
         if value != "" and (name in run_factors.EVERY_FACTOR or own_columns.is_own(name)):
-            values.setdefault(name, set()).add(plain(value))
+            values.setdefault(name, set()).add(text.plain(value))
     return "; ".join(
         f"{name.removeprefix(own_columns.OWN).replace('_', ' ')} {_values(name, several)}"
         for name, several in values.items()
@@ -258,5 +245,6 @@ def _values(factor: str, values: Collection[str]) -> str:
         return sizes.replace("_", ", ").replace("-", " to ")
     if len(values) > 12:
         return f"{len(values)} values"
-    ordered = sorted(values, key=lambda text: (parsed(text) is None, parsed(text) or 0, text))
+    numbers = {value: text.parsed(value) for value in values}
+    ordered = sorted(values, key=lambda value: (numbers[value] is None, numbers[value] or 0, value))
     return ", ".join(factor_words.value_words(factor, value) for value in ordered)
