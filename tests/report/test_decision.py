@@ -278,7 +278,7 @@ def test_an_essential_check_decides_the_headline(study, head, check, words):
         page.render("advice.txt.j2", cards=[{**card, "lines": []}], **given),
         page.render("headline.txt.j2", title="t", card=card, counts=counts),
     ):
-        assert all(word in text for word in words) and "Take " not in text
+        assert all(word in text for word in words) and "Use " not in text
 
 
 def test_limits_and_failures_have_words_of_their_own(study):
