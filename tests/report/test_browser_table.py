@@ -64,7 +64,10 @@ def test_filters(opened):
 
 
 def test_the_head_of_the_table_stays(opened):
-    top = "return document.querySelector('#runs-table thead th').getBoundingClientRect().top"
+    top = """
+        const top = (selector) => document.querySelector(selector).getBoundingClientRect().top;
+        return top("#runs-table thead th") - top(".tall");
+    """
     opened.execute_script("document.querySelector('.tall').scrollIntoView();")
     before = opened.execute_script(top)
     opened.execute_script("document.querySelector('.tall').scrollTop = 400;")

@@ -84,14 +84,15 @@
   if (table) {
     const controls = find("runs-controls");
     const rows = Array.from(table.tBodies[0].rows);
-    controls.addEventListener("input", () => {
+    const filter = () => {
       const words = find("runs-filter").value.toLowerCase().split(/\s+/);
       rows.forEach((row) => {
         const text = row.textContent.toLowerCase();
         row.hidden = !words.every((word) => text.includes(word));
       });
       find("runs-count").textContent = `${rows.filter((row) => !row.hidden).length} of ${rows.length} rows`;
-    });
+    };
+    ["input", "change"].forEach((kind) => controls.addEventListener(kind, filter));
     controls.addEventListener("submit", (event) => event.preventDefault());
     controls.hidden = false;
   }

@@ -19,7 +19,7 @@ from batchscope.wording import Unit
 
 Row = dict[str, str]
 Cells = list[tuple[str, list[str]]]  # name of a factor and its values, in words
-Link = tuple[str, str] | None  # label and address of a figure, where there is one
+Link = tuple[str, str] | None  # label and address of a figure
 
 _LEAST_WIDTH = 1e-12  # an interval has no width if all replicates agree
 _NAMED = ("optimizer", "device")  # factors that their values name
@@ -54,26 +54,25 @@ def surprise(row: Row) -> float:
 
 
 def shown(row: Row, link: Link) -> dict[str, Any]:
-    """Returns what a page shows of a claim."""
-    unit, found = _unit(row), [parsed(row[name]) for name in ESTIMATE]
-    if row["type"] == "value" and None not in found:  # all others are differences or ratios
-        found[1:] = clipped(row["column"], found[1:])
+    """Return a claim with its numbers as text, for templates."""
+    unit, values = _unit(row), [parsed(row[name]) for name in ESTIMATE]
+    if row["type"] == "value" and None not in values:  # all others are differences or ratios
+        values[1:] = clipped(row["column"], values[1:])
     lower, upper = _bounds(row, unit)
-    if unit.suffix == " s" and all(abs(number or 0) < 1 for number in found):
+    if unit.suffix == " s" and all(abs(number or 0) < 1 for number in values):
         unit = Unit(" ms", 1000.0)
     contrary, level = row["verdict"] == Verdict.CONTRADICTED, parsed(row["level"])
     column = table_entries.column(row["table"], row["column"])
-    of_cells, sides, reason_of, part = (
-        json.loads(row[name]) if row[name] else {}
-        for name in ("cells", "sides", "reason_of", "part")
-    )
-    # What the deciding contrast is of: its own cells, then one end against the other.
-    pairs = {name: each for name, each in part.items() if isinstance(each, list)}
-    parts = [{name: each for name, each in part.items() if name not in pairs}]
-    parts += [{name: each[end] for name, each in pairs.items()} for end in (0, 1)]
+    names = ("cells", "sides", "reason_of", "part")
+    decoded = {name: json.loads(row[name]) if row[name] else {} for name in names}
+    # The deciding contrast has cells of its own, and two ends that it compares.
+    part = decoded["part"]
+    ends = {name: values for name, values in part.items() if isinstance(values, list)}
+    parts = [{name: value for name, value in part.items() if name not in ends}]
+    parts += [{name: values[end] for name, values in ends.items()} for end in (0, 1)]
     return {
         **row,
-        "estimate": estimate(found, unit),
+        "estimate": estimate(values, unit),
         "unit": unit.suffix.strip(),
         "coverage": None if level is None else f"{wording.number(100 - 200 * level, 4)} %",
         "label": wording.lower(column.label) if column and column.label else _name(row["column"]),
@@ -81,15 +80,15 @@ def shown(row: Row, link: Link) -> dict[str, Any]:
         "rises": bool(row["low_bound"]),
         "lower": lower,
         "upper": upper,
-        "cells": cells(of_cells),
-        "sides": [cells(side) for side in sides],
+        "cells": cells(decoded["cells"]),
+        "sides": [cells(side) for side in decoded["sides"]],
         "part": [cells(each) for each in parts] if int(row["parts"] or 0) > 1 else [],
         "p": parsed(row["p_against" if contrary else "p"]),
         "contrary": contrary,
         "timed": row["table"] in table_entries.OF_TIMINGS,
         "lost": bool(row["n"]) and int(row["n"]) < int(row["replicates"]),
         "wanted": int(row["seeds_to_resolve"] or 0),
-        "lacking": cells(reason_of),
+        "lacking": cells(decoded["reason_of"]),
         "figure_link": link if row["figure"] else None,
     }
 
@@ -99,10 +98,10 @@ def _name(factor: str) -> str:
     return "number of epochs" if factor == "at_epoch" else name
 
 
-def cells(found: dict[str, Any]) -> Cells:
-    """Returns cells as the filter `cells` writes them: one value alone, or several of a factor."""
+def cells(factors: dict[str, Any]) -> Cells:
+    """Return cells for the filter `cells`: names of factors with their values as text."""
     named: Cells = []
-    for name, values in found.items():
+    for name, values in factors.items():
         if not isinstance(values, list):
             named.append((factor_words.describe({name: values}), []))
         elif name in _NAMED:
@@ -114,7 +113,7 @@ def cells(found: dict[str, Any]) -> Cells:
 
 
 def _unit(row: Row) -> Unit:
-    """Returns the unit to show numbers in: shares in per cent, their differences in points."""
+    """Return the unit of the numbers: per cent for shares, points for their differences."""
     unit = "" if row["scale"] == RATIO else row["unit"]
     if unit not in ("share", "%"):
         return Unit(f" {unit}" if unit else "")
@@ -122,7 +121,7 @@ def _unit(row: Row) -> Unit:
 
 
 def _bounds(row: Row, unit: Unit) -> tuple[str, str]:
-    """Returns the bounds that say something; a value is never beyond what its column can have."""
+    """Return the bounds as text, without a bound at the end of the column's range."""
     low, high = float(row["low_bound"] or -math.inf), float(row["high_bound"] or math.inf)
     if row["type"] == "value":
         least, most = possible(row["column"])
@@ -130,7 +129,7 @@ def _bounds(row: Row, unit: Unit) -> tuple[str, str]:
             high = math.inf
         elif low <= least < high < most:
             low = -math.inf
-    # The lower of two may be what no decimals write: 1 / 1.05.
+    # The lower bound may need many decimals: 1 / 1.05.
     lower = wording.number(unit.times * low, 4) if math.isfinite(low) else ""
     if math.isfinite(high):
         return lower, wording.tick(unit.times * high) + unit.suffix * bool(high)

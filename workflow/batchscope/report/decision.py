@@ -227,7 +227,7 @@ def _near_chance(targets: pandas.DataFrame, levels: Mapping[str, float]) -> Row 
 
 
 def _texts(row: Row) -> Row:
-    """Returns the numbers of a row of the advice as texts."""
+    """Return the numbers of a row of the advice as texts."""
     sizes = ("batch_size", "smallest", "largest", "seeds_to_resolve")
     minutes, name = row["minutes_to_resolve"], str(row["name"])
     how = of_difference(name) if row["item"] == Item.LIMIT else wording.PLAIN
@@ -307,7 +307,7 @@ def _code(best: Row | None, runs: pandas.DataFrame, stop: Row) -> dict[str, list
 def _command(experiment: PlannedExperiment, best: Row | None) -> dict[str, list[str]]:
     """Return the command of a recommended run; nothing if no command makes the runs."""
     for run in experiment.commands.values() if best else ():
-        same_rate = run.factors.get(RATE, best[RATE]) == best[RATE]
+        same_rate = RATE not in run.factors or run.factors[RATE] == best[RATE]
         if run.factors["batch_size"] == best["batch_size"] and same_rate:
             return {"Command": [shlex.join(run.resolved("OUT")[0])]}
     return {}

@@ -27,10 +27,9 @@ def _evaluated() -> list[str]:
 
 
 def complete(study: Study, name: str, rows: list[Row]) -> list[Row]:
-    """Returns a row for every planned run of an experiment; without a record: `missing`.
+    """Return a row for every planned run, then the rows of other machines and of external runs.
 
-    Its factors are as in paths, 0.1 and 1e-5, true and false. Behind them stand the rows of other
-    machines, and those made elsewhere.
+    A run without a record is `missing`. Factors are as in paths: 0.1, 1e-5, true, false.
     """
     experiment, here = study.experiments[name], (None, study.machine)
     tidy = [
@@ -67,10 +66,7 @@ def _unrecorded(study: Study, experiment: str, run: str) -> Row:
 
 
 def distinct(rows: list[Row]) -> dict[str, Row]:
-    """Returns one row per run and machine: a run may stand in several experiments.
-
-    Under the run's name; behind it, for another machine's, the machine's.
-    """
+    """Return name -> row of each run; with several machines, the name ends with the machine."""
     several = len({row.get("machine") for row in rows}) > 1
     return {row["run"] + (wording.aside(row["machine"]) if several else ""): row for row in rows}
 
