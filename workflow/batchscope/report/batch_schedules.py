@@ -29,7 +29,7 @@ def of_experiment(tables: FigureTables) -> dict[str, list[Row]]:
 
 
 def _ramps(table: pandas.DataFrame) -> list[Row]:
-    """Return a row for each configuration whose batch size rises."""
+    """Return a row for each configuration with a rising batch size."""
     ramps = []
     names = [name for name in run_series.varying(table) if name != "learning_rate"]
     keys = ["batch_size", *names] if len(table) else []
@@ -76,7 +76,7 @@ def _outcome(row: Mapping[str, Any]) -> Row:
 def _local_critical(table: pandas.DataFrame) -> list[Row]:
     """Return the first and the last local critical batch size of each series and batch size.
 
-    It grows if the interval of the last one lies above that of the first one.
+    It grows if the last interval is above the first one.
     """
     rows_of_sizes = []
     for group in run_series.series(table) if len(table) else ():

@@ -42,7 +42,6 @@ def surprise(row: Row) -> float:
     """Return the distance of a contradicted claim's interval from its bounds, in half widths.
 
     Half widths make claims in all units comparable; ratios are compared by their logarithms.
-    Interim analyses that contradict each other leave an interval with its ends crossed.
     """
     low, high = float(row["low"]), float(row["high"])
     lower, upper = float(row["low_bound"] or -math.inf), float(row["high_bound"] or math.inf)
@@ -50,7 +49,7 @@ def surprise(row: Row) -> float:
         low, high, lower, upper = (
             math.log(number) if number > 0 else -math.inf for number in (low, high, lower, upper)
         )
-    return max(lower - high, low - upper) / max(abs(high - low) / 2, _LEAST_WIDTH)
+    return max(lower - high, low - upper) / max((high - low) / 2, _LEAST_WIDTH)
 
 
 def shown(row: Row, link: Link) -> dict[str, Any]:

@@ -117,8 +117,8 @@ def _experiment(study: Study, name: str, folder: Path, partial: bool) -> Experim
 def read_figures(folder: Path, partial: bool = False) -> list[Record]:
     """Return the figures that a folder lists, each with its drawing and its rows.
 
-    `anchor` names the figure in the page, `width` is that of the drawing in CSS pixels, 0 if
-    unknown, and `packed` are its rows.
+    `anchor` names the figure in the page, `width` is in CSS pixels, 0 if unknown, and `packed`
+    are its rows.
     """
     if partial and not (folder / LISTING).exists():
         return []

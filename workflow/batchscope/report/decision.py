@@ -1,6 +1,6 @@
 """The recommendation as the page and the terminal show it: rows of tables to dicts.
 
-The sentences stand in `decision.txt.j2`, which both use.
+Both take their sentences from `decision.txt.j2`.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def cards(
     """Return the decision of every series of a study, those that recommend something first.
 
     Args:
-        config: Path of the study's file, for the commands to run again.
+        config: Path of the study's file, as commands state it.
         levels: Values of constant predictions, of `chance_levels`.
     """
     decisions, command = [], unfinished.snakemake(study, config, how="--cores all")
@@ -479,7 +479,7 @@ def _checks(rows: list[Row]) -> list[Row]:
 
 
 def _aligned(table: Row) -> list[str]:
-    """Return the lines of the table of batch sizes, for a terminal."""
+    """Return the table of batch sizes as aligned lines."""
     lines = [["Batch size", *table["heads"], "Verdict"]]
     for row in table["rows"]:
         cells = [text or wording.ABSENT for text, _ in row["cells"]]

@@ -35,7 +35,7 @@ RATE = "learning_rate"
 INCREASES, DECREASES, UNCLEAR = "increases", "decreases", "unclear"
 FEW_SEEDS = "few_seeds"
 _MOST_AT_FIRST = 6  # rows of an answer if the experiment names no primary column
-# What is paid with -> the rows that are compared at it: budget, and of a target what is taken.
+# Tab -> the budgets of its rows, with the one outcome of a target.
 _PAID = {
     EPOCHS: {EPOCHS: None},
     UPDATES: {TARGET: UPDATES, UPDATES: None},
@@ -47,7 +47,7 @@ Row = dict[str, Any]
 
 
 def build(results: ExperimentResults, cards: list[Row]) -> Row:
-    """Return the parts of an experiment; `cards` are those of the study, of `decision.cards`."""
+    """Return the parts of an experiment; `cards` come from `decision.cards`."""
     experiment, tables = results.experiment, results.tables
     answer, rest = _answer(experiment, trends(tables.trends))
     words = (word for run in list(experiment.commands.values())[:1] for word in run.command.words)
@@ -157,7 +157,7 @@ def _answer(experiment: PlannedExperiment, rows: list[Row]) -> tuple[list[Row], 
 def _sentence(answer: list[Row]) -> list[tuple[str, list[str]]]:
     """Return each kind of change with the outcomes that show it, in the order of the rows.
 
-    An outcome with several settings or series that all change alike is named once.
+    An outcome is named once if all its settings and series have the same change.
     """
     changes: dict[str, set[str]] = {}
     for row in answer:

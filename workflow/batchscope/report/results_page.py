@@ -81,7 +81,7 @@ def _write_records(results: Path, study: str, folder: Path) -> None:
 
 
 def _picture(study_folder: Path, claims: list[Row]) -> Record | None:
-    """Return the figure of most claims, or that of the recommendation without claims."""
+    """Return the figure of most claims; without claims, the figure of the recommendation."""
     counts = Counter((row["experiment"], row["figure"]) for row in claims)
     names = [name for name, _ in counts.most_common()]
     if not claims:

@@ -16,7 +16,7 @@ from batchscope.study.names import split_token
 if TYPE_CHECKING:
     from batchscope.study.plan import Study
 
-Row = dict[str, str]  # column of runs.csv -> text, empty where there is no value
+Row = dict[str, str]  # column of runs.csv -> text, empty without a value
 
 _KEPT = ("batch_size", "seed", "status", "run")  # columns even where all runs share them
 

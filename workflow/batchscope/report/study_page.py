@@ -42,7 +42,7 @@ def build(study: Study, inputs: Inputs, folder: Path | str = "") -> str:
     """Return the report as HTML; `page.render` escapes every text.
 
     Args:
-        folder: Folder of the page, from which its links to files lead.
+        folder: Folder of the page; links to files are relative to it.
 
     Raises:
         UserError: If a table that is read now is missing or damaged.

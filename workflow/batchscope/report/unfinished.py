@@ -113,7 +113,7 @@ def _last_line(results: Path, *records_of_jobs: Path) -> str:
 
 
 def snakemake(study: Study, config_name: str, target: str = "", how: str = _LOCAL) -> str:
-    """Return the command that runs a study, or one file of it; `how` says where it runs."""
+    """Return the command that runs a study, or one file of it, with the options `how`."""
     default = config_name == project_files.DEFAULT_CONFIG
     config = "" if default else f"--configfile {shlex.quote(config_name)}"
     scale = "--config scale=reduced" if study.reduced else ""
