@@ -74,6 +74,19 @@ def test_every_run_is_in_the_table(example, shown):
     assert "parameters" not in heads  # a record, and no outcome
 
 
+def test_outcomes_that_nobody_measured_are_those_of_the_last_evaluation():
+    runs = [
+        {"run": "a", "status": "finished", "test_accuracy": ""},
+        {"run": "b", "status": "finished", "test_accuracy": "0.5"},
+        {"run": "c", "status": "diverged", "test_accuracy": ""},
+    ]
+    given = [("a", 0.1), ("a", 0.9), ("a", None), ("b", 0.7), ("c", 0.2)]
+    evaluations = pandas.DataFrame(given, columns=["run", "test_accuracy"])
+    found = [row["test_accuracy"] for row in runs_table.evaluated(runs, evaluations)]
+    assert found == ["0.9", "0.5", ""]
+    assert runs_table.evaluated(runs, pandas.DataFrame()) == runs
+
+
 def test_factors_read_as_in_names(example):
     study = example[0]
     run = next(iter(study.runs))

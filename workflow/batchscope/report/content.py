@@ -108,8 +108,8 @@ def read(
 def _experiment(study: Study, name: str, folder: Path, partial: bool) -> ExperimentResults:
     exists = (folder / csv_tables.RUNS).exists()
     rows = disk.read_rows(folder / csv_tables.RUNS, "run", "status") if exists else []
-    rows = runs_table.complete(study, name, rows)
     tables = FigureTables(folder if exists else None)
+    rows = runs_table.complete(study, name, runs_table.evaluated(rows, tables.trajectories))
     figures = read_figures(folder / "figures", partial)
     return ExperimentResults(study.experiments[name], rows, tables, figures)
 

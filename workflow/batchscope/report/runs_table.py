@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+import pandas
 from markupsafe import Markup, escape
 
 from batchscope import wording
@@ -24,6 +25,25 @@ _KEPT = ("batch_size", "seed", "status", "run")  # columns even where all runs s
 def _evaluated() -> list[str]:
     metrics = ("loss", *tasks.METRICS, *tasks.USER_METRICS)
     return [f"{split}_{name}" for split in ("test", "validation") for name in metrics]
+
+
+def evaluated(rows: list[Row], evaluations: pandas.DataFrame) -> list[Row]:
+    """Return the rows of finished runs with missing outcomes of their last evaluation."""
+    names = [name for name in _evaluated() if name in evaluations]
+    if not names:
+        return rows
+    keys = [name for name in ("run", "machine") if name in evaluations]
+    last = evaluations.groupby(keys, sort=False, dropna=False)[names].last().reset_index()
+    values: dict[tuple[str, ...], Row] = {}
+    for row in last.to_dict("records"):
+        key = tuple(str(row[name]) for name in keys)
+        values[key] = {name: repr(row[name]) for name in names if pandas.notna(row[name])}
+    filled = []
+    for row in rows:
+        key = tuple(row.get(name, "") for name in keys)
+        final = values.get(key, {}) if row["status"] == records.FINISHED else {}
+        filled.append({**row, **{name: row.get(name) or final[name] for name in final}})
+    return filled
 
 
 def complete(study: Study, name: str, rows: list[Row]) -> list[Row]:
