@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pandas
@@ -279,6 +280,15 @@ def test_an_essential_check_decides_the_headline(study, head, check, words):
         page.render("headline.txt.j2", title="t", card=card, counts=counts),
     ):
         assert all(word in text for word in words) and "Use " not in text
+
+
+def test_a_command_without_a_learning_rate_is_found_by_its_batch_size():
+    run = SimpleNamespace(
+        factors={"batch_size": 16}, resolved=lambda folder: [["python", "a b.py"]]
+    )
+    best = {"batch_size": 16, "learning_rate": math.nan}
+    found = decision._command(SimpleNamespace(commands={"run": run}), best)
+    assert found == {"Command": ["python 'a b.py'"]}
 
 
 def test_limits_and_failures_have_words_of_their_own(study):
