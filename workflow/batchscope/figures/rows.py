@@ -93,6 +93,16 @@ def runs(frame: pandas.DataFrame) -> pandas.DataFrame:
     return frame.drop_duplicates([name for name in keys if name in frame])
 
 
+def parts(frame: pandas.DataFrame, by: str) -> list[tuple[str, pandas.DataFrame]]:
+    """Return label and rows of every series and value of a column."""
+    name = f"{by.replace('_', ' ')} {{}}" if frame[by].nunique() > 1 else ""
+    return [
+        (", ".join(filter(None, [group.label, name.format(value)])), rows)
+        for group in run_series.series(frame)
+        for value, rows in group.frame.groupby(by)
+    ]
+
+
 def _with_absent(long: pandas.DataFrame, runs: pandas.DataFrame) -> pandas.DataFrame:
     """Returns the rows of a long table of some runs, with one more for every run not in it."""
     if long.empty or "run" not in long:
