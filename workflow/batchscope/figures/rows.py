@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pandas
@@ -20,17 +19,22 @@ RUN = ("machine", "run")
 _SETTING = r"(?P<\1>[a-z0-9.-]+)"  # stands for a setting in a column's name
 
 
-def select(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFrame:
-    """Returns the rows and columns of a spec's table that its figure shows, with its factors.
+def select(
+    tables: FigureTables, spec: specifications.Figure, best_rate: bool = False
+) -> pandas.DataFrame:
+    """Return the rows and columns of a figure's table that it shows, with its factors.
 
-    A run that is not in a table of many rows per run has one there, so that failures are seen.
-    None where there is nothing to show: no value, or one batch size of one series.
+    Tables with several rows per run get a row for each absent run, so that failures are counted.
+    The frame is empty if there is no value, or one batch size of one series.
+
+    Args:
+        best_rate: Whether to keep only the best learning rate of each batch size.
     """
-    runs = at_best_rates(tables.runs) if spec.best_rate else tables.runs
+    runs = at_best_rates(tables.runs) if best_rate else tables.runs
     found = runs if spec.table == "runs" else _with_absent(getattr(tables, spec.table), runs)
     found = found.rename(columns={"step": "updates"}) if spec.over else found
     drawn = [panel for frame in (runs, found) for panel in filled(frame, spec)]
-    wanted = [spec.lines, spec.facets, *spec.over, *spec.columns]
+    wanted = [spec.lines, spec.facet, *spec.over, *spec.columns]
     wanted += [name for panel in drawn for name in panel.columns]
     # What is of a run stands in every row of it.
     of_runs = [name for name in dict.fromkeys(wanted) if name not in found and name in runs]
@@ -113,27 +117,6 @@ def _with_absent(long: pandas.DataFrame, runs: pandas.DataFrame) -> pandas.DataF
     absent = runs[~wanted.isin(places)].reindex(columns=long.columns)
     kept = long[places.isin(wanted)]
     return pandas.concat([kept, absent], ignore_index=True) if len(absent) else kept
-
-
-def by_advice(tables: FigureTables) -> Iterator[tuple[dict[str, Any], FigureTables]]:
-    """Yield the factors that distinguish each series with advice, and its part of the tables."""
-    advice = tables.advice
-    names = [name for name in run_series.factor_columns(advice) if name != "learning_rate"]
-    several = run_series.varying(advice, names) if len(advice) else []
-    every = advice[several].drop_duplicates().to_dict("records") if several else [{}]
-    for factors in every if len(advice) and len(tables.comparisons) else ():
-        parts = {"trajectories": tables.trajectories}
-        for name in ("advice", "comparisons", "to_target", "runs"):
-            frame = getattr(tables, name)
-            known = {factor: value for factor, value in factors.items() if factor in frame}
-            parts[name] = run_series.of(frame, known)
-        if deciding(parts["advice"]):
-            yield factors, FigureTables(**parts)
-
-
-def deciding(advice: pandas.DataFrame) -> list[str]:
-    limits = advice["item"].eq("limit") & advice["batch_size"].notna()
-    return list(dict.fromkeys(advice.loc[limits, "name"]))
 
 
 def at_best_rates(runs: pandas.DataFrame) -> pandas.DataFrame:

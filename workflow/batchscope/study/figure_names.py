@@ -24,7 +24,6 @@ class Given:
         """Return whether the experiment draws a figure by default."""
         if (
             figure.along
-            or figure.asked
             or not ({*figure.varied} <= {*self.varied} and {*figure.needs} <= {*self.needs})
         ):
             return False

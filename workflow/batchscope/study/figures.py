@@ -20,9 +20,8 @@ _PRIMARY = Figure(
     PRIMARY,
     "Cost or quality by batch size",
     "Quality",
-    "Dots: seeds at the best learning rate of each size. Squares: means, with 95 % intervals from "
-    "three seeds on. Shaded: the batch sizes of a recommendation.",
-    kind="primary",
+    "Means at the best learning rate of each size, with 95 % intervals from three seeds on; small "
+    "points are seeds. Shaded: the batch sizes of a recommendation.",
     table="comparisons",
     needs=(FigureRequirement.BATCH_SIZES,),
 )
@@ -33,7 +32,7 @@ _OF_SEVERAL = (
         "Training",
         "Training and validation loss, each batch size at its best learning rate: means over seeds "
         "with a 95 % interval. A thin line is a run that did not finish.",
-        kind="against_progress",
+        kind="by_progress",
         table="history",
         panels=(
             Panel("train_loss", "Training loss", "loss{nats}"),
@@ -41,7 +40,6 @@ _OF_SEVERAL = (
         ),
         over=("epoch",),
         also_over=("updates", "seconds"),
-        best_rate=True,
         own=None,
     ),
     Figure(
@@ -51,12 +49,10 @@ _OF_SEVERAL = (
         "Validation loss by cost, each batch size at its best learning rate: the best batch size "
         "depends on the kind of cost. Dotted: the target. The curve that crosses it first belongs "
         "to the batch size with the lowest cost.",
-        kind="against_progress",
+        kind="by_progress",
         table="trajectories",
         panels=(Panel("validation_loss", "", "validation loss{nats}"),),
         over=("updates", "examples", "seconds"),
-        best_rate=True,
-        target=True,
         needs=(FigureRequirement.EVALUATIONS, FigureRequirement.PREFIXES),
         own=("validation_loss",),
     ),

@@ -124,6 +124,7 @@ class Scale(enum.StrEnum):
     LOG = "log"
     ZERO = "zero"  # linear from zero, so that heights can be compared
     PERCENT = "percent"  # shares as percentages, on the same axis in all panels
+    DOUBLINGS = "doublings"  # binary logarithms relative to the smallest batch size
 
 
 @dataclass(frozen=True)
@@ -172,17 +173,12 @@ class Figure:
         caption: How to read it, in a sentence or two.
         kind: Module of `batchscope.figures.kinds` that draws it.
         table: Table that it shows.
-        panels: Panels, in order.
+        panels: Panels, in order. The title `{column}` has a panel for each value of that column.
         columns: Required columns of the table besides columns of the panels.
         lines: Column with a line in each panel for each value, in addition to the series.
-        facets: Column with a panel for each value.
         over: Columns of the horizontal axes, a panel for each.
         also_over: Further columns of the horizontal axis: the report switches between them.
         of: Name of the figure with the same content over another axis.
-        best_rate: Whether it shows each batch size at its best learning rate alone.
-        doublings: Whether it shows columns in doublings, the last one as the sum of the others.
-        target: Whether it also draws the loss to reach, if there is a target.
-        asked: Whether it is drawn only if a study names it.
         measures: Required measures and timings, `a|b` for either. Default: its own module.
         varied: Factors that must have several values.
         needs: Further requirements.
@@ -193,23 +189,24 @@ class Figure:
     title: str
     category: str
     caption: str
-    kind: str = "against_batch_size"
+    kind: str = "by_batch_size"
     table: str = "runs"
     panels: tuple[Panel, ...] = ()
     columns: tuple[str, ...] = ()
     lines: str = ""
-    facets: str = ""
     over: tuple[str, ...] = ()
     also_over: tuple[str, ...] = ()
     of: str = ""
-    best_rate: bool = False
-    doublings: bool = False
-    target: bool = False
-    asked: bool = False
     measures: tuple[str, ...] = ()
     varied: tuple[str, ...] = ()
     needs: tuple[FigureRequirement, ...] = ()
     own: tuple[str, ...] | None = ()
+
+    @property
+    def facet(self) -> str:
+        """Column with a panel for each value."""
+        match = re.fullmatch(r"{(\w+)}", self.panels[0].title) if self.panels else None
+        return match[1] if match and match[0] not in self.panels[0].column else ""
 
     def shows(self, column: str) -> bool:
         names = (re.sub(r"\\{\w+\\}", ".+", re.escape(panel.column)) for panel in self.panels)

@@ -16,7 +16,7 @@ from matplotlib.patches import Patch, Rectangle
 from batchscope import wording
 from batchscope.analysis.targets import Target
 from batchscope.analysis.trainings import CHOSEN_ON, Trainings, of_experiment
-from batchscope.figures import FigureTables, rows
+from batchscope.figures import FigureTables, deciding_outcome
 from batchscope.figures.drawing import canvas
 from batchscope.study import factor_words, specifications, tasks
 from batchscope.study.budget_kinds import TAKEN, TARGET
@@ -36,7 +36,7 @@ _FRAMES = {"chosen": (_TEXT, 1.4), "recommended": ("#007a58", 3.0)}
 def select(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFrame:
     """Return a row per series, batch size and learning rate; none without a choice of rates."""
     found = []
-    for factors, part in rows.by_advice(tables):
+    for factors, part in deciding_outcome.by_advice(tables):
         for series in of_experiment(part.runs, part.trajectories):
             if series.tuned:
                 found += [{**factors, **cell} for cell in _cells(series, part)]
@@ -58,7 +58,7 @@ def _cells(series: Trainings, tables: FigureTables) -> Iterator[dict[str, Any]]:
 
 def _values(series: Trainings, tables: FigureTables) -> tuple[dict[str, Any], np.ndarray]:
     """Return the columns that all cells share, and the cube of the outcome."""
-    outcome, compared = rows.deciding(tables.advice)[0], tables.comparisons
+    outcome, compared = deciding_outcome.deciding(tables.advice)[0], tables.comparisons
     compared = compared[compared["budget"].eq(TARGET) & compared["outcome"].eq(outcome)]
     if compared.empty:
         return {"outcome": CHOSEN_ON, **dict.fromkeys(_TARGET)}, series.column(CHOSEN_ON)

@@ -33,10 +33,10 @@ def select(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFram
     None where no training has two places on an axis.
     """
     # Rows of different seeds are alike after as many updates, not at the same second.
-    frame = rows.select(tables, replace(spec, columns=(*spec.columns, "updates")))
+    frame = rows.select(tables, replace(spec, columns=(*spec.columns, "updates")), best_rate=True)
     if frame.empty or not _axes_of(frame, spec):
         return frame.iloc[:0]
-    return _with_target(frame, tables.comparisons, spec) if spec.target else frame
+    return _with_target(frame, tables.comparisons, spec) if spec.table == "trajectories" else frame
 
 
 def _axes_of(frame: pandas.DataFrame, spec: specifications.Figure) -> list[str]:

@@ -11,12 +11,16 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from batchscope import wording
-from batchscope.figures import rows
+from batchscope.figures import FigureTables, rows
 from batchscope.figures.drawing import canvas, document_points
-from batchscope.figures.kinds.against_batch_size import Cell, draw_cell, with_document
+from batchscope.figures.kinds.by_batch_size import Cell, draw_cell, with_document
 from batchscope.study import specifications
 
 _MOST_ROWS = 6  # series
+
+
+def select(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFrame:
+    return rows.select(tables, spec, best_rate=True)
 
 
 def draw(
