@@ -74,7 +74,7 @@ _OF_SEVERAL = (
         "Lowest validation loss of each run by its learning rate after scaling: means over seeds "
         "with a 95 % interval. A ring marks the best rate of a batch size. A cross above a rate "
         "marks a diverged run.",
-        kind="rates",
+        kind="by_learning_rate",
         panels=(
             Panel("best_validation_loss", "Loss by learning rate", "best validation loss{nats}"),
         ),
@@ -88,7 +88,7 @@ _OF_SEVERAL = (
         "Quality",
         "Learning rate after scaling with the lowest mean validation loss of each batch size. The "
         "line is rate = c (batch size)^k, the mean of one fit per seed.",
-        kind="rates",
+        kind="by_learning_rate",
         panels=(Panel("best_rate", "Best learning rate", "learning rate"),),
         varied=("learning_rate",),
         own=("best_validation_loss",),
@@ -110,7 +110,7 @@ _OF_SEVERAL = (
         "Quality",
         "Mean over seeds of each cell: the cost to the target, or the lowest validation loss. "
         "Darker is better.",
-        kind="rate_map",
+        kind="heat_map",
         table="comparisons",
         varied=("learning_rate",),
         needs=(FigureRequirement.BATCH_SIZES,),

@@ -218,17 +218,17 @@ def batch_size_axis(axes: Axes, batch_sizes: list[int], room: float = 0.075) -> 
     axes.set_xlabel("batch size")
 
 
-def spread(batch_sizes: list[int], room: float = 0.075) -> list[int]:
-    """Returns the batch sizes to label: those with room beside each other, powers of two first."""
-    if len(batch_sizes) < 2:
-        return batch_sizes
-    width = np.log2(max(batch_sizes)) - np.log2(min(batch_sizes))
-    powers = [size for size in batch_sizes if size & (size - 1) == 0]
-    candidates = powers if len(powers) >= 4 and len(batch_sizes) > 9 else batch_sizes
-    kept: list[int] = []
-    for size in sorted(candidates, key=lambda size: (size not in powers, -size)):
-        if all(abs(np.log2(size / other)) >= room * width for other in kept):
-            kept.append(size)
+def spread(values: list[Any], room: float = 0.075) -> list[Any]:
+    """Return the values to label on a log2 axis with `room` for each, powers of two first."""
+    if len(values) < 2:
+        return values
+    width = np.log2(max(values)) - np.log2(min(values))
+    powers = [value for value in values if np.log2(value) in range(64)]
+    candidates = powers if len(powers) >= 4 and len(values) > 9 else values
+    kept: list[Any] = []
+    for value in sorted(candidates, key=lambda value: (value not in powers, -value)):
+        if all(abs(np.log2(value / other)) >= room * width for other in kept):
+            kept.append(value)
     return sorted(kept)
 
 
@@ -303,11 +303,7 @@ def few_log_labels(axis: Axis, span: float, crowded: float = 500) -> None:
         subs = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)
     axis.set_major_locator(LogLocator(subs=subs))
     axis.set_minor_locator(NullLocator())
-    axis.set_major_formatter(plain_tick)
-
-
-def plain_tick(value: float, _: Any = None) -> str:
-    return wording.tick(value)
+    axis.set_major_formatter(lambda value, _: wording.tick(value))
 
 
 def percent_tick(value: float, _: Any = None) -> str:
@@ -341,7 +337,7 @@ def value_axis(axes: Axes, values: Any, ends: Any = (), scale: str = Scale.AUTO)
     elif scale == Scale.AUTO and len(positive) and positive.max() >= LOG_SPAN * positive.min():
         if values.min() == 0:
             axes.set_yscale("symlog", linthresh=positive.min())
-            axes.yaxis.set_major_formatter(plain_tick)
+            axes.yaxis.set_major_formatter(lambda value, _: wording.tick(value))
     elif scale == Scale.PERCENT:
         axes.yaxis.set_major_formatter(percent_tick)
 

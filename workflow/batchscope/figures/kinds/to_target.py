@@ -13,7 +13,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from batchscope import wording
 from batchscope.analysis import (
     chosen_rates,
     critical_batch_size,
@@ -173,7 +172,9 @@ def _curve(scaling: ScalingRows, axis: str) -> tuple[np.ndarray, np.ndarray] | N
     sizes, timed = scaling.batch_sizes, axis == "seconds"
     if not timed:  # only sizes with which every seed reached the target
         sizes = [*compress(sizes, fastest_batch_size.usable(scaling.costs("updates").to_numpy()))]
-    if len(sizes) < 3 or math.isnan(scaling.value("fastest_batch_size" if timed else _CONSTANTS[0])):
+    if len(sizes) < 3 or math.isnan(
+        scaling.value("fastest_batch_size" if timed else _CONSTANTS[0])
+    ):
         return None
     grid = np.geomspace(min(sizes), max(sizes), _POINTS)
     constants = [scaling.value(name) for name in _CONSTANTS[: 4 if timed else 2]]
