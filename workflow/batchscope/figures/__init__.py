@@ -111,7 +111,6 @@ def drawn(experiment: PlannedExperiment) -> list[str]:
     )
     met = {
         FigureRequirement.AT_EPOCHS: experiment.at_epochs,
-        FigureRequirement.MARGINS: experiment.keys.margins,
         FigureRequirement.PREFIXES: not (own.schedule or any(map(run_factors.by_horizon, runs))),
         FigureRequirement.EVALUATIONS: own.evaluated
         if own.columns
@@ -119,12 +118,12 @@ def drawn(experiment: PlannedExperiment) -> list[str]:
         FigureRequirement.SECONDS: experiment.timed,
         FigureRequirement.BATCH_SIZES: len(batch_sizes) >= own_columns.LEAST_SIZES,
         FigureRequirement.COMMAND: experiment.commands,
+        FigureRequirement.LEARNING_RATES: len(experiment.vary.get("learning_rate", ())) > 1,
     }
     given = figure_names.Given(
         measures={**experiment.measures, **experiment.timings},
-        varied=[factor for factor, values in experiment.vary.items() if len(values) > 1],
         needs=[need for need, found in met.items() if found],
-        own=own.columns or None,
+        own={*own.columns, *experiment.vary} if own.columns else None,
     )
     # One batch size makes as many updates in every epoch.
     axes = ("updates", *(["seconds"] if experiment.timed else [])) if len(batch_sizes) > 1 else ()

@@ -89,7 +89,6 @@ ENTRY = Measure(
             table="history",
             panels=(Panel("epoch_distance", "", "distance within an epoch", Scale.LOG),),
             over=("epoch",),
-            also_over=("updates", "seconds"),
         ),
     ),
     tables={

@@ -10,7 +10,13 @@ from batchscope import wording
 from batchscope.study import tasks
 from batchscope.study.common_settings import MEMORY, UTILISATION
 from batchscope.study.registry import MEASURES, OF_OUTCOMES, OF_SECONDS, TIMINGS
-from batchscope.study.specifications import Figure, FigureRequirement, Panel, Scale
+from batchscope.study.specifications import (
+    Figure,
+    FigureRequirement,
+    Panel,
+    Requirements,
+    Scale,
+)
 from batchscope.study.tasks import METRICS, Metric
 
 PRIMARY = "primary"  # the outcome that decides between batch sizes
@@ -23,7 +29,7 @@ _PRIMARY = Figure(
     "Means at the best learning rate of each size, with 95 % intervals from three seeds on; small "
     "points are seeds. Shaded: the batch sizes of a recommendation.",
     table="comparisons",
-    needs=(FigureRequirement.BATCH_SIZES,),
+    requires=Requirements(conditions=(FigureRequirement.BATCH_SIZES,)),
 )
 _OF_SEVERAL = (
     Figure(
@@ -39,8 +45,7 @@ _OF_SEVERAL = (
             Panel("validation_loss", "Validation loss", "loss{nats}"),
         ),
         over=("epoch",),
-        also_over=("updates", "seconds"),
-        own=None,
+        requires=Requirements(columns=None),
     ),
     Figure(
         "progress",
@@ -53,8 +58,10 @@ _OF_SEVERAL = (
         table="trajectories",
         panels=(Panel("validation_loss", "", "validation loss{nats}"),),
         over=("updates", "examples", "seconds"),
-        needs=(FigureRequirement.EVALUATIONS, FigureRequirement.PREFIXES),
-        own=("validation_loss",),
+        requires=Requirements(
+            conditions=(FigureRequirement.EVALUATIONS, FigureRequirement.PREFIXES),
+            columns=("validation_loss",),
+        ),
     ),
     Figure(
         "best_losses",
@@ -65,7 +72,7 @@ _OF_SEVERAL = (
             Panel("best_train_loss", "Best training loss", "loss{nats}"),
             Panel("best_validation_loss", "Best validation loss", "loss{nats}"),
         ),
-        own=("best_train_loss|best_validation_loss",),
+        requires=Requirements(columns=("best_train_loss|best_validation_loss",)),
     ),
     Figure(
         "learning_rate",
@@ -79,8 +86,9 @@ _OF_SEVERAL = (
             Panel("best_validation_loss", "Loss by learning rate", "best validation loss{nats}"),
         ),
         over=("effective_learning_rate",),
-        varied=("learning_rate",),
-        own=("best_validation_loss",),
+        requires=Requirements(
+            conditions=(FigureRequirement.LEARNING_RATES,), columns=("best_validation_loss",)
+        ),
     ),
     Figure(
         "best_learning_rate",
@@ -90,8 +98,9 @@ _OF_SEVERAL = (
         "line is rate = c (batch size)^k, the mean of one fit per seed.",
         kind="by_learning_rate",
         panels=(Panel("best_rate", "Best learning rate", "learning rate"),),
-        varied=("learning_rate",),
-        own=("best_validation_loss",),
+        requires=Requirements(
+            conditions=(FigureRequirement.LEARNING_RATES,), columns=("best_validation_loss",)
+        ),
     ),
     Figure(
         "accuracy_by_epochs",
@@ -101,8 +110,7 @@ _OF_SEVERAL = (
         table="at_epochs",
         panels=(Panel("test_{metric}", "Test {metric}", "test {metric}{percent}"),),
         lines="at_epoch",
-        measures=(*OF_OUTCOMES,),
-        needs=(FigureRequirement.AT_EPOCHS,),
+        requires=Requirements(measures=(*OF_OUTCOMES,), conditions=(FigureRequirement.AT_EPOCHS,)),
     ),
     Figure(
         "rate_map",
@@ -112,8 +120,9 @@ _OF_SEVERAL = (
         "Darker is better.",
         kind="heat_map",
         table="comparisons",
-        varied=("learning_rate",),
-        needs=(FigureRequirement.BATCH_SIZES,),
+        requires=Requirements(
+            conditions=(FigureRequirement.LEARNING_RATES, FigureRequirement.BATCH_SIZES)
+        ),
     ),
     _PRIMARY,
     replace(_PRIMARY, name="primary_outcome", title="Quality by batch size"),
@@ -131,7 +140,9 @@ _OF_SEVERAL = (
             Panel("updates", "Updates", "updates to the target"),
             Panel("examples", "Examples", "examples to the target"),
         ),
-        needs=(FigureRequirement.BATCH_SIZES, FigureRequirement.PREFIXES),
+        requires=Requirements(
+            conditions=(FigureRequirement.BATCH_SIZES, FigureRequirement.PREFIXES)
+        ),
     ),
     Figure(
         "fastest_batch_size",
@@ -143,12 +154,14 @@ _OF_SEVERAL = (
         kind="to_target",
         table="to_target",
         panels=(Panel("seconds", "Seconds", "time to the target (s)"),),
-        needs=(
-            FigureRequirement.BATCH_SIZES,
-            FigureRequirement.SECONDS,
-            FigureRequirement.PREFIXES,
+        requires=Requirements(
+            conditions=(
+                FigureRequirement.BATCH_SIZES,
+                FigureRequirement.SECONDS,
+                FigureRequirement.PREFIXES,
+            ),
+            columns=("seconds",),
         ),
-        own=("seconds",),
     ),
     Figure(
         "training_time",
@@ -170,8 +183,9 @@ _OF_SEVERAL = (
             ),
         ),
         lines="at_epoch",
-        measures=("|".join(OF_SECONDS),),
-        needs=(FigureRequirement.AT_EPOCHS,),
+        requires=Requirements(
+            measures=("|".join(OF_SECONDS),), conditions=(FigureRequirement.AT_EPOCHS,)
+        ),
     ),
     Figure(
         "usage",
@@ -180,8 +194,7 @@ _OF_SEVERAL = (
         "CPU and GPU utilisation of a command while it trained, the peak memory of its processes, "
         "and its training examples per second. 100 % of the CPU are the threads of a run.",
         panels=(*UTILISATION, *MEMORY, Panel("examples_per_second", "Throughput", "examples/s")),
-        needs=(FigureRequirement.COMMAND,),
-        own=("seconds",),
+        requires=Requirements(conditions=(FigureRequirement.COMMAND,), columns=("seconds",)),
     ),
 )
 # In the order of a report.
