@@ -8,7 +8,6 @@ from matplotlib.colors import to_hex, to_rgb
 from matplotlib.patches import Rectangle
 
 from batchscope import figures
-from batchscope.figures.drawing import canvas
 from batchscope.figures.kinds import heat_map
 from batchscope.study.decision_columns import ADVICE, COMPARISONS
 from drawing import drawn, legend, texts, titles
@@ -110,7 +109,7 @@ def test_losses_that_hardly_differ_have_one_colour():
     ]
 
 
-def test_series_have_a_panel_each_and_the_same_data_give_the_same_bytes():
+def test_series_have_a_panel_each():
     two = [tables(series={**SERIES, "optimizer": name}) for name in ("sgd", "adam")]
     names = ("runs", "trajectories", "advice", "comparisons")
     joined = {name: pandas.concat([getattr(one, name) for one in two]) for name in names}
@@ -121,5 +120,3 @@ def test_series_have_a_panel_each_and_the_same_data_give_the_same_bytes():
         joined[name] = table.assign(run=pandas.concat(parts).to_numpy())
     drawing, frame = drawn("rate_map", figures.FigureTables(**joined))
     assert len(drawing.axes) == 2 and len(frame) == 12
-    again, _ = drawn("rate_map", figures.FigureTables(**joined))
-    assert canvas.svg_and_png(drawing, "T") == canvas.svg_and_png(again, "T")

@@ -1,4 +1,4 @@
-"""The rows of tables that figures show: factors, status and columns, and what is left to draw."""
+"""Rows and columns of tables that figures show, and their panels."""
 
 from __future__ import annotations
 
@@ -36,7 +36,6 @@ def select(
     drawn = [panel for frame in (runs, found) for panel in filled(frame, spec)]
     wanted = [spec.lines, spec.facet, *spec.over, *spec.columns]
     wanted += [name for panel in drawn for name in panel.columns]
-    # What is of a run stands in every row of it.
     of_runs = [name for name in dict.fromkeys(wanted) if name not in found and name in runs]
     if of_runs:
         keys = [name for name in RUN if name in found]
@@ -51,7 +50,7 @@ def only(found: pandas.DataFrame, wanted: Iterable[str]) -> pandas.DataFrame:
 
 
 def shown(frame: pandas.DataFrame, spec: specifications.Figure) -> pandas.DataFrame:
-    """Returns a frame, without rows where a figure of it would show nothing."""
+    """Return the frame, without rows if its figure would show nothing."""
     if frame.empty or not panels(frame, spec):
         return frame.iloc[:0]
     known = finished(frame)
@@ -61,7 +60,7 @@ def shown(frame: pandas.DataFrame, spec: specifications.Figure) -> pandas.DataFr
 
 
 def panels(frame: pandas.DataFrame, spec: specifications.Figure) -> list[Panel]:
-    """Returns the panels that have something to show, one for each column of a pattern."""
+    """Return the panels with finite values, one for each column of a pattern."""
     known, found = finished(frame), []
     for panel in filled(frame, spec):
         values = known[panel.column].astype(float)
@@ -88,7 +87,6 @@ def filled(frame: pandas.DataFrame, spec: specifications.Figure) -> Iterator[Pan
 
 
 def finished(frame: pandas.DataFrame) -> pandas.DataFrame:
-    """Returns the rows of what finished; all of a table without a status."""
     return run_series.finished(frame) if "status" in frame else frame
 
 
@@ -108,7 +106,7 @@ def parts(frame: pandas.DataFrame, by: str) -> list[tuple[str, pandas.DataFrame]
 
 
 def _with_absent(long: pandas.DataFrame, runs: pandas.DataFrame) -> pandas.DataFrame:
-    """Returns the rows of a long table of some runs, with one more for every run not in it."""
+    """Return the rows of `runs` in a long table, with a row for each run without one."""
     if long.empty or "run" not in long:
         return long
     keys = [name for name in RUN if name in long]
@@ -120,9 +118,9 @@ def _with_absent(long: pandas.DataFrame, runs: pandas.DataFrame) -> pandas.DataF
 
 
 def at_best_rates(runs: pandas.DataFrame) -> pandas.DataFrame:
-    """Returns the runs at the learning rate that is best for their series and batch size.
+    """Return the runs at the best learning rate of their series and batch size.
 
-    By the lowest mean validation loss; without any, the one with the most finished runs.
+    It has the lowest mean validation loss, or the most finished runs if there is no loss.
     """
     if not best_learning_rates.several(runs):
         return runs
@@ -137,9 +135,9 @@ def at_best_rates(runs: pandas.DataFrame) -> pandas.DataFrame:
 
 
 def without_idle(frame: pandas.DataFrame, column: str) -> pandas.DataFrame:
-    """Returns the rows once for all values of a factor that a column does not depend on.
+    """Merge the rows of all values of a factor that a column does not depend on.
 
-    The time of an epoch is of all learning rates: they make no lines of their own.
+    The time of an epoch, for example, has one line for all learning rates.
     """
     for factor in run_series.varying(frame):
         keys = [name for name in run_series.varying(frame) if name != factor]

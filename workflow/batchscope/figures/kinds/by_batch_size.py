@@ -11,7 +11,6 @@ import numpy as np
 import pandas
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.path import Path
 
 from batchscope import wording
 from batchscope.analysis import intervals, run_series, timing_repeats
@@ -35,8 +34,6 @@ _OUTCOME = "comparisons"  # table with the outcome that decides
 _QUARTILES = ["seconds_per_epoch_q1", "seconds_per_epoch_q3"]
 _RECOMMENDED = "#009E73"
 _REFERENCE = {"color": canvas.MUTED, "zorder": 1}
-# An arrow that points upwards from a point.
-_ARROW = Path([(0, 0.15), (0, 1), (-0.12, 0.75), (0, 1), (0.12, 0.75)], [1, 2, 1, 2, 2])
 
 
 class Cell(NamedTuple):
@@ -246,24 +243,23 @@ def _independent(groups: list[Series], column: str) -> list[Series]:
 def facets(groups: list[Series]) -> list[tuple[str, list[Series]]]:
     """Divide many series by one or two common factors into parts with a title.
 
-    If no factors give small parts, those with the smallest largest part are chosen. The label of a
-    series has the other factors.
+    The first factors with small parts are chosen, or else those with the smallest largest part.
     """
-    found, largest = [("", groups)], len(groups)
     common = [name for name in _FACETS if all(name in group.factors for group in groups)]
-    for names in [*itertools.combinations(common, 1), *itertools.combinations(common, 2)]:
-        if largest <= _MOST_SERIES:
-            break
-        parts: dict[str, list[Series]] = {}
-        for group in groups:
-            rest = {name: value for name, value in group.factors.items() if name not in names}
-            title = run_series.describe({name: group.factors[name] for name in names})
-            labelled = replace(group, label=run_series.describe(rest))
-            parts.setdefault(title, []).append(labelled)
-        most = max(map(len, parts.values()))
-        if len(parts) <= _MOST_PARTS and most < largest:
-            found, largest = [*parts.items()], most
-    return found
+    choices = itertools.chain.from_iterable(itertools.combinations(common, n) for n in range(3))
+    divided = [parts for names in choices if len(parts := _parts(groups, names)) <= _MOST_PARTS]
+    return min(divided, key=lambda parts: max([_MOST_SERIES, *(len(part) for _, part in parts)]))
+
+
+def _parts(groups: list[Series], names: Sequence[str]) -> list[tuple[str, list[Series]]]:
+    """Divide series by the values of factors, which their labels then leave out."""
+    parts: dict[str, list[Series]] = {}
+    for group in groups:
+        rest = {name: value for name, value in group.factors.items() if name not in names}
+        title = run_series.describe({name: group.factors[name] for name in names})
+        label = run_series.describe(rest) if names else group.label
+        parts.setdefault(title, []).append(replace(group, label=label))
+    return [*parts.items()]
 
 
 def _share(grid: np.ndarray, every: list[Cell], apart: bool) -> None:
@@ -346,7 +342,10 @@ def _draw_line(
     bar |= {"zorder": 3, **canvas.line_look(look, len(table))}
     canvas.error_bars(axes, np.log2(table.index.to_numpy(float)) + offset, mean, low, high, **bar)
     if panel.bounds and {"epochs", "epochs_run"} <= {*known}:
-        _draw_bounds(axes, known[panel.column], at, run_series.unstopped(known), look)
+        ran = run_series.unstopped(known)  # to the last epoch: the value is a lower bound
+        hollow = {"marker": "^", "markersize": 5, "markerfacecolor": canvas.PAPER}
+        hollow |= {"linestyle": "none", "color": look["color"], "zorder": 4, "clip_on": False}
+        axes.plot(at[ran], known.loc[ran, panel.column], **hollow)
     return np.concatenate([low, high])
 
 
@@ -360,17 +359,6 @@ def _draw_binomial(
     for size, mean, half in errors.itertuples(name=None):
         ends = clipped(column, (mean - half, mean + half))
         axes.plot([np.log2(size) + offset] * 2, ends, **look)
-
-
-def _draw_bounds(
-    axes: Axes, values: pandas.Series, at: pandas.Series, ran: pandas.Series, look: dict[str, Any]
-) -> None:
-    """Mark runs that did not stop by themselves as lower bounds: hollow, with an arrow."""
-    marks = {"linestyle": "none", "color": look["color"], "zorder": 2.5, "markeredgewidth": 0.7}
-    marks |= {"clip_on": False, "in_layout": False}  # panels keep their size
-    axes.plot(at[ran], values[ran], marker=_ARROW, markersize=24, fillstyle="none", **marks)
-    hollow = {"marker": look["marker"], "markersize": 3.5, "markerfacecolor": canvas.PAPER}
-    axes.plot(at[ran], values[ran], **hollow, **marks)
 
 
 def _positions(known: pandas.DataFrame, offset: float, count: int) -> pandas.Series:

@@ -29,7 +29,7 @@ _STEP, _WIDEST = 6.0, 32.0  # points between the marks of two batch sizes, and o
 _MOST_PANELS = 6  # series
 
 
-class Estimate(NamedTuple):
+class PlacedEstimate(NamedTuple):
     """An estimate of one batch size at one place in the training."""
 
     at: float
@@ -141,7 +141,7 @@ def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
 
 def _noise_estimates(
     frame: pandas.DataFrame, sizes: dict[int, Any]
-) -> Iterator[tuple[int, list[Estimate]]]:
+) -> Iterator[tuple[int, list[PlacedEstimate]]]:
     """Yield the noise scales of each batch size; NaN if a scale is not resolved."""
     for size in sizes:
         found = []
@@ -149,14 +149,14 @@ def _noise_estimates(
             ratio = point.found
             values = (ratio.low if ratio.open else ratio.ratio, *point.ends)
             values = values if ratio.resolved else (math.nan,) * 3
-            found.append(Estimate(point.epoch, *values, bound=ratio.open))
+            found.append(PlacedEstimate(point.epoch, *values, bound=ratio.open))
         if found:
             yield size, found
 
 
 def _local_estimates(
     frame: pandas.DataFrame, sizes: dict[int, Any]
-) -> Iterator[tuple[int, list[Estimate]]]:
+) -> Iterator[tuple[int, list[PlacedEstimate]]]:
     for size, points in frame.groupby("batch_size"):
         ordered = points.sort_values("examples_used")
         at = ordered["examples_used"].to_numpy(float)
@@ -166,10 +166,10 @@ def _local_estimates(
             values[:, 1:] = np.where(
                 np.isnan(values[:, 1:]) & known, [-math.inf, math.inf], values[:, 1:]
             )
-            yield int(size), [Estimate(*row, marker) for row in np.column_stack([at, values])]
+            yield int(size), [PlacedEstimate(*row, marker) for row in np.column_stack([at, values])]
 
 
-def _limits(estimates: list[Estimate], sizes: list[float]) -> tuple[float, float]:
+def _limits(estimates: list[PlacedEstimate], sizes: list[float]) -> tuple[float, float]:
     """Return the ends of the vertical axis, which shows all estimates and batch sizes."""
     centre = np.array([*sizes, *(estimate.value for estimate in estimates)], float)
     centre = centre[np.isfinite(centre) & (centre > 0)]
@@ -199,7 +199,7 @@ def _epoch_axis(axes: Axes, epochs: list[float]) -> None:
 
 def _draw_panel(
     axes: Axes,
-    lines: list[tuple[int, list[Estimate]]],
+    lines: list[tuple[int, list[PlacedEstimate]]],
     looks: dict[int, dict[str, Any]],
     edges: tuple[float, float],
 ) -> None:
