@@ -79,7 +79,7 @@ ENTRY = Timing(
             "Time",
             "Time",
             "Time per epoch in a timing job that ran exclusively, epochs until the training "
-            "stopped, and their product. Hollow triangle: the training did not stop early, a "
+            "stopped, and their product. Hollow, with an arrow: the training did not stop early, a "
             "lower bound.",
             panels=(
                 Panel("seconds_per_epoch", "Time per epoch", "time per epoch (s)", Scale.ZERO),

@@ -11,6 +11,7 @@ import numpy as np
 import pandas
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.path import Path
 
 from batchscope import wording
 from batchscope.analysis import intervals, run_series, timing_repeats
@@ -34,6 +35,8 @@ _OUTCOME = "comparisons"  # table with the outcome that decides
 _QUARTILES = ["seconds_per_epoch_q1", "seconds_per_epoch_q3"]
 _RECOMMENDED = "#009E73"
 _REFERENCE = {"color": canvas.MUTED, "zorder": 1}
+# An arrow that points upwards from a point.
+_ARROW = Path([(0, 0.15), (0, 1), (-0.12, 0.75), (0, 1), (0.12, 0.75)], [1, 2, 1, 2, 2])
 
 
 class Cell(NamedTuple):
@@ -343,9 +346,12 @@ def _draw_line(
     canvas.error_bars(axes, np.log2(table.index.to_numpy(float)) + offset, mean, low, high, **bar)
     if panel.bounds and {"epochs", "epochs_run"} <= {*known}:
         ran = run_series.unstopped(known)  # to the last epoch: the value is a lower bound
-        hollow = {"marker": "^", "markersize": 5, "markerfacecolor": canvas.PAPER}
-        hollow |= {"linestyle": "none", "color": look["color"], "zorder": 4, "clip_on": False}
-        axes.plot(at[ran], known.loc[ran, panel.column], **hollow)
+        # Outside the layout, so that panels keep their size.
+        mark = {"linestyle": "none", "color": look["color"], "markeredgewidth": 0.7}
+        mark |= {"zorder": 2.5, "clip_on": False, "in_layout": False}
+        hollow = {"marker": look["marker"], "markersize": 3.5, "markerfacecolor": canvas.PAPER}
+        for style in ({"marker": _ARROW, "markersize": 24, "fillstyle": "none"}, hollow):
+            axes.plot(at[ran], known.loc[ran, panel.column], **style, **mark)
     return np.concatenate([low, high])
 
 
