@@ -46,7 +46,7 @@ def _axes_of(frame: pandas.DataFrame, spec: specifications.Figure) -> list[str]:
 def _with_target(
     frame: pandas.DataFrame, tables: FigureTables, spec: specifications.Figure
 ) -> pandas.DataFrame:
-    """Return a frame with the target at which each series is compared; NaN without one."""
+    """Return a frame with the target of the comparisons of each series; NaN without one."""
     target, compared = pandas.Series(np.nan, frame.index), tables.comparisons
     if len(compared):
         of_loss = compared["budget_column"].eq(spec.panels[0].column)

@@ -34,7 +34,7 @@ _PLATEAU = "plateau_examples_per_second"
 _KNEES = ("knee_fitted", "knee_batch_size")
 _BY_SWEEP, _BY_BLOCK = TABLES["sweeps"].columns, (_STEP, _EXAMPLES, "iterations_per_second")
 _KEYS = {"machine": str, "sweep": str, "batch_size": int}
-_DENSE_SIZES, _DENSE_LARGEST = 12, 128  # so many sizes up to this one show steps at multiples
+_DENSE_SIZES, _DENSE_LARGEST = 12, 128  # at least 12 sizes up to 128 show steps at multiples
 _ROOM = {"linear": 1.6, "log": 5.0}  # times the highest throughput, above which no limit is drawn
 _LIMITED = 2  # series beyond which their limits would hide each other
 # Name of a limit -> its label and look.
