@@ -96,8 +96,8 @@ def _text_ratio(figure_format: FigureFormat) -> float:
 def page(figure_format: FigureFormat) -> Iterator[None]:
     """Lay out the figures in this block for the page of a format, for `pdf` to finish.
 
-    The layout has the font size of the style, and the page is wider by the ratio of both font sizes,
-    so that text, legends and rows of panels break at the right places.
+    The layout has the font size of the style, and the page is wider by the ratio of font sizes, so
+    that text, legends and rows of panels break at the right places.
     """
     token = _page_width.set(figure_format.width / MM_PER_INCH / _text_ratio(figure_format))
     try:

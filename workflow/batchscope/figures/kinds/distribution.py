@@ -51,7 +51,7 @@ def _draw_distributions(
     """Draw an outline per batch size: the mean share of the updates in each bin."""
     binned = rows.finished(own).dropna(subset="low")
     for size, chosen in binned.groupby("batch_size"):
-        # All runs have the same bins, of equal width on a logarithmic axis, and list a range of them.
+        # All runs have the same bins of equal width in log10, and list a range of them.
         low, high = np.log10(chosen[["low", "high"]].to_numpy(float)).T
         width = np.median(high - low)
         index = np.round(low / width).astype(int)
