@@ -13,7 +13,7 @@ import pytest
 
 from batchscope import disk, figures
 from batchscope.errors import UserError
-from batchscope.figures.kinds import primary
+from batchscope.figures import deciding_outcome
 from batchscope.report import decision, experiment_view, page
 from batchscope.report.text import bracketed, difference, level, unit
 from batchscope.store import paths
@@ -405,12 +405,12 @@ def test_the_best_size_of_a_budget_is_that_of_paired_differences_not_of_means():
 
 def test_what_decides_is_drawn_with_a_dot_per_seed():
     spec = figures.FIGURES["primary"]
-    frame = primary.select(_tables(), spec)
+    frame = deciding_outcome.select(_tables(), spec)
     assert len(frame) == 6 and set(frame["outcome"]) == {"seconds"}
     assert frame.loc[frame["recommended"].eq(1), "batch_size"].unique().tolist() == [16, 32]
     assert frame["value"].tolist() == pytest.approx([0.2, 0.21, 0.1, 0.11, 0.12, 0.13])
     assert len(figures.draw(frame, figures.FIGURES["primary"]).axes) == 1
-    assert primary.select(figures.FigureTables(), spec).empty
+    assert deciding_outcome.select(figures.FigureTables(), spec).empty
 
 
 @pytest.mark.parametrize(
