@@ -109,7 +109,7 @@ def test_settings_and_batches_that_do_not_fit_own_data_are_refused_before_any_jo
 
 def test_what_is_prepared_is_not_read_again(write, monkeypatch):
     results = write(GOOD) / "results"
-    study = config.study("c.yaml", "full", lambda _: None)
+    study = config.study("c.yaml", "full", recorded=lambda _: None)
     first, second, third = study.datasets
     for dataset in (first, third):
         datasets.prepare(dataset, study.datasets[dataset], results)

@@ -12,7 +12,6 @@ from batchscope.study import (
     columns,
     horizons,
     log_names,
-    names,
     plan,
     snapshot_epochs,
     stages,
@@ -29,7 +28,6 @@ from batchscope.study.experiments import (
 )
 from batchscope.study.figure_checks import TIMED
 from batchscope.study.measure_keys import MeasureRequest
-from batchscope.study.names import MAX_NAME_LENGTH
 from batchscope.study.outcomes import LEAST_SEEDS
 from batchscope.study.registry import MEASURES, OF_SECONDS, OF_SWEEPS
 
@@ -43,16 +41,6 @@ MARGIN_OUTCOMES = tuple(
 )
 _OUTCOMES = tuple(name for name, column in columns.COLUMNS.items() if column.label)
 _LONGEST_PAIR = 210  # characters of both names; with settings, below 255 for a file name
-
-
-def settings(place: Place, measures: Iterable[MeasureRequest]) -> Iterator[Problem]:
-    """Yield the measures and timings with settings that are too long for a path."""
-    for measure in measures:
-        try:
-            names.settings_name(measure.name, measure.settings)
-        except ValueError:
-            text = f"The settings need a name of more than {MAX_NAME_LENGTH} characters."
-            yield Problem((*place, measure.name), text)
 
 
 def factors_of_measures(
@@ -101,18 +89,23 @@ def pairs(measure: MeasureRequest, runs: Mapping[str, dict[str, Any]]) -> tuple[
 
 
 def pair_problems(
-    place: Place, measure: MeasureRequest, names: tuple[plan.Pair, ...]
+    place: Place, measures: Iterable[MeasureRequest], pairs: Mapping[str, tuple[plan.Pair, ...]]
 ) -> Iterator[Problem]:
-    """Yield a problem if there are no pairs, or if the names of a pair are too long."""
-    at = (*place, measure.name, "between")
-    if not names:
-        [(factor, (small, large))] = measure.between.items()
-        text = "Expected two runs of this experiment that differ in nothing else "
-        yield Problem(at, f"{text}(received {factor} {small} and {large}).")
-    # A cluster's executor makes one file name of both runs and the settings.
-    if any(len(small) + len(large) > _LONGEST_PAIR for small, large in names):
-        text = f"The names of two runs have more than {_LONGEST_PAIR} characters. "
-        yield Problem(at, f"{text}Choose shorter names of data set and model.")
+    """Yield the measures without pairs, or with too long names of a pair.
+
+    Args:
+        pairs: Measure -> its pairs of runs.
+    """
+    for measure in (measure for measure in measures if measure.between):
+        at = (*place, measure.name, "between")
+        if not pairs[measure.name]:
+            [(factor, (small, large))] = measure.between.items()
+            text = "Expected two runs of this experiment that differ in nothing else "
+            yield Problem(at, f"{text}(received {factor} {small} and {large}).")
+        # A cluster's executor makes one file name of both runs and the settings.
+        if any(len(small) + len(large) > _LONGEST_PAIR for small, large in pairs[measure.name]):
+            text = f"The names of two runs have more than {_LONGEST_PAIR} characters. "
+            yield Problem(at, f"{text}Choose shorter names of data set and model.")
 
 
 def epochs_without_a_measure(
@@ -152,6 +145,16 @@ def epochs_not_kept(place: Place, epochs: tuple[int, ...], horizons: set[int]) -
             above = min((other for other in kept if other > epoch), default=None)
             nearest = f"{below} or {above}" if above else str(below)
             yield received(at, epoch, f"{nearest}, after which there are snapshots")
+
+
+def comparison(place: Place, keys: Comparison) -> Iterator[Problem]:
+    """Yield the problems of keys that trainings, commands and external runs share."""
+    yield from primary(place, keys)
+    yield from margins(place, keys)
+    yield from target(place, keys)
+    if keys.seeds_planned is not None and isinstance(getattr(keys, "seeds", None), StagedSeeds):
+        text = f"Staged seeds are planned by at_most (received {keys.seeds_planned}). Remove one."
+        yield Problem((*place, "seeds_planned"), text)
 
 
 def margins(place: Place, keys: Comparison) -> Iterator[Problem]:
@@ -284,12 +287,6 @@ def unplanned_seeds(
     else:
         why = "A verdict before that is an interim analysis."
     yield Problem(place, f"Planned were {planned} seeds (received {seeds}). {why}")
-
-
-def planned_twice(place: Place, keys: Comparison, seeds: Any) -> Iterator[Problem]:
-    if isinstance(seeds, StagedSeeds) and keys.seeds_planned is not None:
-        text = f"Staged seeds are planned by at_most (received {keys.seeds_planned}). Remove one."
-        yield Problem((*place, "seeds_planned"), text)
 
 
 def another_plan(place: Place, stage: stages.Stage, seeds: StagedSeeds) -> Iterator[Problem]:

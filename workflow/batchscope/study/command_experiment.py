@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import functools
 import os
 import re
 import shutil
@@ -18,7 +16,6 @@ from batchscope.study.commands import RESOURCES, RUN_DIR, Command, CommandRun, p
 from batchscope.study.experiments import CommandExperiment
 from batchscope.study.factor_models import RESERVED
 from batchscope.study.run_factors import FALLING
-from batchscope.study.stages import Stage
 
 _SCRIPTS = (".py", ".sh")
 _PROGRAMS = ("bash", "python", "python3", "sh", "torchrun")
@@ -28,13 +25,9 @@ def grid(
     place: Place,
     keys: CommandExperiment,
     defaults: dict[str, Any],
-    seeds: tuple[Any, tuple[int, ...], Stage],
+    seeds: grids.Seeds,
 ) -> grids.Grid:
-    """Return the grid, with the defaults of factors that a placeholder uses.
-
-    Args:
-        seeds: Seeds, numbers of seeds before each interim analysis, and the stage.
-    """
+    """Return the grid, with the defaults of factors that a placeholder uses."""
     explicit = {*keys.set, *keys.vary, *(name for case in keys.cases for name in case)}
     used = placeholders((*keys.command, *keys.env.values()))
     inherited = {name: value for name, value in defaults.items() if name in used - explicit}
@@ -126,31 +119,20 @@ def _names(factors: dict[str, Any]) -> Iterator[tuple[str, str]]:
 def runs(
     place: Place, command: Command, factors: grids.Grid, faults: list[Problem]
 ) -> dict[str, CommandRun]:
-    """Return the runs by their names; none if two are equal, or a name is too long."""
+    """Return the runs by their names; none if two are equal."""
     planned_runs: dict[str, CommandRun] = {}
     resolved: dict[str, str] = {}
     for _, values, _ in factors.combinations():
-        for seed in factors.seeds_of(functools.partial(_name, command, values)):
+        configuration = CommandRun(command, {**values, "seed": factors.seeds[0]}).name
+        for seed in factors.seeds_of(configuration):
             run = CommandRun(command, {**values, "seed": seed})
-            try:
-                name = run.name
-            except ValueError:
-                text = "The name of a run has more than 200 characters. "
-                faults.append(Problem(place, f"{text}Choose shorter names of factors, or fewer."))
-                return {}
-            first = resolved.setdefault(repr(run.resolved(RUN_DIR)), name)
-            if first != name or name in planned_runs:
-                text = f"Two runs have the same command: {first} and {name}."
+            first = resolved.setdefault(repr(run.resolved(RUN_DIR)), run.name)
+            if first != run.name or run.name in planned_runs:
+                text = f"Two runs have the same command: {first} and {run.name}."
                 faults.append(Problem((*place, "command"), text))
                 return {}
-            planned_runs[name] = run
+            planned_runs[run.name] = run
     return planned_runs
-
-
-def _name(command: Command, values: dict[str, Any], seed: int) -> str | None:
-    with contextlib.suppress(ValueError):
-        return CommandRun(command, {**values, "seed": seed}).name
-    return None
 
 
 def missing_programs(place: Place, runs: Mapping[str, CommandRun]) -> Iterator[Problem]:
