@@ -103,7 +103,7 @@ def test_settings_and_batches_that_do_not_fit_own_data_are_refused_before_any_jo
     with pytest.raises(SystemExit) as ended:
         entry.main(["check", "--config", "c.yaml"])
     batch, setting = sorted(ended.value.code.splitlines(), key=lambda line: "measure" in line)
-    assert "batch_size[1]: received 25; at most 24 " in batch
+    assert "batch_size[1]: Expected at most 24, " in batch
     assert "measure.branches.factors: received 16, a batch size of 64; at most 6 " in setting
 
 

@@ -453,8 +453,8 @@ class _Planner:
         self.possible_runs.update(cases)
         return runs
 
-    def _check(self, faults: Iterable[tuple[str, str]], place_of: Callable[[str], Place]) -> None:
-        self.problems += [Problem(place_of(factor), text) for factor, text in faults]
+    def _check(self, problems: Iterable[Problem], place_of: Callable[[str], Place]) -> None:
+        self.problems += [Problem(place_of(factor), text) for (factor,), text in problems]
 
 
 def _seeds(runs: Iterable[dict[str, Any]]) -> tuple[int, ...]:
