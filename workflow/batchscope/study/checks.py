@@ -203,7 +203,7 @@ def outcomes_of_others(
     for figure, body in keys.published.items():
         for index, series in enumerate(body.numbers):
             at = ("published", figure, "numbers", index)
-            named += [((*at, name), name) for name in series]
+            named += [((*at, name), name) for name in series.columns]
     task = wording.listed((task.replace("_", "-") for task in learned), "or")
     for at, name in named:
         if tasks.user_metric(name) or not tasks.kept([name], learned):

@@ -378,15 +378,13 @@ class _Planner:
         numbers = {}
         for figure, body in keys.published.items():
             if body.numbers and figure in FIGURES:
-                at, values = (*place, "published", figure, "numbers"), []
+                at, numbers[figure] = (*place, "published", figure, "numbers"), tuple(body.numbers)
                 self.problems += published_numbers.problems(at, figure, body.numbers)
-                for index, series in enumerate(body.numbers):
-                    factors = published_numbers.factors_of(series)
-                    if not isinstance(keys, CommandExperiment):
-                        factors = self.ids.read((*at, index), factors)
-                    columns = published_numbers.columns_of(series)
-                    values.append(PublishedValues(factors, series["batch_size"], columns))
-                numbers[figure] = tuple(values)
+                if not isinstance(keys, CommandExperiment):
+                    numbers[figure] = tuple(
+                        replace(series, factors=self.ids.read((*at, index), series.factors))
+                        for index, series in enumerate(body.numbers)
+                    )
         return numbers
 
     def _tasks(self, runs: Iterable[dict[str, Any]]) -> tuple[str, ...]:
