@@ -33,8 +33,7 @@ from batchscope.study.registry import MEASURES, OF_SECONDS, OF_SWEEPS
 
 Runs = Iterable[dict[str, Any]]
 
-# Outcomes that may have a margin: those that the measure `evaluate` computes.
-MARGIN_OUTCOMES = tuple(
+_OUTCOMES = tuple(
     f"{split}_{name}"
     for split in ("test", "validation", "train")
     for name in (*tasks.METRICS, "loss")
@@ -161,8 +160,8 @@ def margins(place: Place, keys: Comparison) -> Iterator[Problem]:
     """Yield margins of unknown outcomes, and shares above 1."""
     for name, margin in keys.margins.items():
         at = (*place, "margins", name)
-        if name not in MARGIN_OUTCOMES and not tasks.user_metric(name):
-            yield unknown(at, "outcome", MARGIN_OUTCOMES)
+        if name not in tasks.OUTCOMES and not tasks.user_metric(name):
+            yield unknown(at, "outcome", tasks.OUTCOMES)
         elif tasks.is_share(name) and margin >= 1:
             yield received(at, margin, "a share below 1 (0.01 is one point)")
 
@@ -171,7 +170,7 @@ def outcomes_of_margins(
     place: Place, keys: TrainingExperiment, measures: Collection[str], runs: Runs
 ) -> Iterator[Problem]:
     """Yield margins of outcomes that some run does not evaluate."""
-    sources = [name for name, entry in MEASURES.items() if {*entry.columns} & {*MARGIN_OUTCOMES}]
+    sources = [name for name, entry in MEASURES.items() if {*entry.columns} & {*tasks.OUTCOMES}]
     evaluated = {*measures} & {*sources} or all(run["evaluate_every"] for run in runs)
     if keys.margins and not evaluated:
         needed = wording.listed(sources, "or")

@@ -141,7 +141,7 @@ class _Planner:
         for experiment in planned.values():
             if not isinstance(experiment.keys, TimingExperiment):
                 self._check_seeds(experiment)
-        other_machines.check(file, self.problems, self.warnings.append)
+        machines = other_machines.read(file, self.problems, self.warnings.append)
         configurations = [factors for item in planned.values() for factors in item.factors()]
         datasets = dict.fromkeys(factors["dataset"] for factors in configurations)
         files = dict(model for model in self.models.values() if model)
@@ -153,7 +153,7 @@ class _Planner:
             experiments=planned,
             claims=self._claims(planned),
             published=dict(self._published()),
-            machines=other_machines.read(file),
+            machines=machines,
             written=written,
             folder=self.folder,
         )
