@@ -15,7 +15,7 @@ from pydantic import BaseModel, Discriminator, Tag, ValidationError
 from pydantic.fields import FieldInfo
 
 from batchscope import wording
-from batchscope.problems import Place, Problem, missing_blank, nearest, show
+from batchscope.problems import Place, Problem, hint, missing_blank, nearest, show
 
 _MOST_LISTED = 24
 # Replaces wording that names Python's types and our classes.
@@ -73,19 +73,14 @@ def problems(error: ValidationError, model: type[BaseModel]) -> Iterator[Problem
             choices = re.findall("'([^']*)'", message)
             if len(choices) > _MOST_LISTED:
                 message = f"Input should be one of {', '.join(choices[:_MOST_LISTED])}, ..."
-            hint = _hint(value, choices) if isinstance(value, str) else ""
+            fix = hint(value, choices) if isinstance(value, str) else ""
             if value is None and message == _MAP:
-                hint = " Indent its keys, or remove it."
-            yield Problem(place, f"{message} (received {show(value)}).{hint}")
+                fix = " Indent its keys, or remove it."
+            yield Problem(place, f"{message} (received {show(value)}).{fix}")
 
 
 def _length(value: Any) -> int:
     return len(value) if isinstance(value, list | dict) else 1  # a single value may replace a list
-
-
-def _hint(text: str, choices: list[str]) -> str:
-    match = nearest(text, choices)
-    return missing_blank(text) or (f" Did you mean '{match}'?" if match else "")
 
 
 def _unknown(key: Any, home: Map) -> tuple[str, str | None]:
