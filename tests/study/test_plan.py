@@ -119,7 +119,7 @@ def test_faults_of_the_other_scale_do_not_stop_this_one():
     raw = config(reduced={"experiments": {"a": {"vary": {"batch_size": [5000]}}}})
     assert planner.make(raw)
     (line,) = problems(raw, "reduced")
-    assert line.startswith("reduced.experiments.a.vary.batch_size[0]: received 5000")
+    assert line.startswith("reduced.experiments.a.vary.batch_size[0]: Expected at most 1087, ")
 
 
 def test_one_fault_of_a_default_is_one_line():

@@ -28,6 +28,7 @@ from batchscope.study.experiments import (
 )
 from batchscope.study.figure_checks import TIMED
 from batchscope.study.measure_keys import MeasureRequest
+from batchscope.study.names import LongNameError
 from batchscope.study.outcomes import LEAST_SEEDS
 from batchscope.study.registry import MEASURES, OF_SECONDS, OF_SWEEPS
 
@@ -42,35 +43,27 @@ _OUTCOMES = tuple(name for name, column in columns.COLUMNS.items() if column.lab
 _LONGEST_PAIR = 210  # characters of both names; with settings, below 255 for a file name
 
 
-def factors_of_measures(
-    place: Place, measures: Iterable[MeasureRequest], runs: list[dict[str, Any]]
-) -> Iterator[Problem]:
-    """Yield the measures that need a factor that some run lacks."""
-    for measure in measures:
-        entry = MEASURES.get(measure.name)
-        for factor, value in (entry.factors if entry else {}).items():
-            if any(run[factor] != value for run in runs):
-                text = f"Needs {factor}: {show(value)} in set or defaults (received runs without)."
-                yield Problem((*place, measure.name), text)
-
-
-def unfit_settings(
+def settings(
     place: Place,
     measures: Iterable[MeasureRequest],
-    runs: Runs,
+    runs: list[dict[str, Any]],
     training_sizes: Mapping[str, int | None],
 ) -> Iterator[Problem]:
-    """Yield the settings that do not fit the factors of a run or its training set.
+    """Yield measures that need another factor, and settings that do not fit a run.
 
     Args:
         training_sizes: Data set -> training examples, None if unknown.
     """
     for measure in measures:
-        problems = versions.ENTRIES[measure.name].problems
-        for factors in runs:
-            size = training_sizes[factors["dataset"]]
-            for setting, text in problems(factors, measure.settings, size):
-                yield Problem((*place, measure.name, setting), text)
+        entry, at = versions.ENTRIES[measure.name], (*place, measure.name)
+        for factor, value in getattr(entry, "factors", {}).items():
+            if any(run[factor] != value for run in runs):
+                text = f"Needs {factor}: {show(value)} in set or defaults (received runs without)."
+                yield Problem(at, text)
+        for run in runs:
+            size = training_sizes[run["dataset"]]
+            for setting, text in entry.problems(run, measure.settings, size):
+                yield Problem((*at, setting), text)
 
 
 def pairs(measure: MeasureRequest, runs: Mapping[str, dict[str, Any]]) -> tuple[plan.Pair, ...]:
@@ -84,27 +77,23 @@ def pairs(measure: MeasureRequest, runs: Mapping[str, dict[str, Any]]) -> tuple[
             small[shared] = name
         elif factors[factor] == large_value:
             large[shared] = name
-    return tuple((name, large[shared]) for shared, name in small.items() if shared in large)
+    pairs = tuple((name, large[shared]) for shared, name in small.items() if shared in large)
+    # A cluster's executor makes one file name of both runs and the settings.
+    if any(len(small_run) + len(large_run) > _LONGEST_PAIR for small_run, large_run in pairs):
+        raise LongNameError(f"Expected pairs of at most {_LONGEST_PAIR} characters.")
+    return pairs
 
 
-def pair_problems(
+def no_pairs(
     place: Place, measures: Iterable[MeasureRequest], pairs: Mapping[str, tuple[plan.Pair, ...]]
 ) -> Iterator[Problem]:
-    """Yield the measures without pairs, or with too long names of a pair.
-
-    Args:
-        pairs: Measure -> its pairs of runs.
-    """
-    for measure in (measure for measure in measures if measure.between):
-        at = (*place, measure.name, "between")
-        if not pairs[measure.name]:
+    """Yield the measures of two runs without a pair. `pairs` has the pairs of each such measure."""
+    for measure in measures:
+        if not pairs.get(measure.name, True):
             [(factor, (small, large))] = measure.between.items()
             text = "Expected two runs of this experiment that differ in nothing else "
-            yield Problem(at, f"{text}(received {factor} {small} and {large}).")
-        # A cluster's executor makes one file name of both runs and the settings.
-        if any(len(small) + len(large) > _LONGEST_PAIR for small, large in pairs[measure.name]):
-            text = f"The names of two runs have more than {_LONGEST_PAIR} characters. "
-            yield Problem(at, f"{text}Choose shorter names of data set and model.")
+            text += f"(received {factor} {small} and {large})."
+            yield Problem((*place, measure.name, "between"), text)
 
 
 def epochs_without_a_measure(

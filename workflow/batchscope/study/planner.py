@@ -79,9 +79,8 @@ def make(
     Raises:
         ConfigError: With every structural error; if there is none, with every error of meaning.
     """
-    file, replaced = study_file.read(raw, scale)
+    file, written, replaced = study_file.read(raw, scale)
     reduced = scale == study_file.REDUCED
-    written = study_file.reduced_form(raw)[0] if reduced else raw
     planner = _Planner(file, reduced, recorded, folder or Path(), looked, local)
     study = planner.study(written)
     if planner.problems:
@@ -162,7 +161,7 @@ class _Planner:
         """Return the fields of a planned experiment; None if there is a problem.
 
         Args:
-            before: Number of problems before those of the experiment.
+            before: Number of problems in earlier parts of the study.
         """
         try:
             for request in (*keys.measure, *keys.timing):
@@ -280,13 +279,12 @@ class _Planner:
         pairs = {item.name: checks.pairs(item, runs) for item in keys.measure if item.between}
         self.problems += [
             *checks.outcomes_of_others(place, keys, learned),
-            *checks.factors_of_measures(at, keys.measure, factors),
-            *checks.unfit_settings(at, keys.measure, factors, self.sizes),
+            *checks.settings(at, keys.measure, factors, self.sizes),
             *checks.epochs_not_kept(place, keys.at_epochs, {run["epochs"] for run in factors}),
             *checks.budgets_beyond(place, keys.budgets, factors, self.sizes, learned),
             *horizons.problems(place, keys, factors),
             *checks.outcomes_of_margins(place, keys, measures, factors),
-            *checks.pair_problems(at, keys.measure, pairs),
+            *checks.no_pairs(at, keys.measure, pairs),
         ]
         return {
             "vary": grid.vary,
@@ -314,7 +312,7 @@ class _Planner:
             self._check(incompatible_factors.of_timing(factors, info, timings), place_of)
             combinations.append(factors)
         at = (*place, "timing")
-        self.problems += checks.unfit_settings(at, keys.timing, combinations, self.sizes)
+        self.problems += checks.settings(at, keys.timing, combinations, self.sizes)
         sweeps = tuple(names.sweeps(combinations))
         _ = [sweep.name for sweep in sweeps]  # raises LongNameError
         return {"vary": grid.vary, "sweeps": sweeps}
