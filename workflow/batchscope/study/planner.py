@@ -176,12 +176,8 @@ class _Planner:
                 case ExternalExperiment():
                     return self._external(keys, place)
         except LongNameError:
-            text = (
-                f"A run or timing needs a name of more than {MAX_NAME_LENGTH} characters. Choose "
-            )
-            text += (
-                "shorter names of data sets, models and factors, or fewer batch sizes and settings."
-            )
+            text = f"A name in the paths of results has more than {MAX_NAME_LENGTH} characters. "
+            text += "Choose shorter names of data sets, models and factors, or fewer values."
             at = (*place, "vary") if isinstance(keys, TimingExperiment) else place
             self.problems.append(Problem(at, text))
             return None
