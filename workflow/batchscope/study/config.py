@@ -21,7 +21,7 @@ class Options(Model):
 
 
 def study(path: Path | str, scale: str = "full", **context: Any) -> plan.Study:
-    """Return the planned study of a file. `context` is that of `planner.make`.
+    """Return the planned study of a file. `context` goes to `planner.make`.
 
     Raises:
         UserError: If the file cannot be read or is invalid.
