@@ -16,8 +16,7 @@ import keras
 
 from batchscope.datasets import Examples, model_inputs
 from batchscope.timing import loops, pipelines
-from batchscope.timing.blocks import LEAD_IN_STEPS
-from batchscope.timing.step_errors import NonFiniteLoss
+from batchscope.timing.blocks import LEAD_IN_STEPS, NonFiniteLoss
 from batchscope.training import models, step_loop
 
 SCALE = 1 / 16
