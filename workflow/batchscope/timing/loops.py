@@ -245,6 +245,8 @@ class StepRunner(PipelineRunner):
 class FitRunner(PipelineRunner):
     """Keras's `fit`, one call per `run`, with `unit` steps in a call into the graph.
 
+    The steps of a `run` are a multiple of `unit`.
+
     The timed span begins at Keras's `on_epoch_begin` and ends at `on_epoch_end`. It contains every
     step with its loss metric and dispatch of callbacks, and one conversion of the loss to a number.
     It leaves out the work of a call before and after: a training pays it once per epoch and a
@@ -256,28 +258,11 @@ class FitRunner(PipelineRunner):
 
     def _build(self, loop: str, optimizer: keras.optimizers.Optimizer) -> None:
         self.unit = STEPS_PER_EXECUTION if loop == "fit_steps" else 1
-        self.model.compile(optimizer, _MeanLoss(self.model, self._learned), jit_compile=False)
-        self._functions: dict[int, Any] = {}
+        options = {"steps_per_execution": self.unit, "jit_compile": False}
+        self.model.compile(optimizer, _MeanLoss(self.model, self._learned), **options)
 
     def _run(self, batch_size: int, start: int, steps: int, delayed: bool) -> tuple[float, float]:
-        batches, delay = self._batches(batch_size), self._delay_seconds if delayed else 0.0
-        remainder = steps % self.unit
-        seconds, value = 0.0, 0.0
-        for count, per_call in ((steps - remainder, self.unit), (remainder, 1)):
-            if count:
-                clock = self._fit(batches, count, per_call, delay * per_call)
-                seconds, value = seconds + clock.seconds, value + clock.loss
-        return seconds, value
-
-    def _fit(self, batches: tf.data.Dataset, steps: int, per_call: int, delay: float) -> _Clock:
-        model = self.model
-        model.steps_per_execution = per_call
-        # Keras keeps one function, which has the steps of a call traced into it.
-        if per_call not in self._functions:
-            model.make_train_function(force=True)
-            self._functions[per_call] = model.train_function
-        model.train_function = self._functions[per_call]
-        clock = _Clock()
+        clock, delay = _Clock(), self._delay_seconds * self.unit if delayed else 0.0
         callbacks: list[keras.callbacks.Callback] = [clock]
         if delay:
             sleep = keras.callbacks.LambdaCallback(
@@ -285,8 +270,8 @@ class FitRunner(PipelineRunner):
             )
             callbacks.append(sleep)
         options = {"verbose": 0, "callbacks": callbacks, "shuffle": False}
-        model.fit(batches, steps_per_epoch=steps, epochs=1, **options)
-        return clock
+        self.model.fit(self._batches(batch_size), steps_per_epoch=steps, epochs=1, **options)
+        return clock.seconds, clock.loss
 
 
 class _MeanLoss(keras.losses.Loss):
