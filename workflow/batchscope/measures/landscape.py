@@ -219,7 +219,7 @@ def members(losses: np.ndarray, settings: dict[str, Any]) -> Arrays:
 
 
 class Kept:
-    """Losses of the first rows on disk, with which a killed job continues.
+    """Losses of the first rows on disk. A killed job continues with them.
 
     Rows with another `key` are not used.
     """
