@@ -325,7 +325,8 @@ def interrupted(running_cluster, project) -> dict[str, Any]:
                 project.wait(process, 900)
         _wait(lambda: not running_cluster.processes(), 60, project)
         (submission,) = project.submissions()[before:]
-        records = (project.root / "results" / "runs").rglob("*.json")
+        runs = [project.root / "results" / "runs" / run for run in study.runs]
+        records = [path for run in runs for path in run.rglob("*.json")]
         return {
             "memory_mb": int(submission["--mem"]),
             "records": {path: path.stat().st_mtime_ns for path in records},
@@ -423,9 +424,10 @@ def test_members_share_one_import_of_tensorflow(interrupted):
 def test_a_member_that_was_killed_for_memory_receives_more(project, interrupted):
     if not interrupted["limited"]:
         pytest.skip("no memory control group can be made here")
-    # Of the three trainings that run at a time; at most four times the memory of the rule.
-    memory_mb = [call["memory_mb"] for call in interrupted["calls"]]
-    assert memory_mb[1:] == [3 * 2000, 2 * 2000 + 4 * 2000]
+    # Of the three trainings that run at a time; at most four times the memory of the rule. Snakemake
+    # may count an evaluation beside three jobs of 2,000 MB.
+    _, before, after = (call["memory_mb"] for call in interrupted["calls"])
+    assert before in (3 * 2000, 3 * 2000 + 500) and after == 2 * 2000 + 4 * 2000
     assert project.record(interrupted["failing"])["status"] == "finished"
 
 
