@@ -22,7 +22,7 @@ def test_what_is_decided(tmp_path, schedule):
     given = (runs, long_tables.made(tmp_path, study, "gap")["trajectories"])
     experiment = study.experiments["gap"]
     compared = experiment_tables.held_equal(study, "gap", *given)["comparisons"]
-    found = experiment_tables.to_target(experiment.keys.budgets, *given)
+    found = experiment_tables.to_target(experiment, *given)
     if schedule == "cosine":
         assert set(compared["budget"]) == {"epochs", "convergence", "end"}
         assert set(compared.loc[compared["budget"] == "epochs", "budget_value"]) == {40}

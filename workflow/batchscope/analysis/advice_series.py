@@ -57,6 +57,7 @@ class AdviceRequest(NamedTuple):
     timed: bool = False  # whether its runs have seconds
     by_position: Collection[str] = ()  # data sets whose examples have a label for each position
     best_weights: bool = False  # `evaluate` measures the weights of the best epoch
+    metrics: tasks.Metrics = ()  # user-defined metrics
 
 
 @dataclass(frozen=True)
@@ -161,7 +162,7 @@ class AdviceSeries:
         if rows.empty or math.isnan(self.baseline):
             return {}
         low, high = rows["mean_low"].astype(float), rows["mean_high"].astype(float)
-        higher = tasks.higher_is_better(rows["outcome"].iloc[0])
+        higher = comparisons.higher_is_better(rows).iloc[0]
         beats = low > self.baseline if higher else high < self.baseline
         return dict(zip(rows["batch_size"].astype(int), beats.tolist(), strict=True))
 
@@ -175,8 +176,9 @@ class AdviceSeries:
     def metric_rows(self) -> pandas.DataFrame:
         """The rows of the first metric that was measured at the end; empty without one."""
         rows = self.ends
-        metrics = [name for name in rows["outcome"].unique() if tasks.metric(name)]
-        rows = rows[rows["outcome"].isin(metrics) & rows["mean"].notna()]
+        names, metrics = rows["outcome"].unique(), self.asked.metrics
+        measured = [name for name in names if tasks.metric(name, metrics)]
+        rows = rows[rows["outcome"].isin(measured) & rows["mean"].notna()]
         same = ["outcome", "budget"]
         return rows[(rows[same] == rows[same].iloc[0]).all(axis=1)] if len(rows) else rows
 
@@ -294,7 +296,7 @@ def verdicts(rows: pandas.DataFrame) -> pandas.Series:
     Three to five seeds have an interval. One or two have none, so that their verdict stays
     provisional.
     """
-    higher = rows["outcome"].map(tasks.higher_is_better).astype(bool)
+    higher = comparisons.higher_is_better(rows)
     low, high, bound = (rows[name].astype(float) for name in ("low", "high", "bound"))
     within = np.where(higher, low > bound, high < bound)
     beyond = np.where(higher, high < bound, low > bound)

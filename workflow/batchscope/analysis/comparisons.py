@@ -39,7 +39,6 @@ from batchscope.analysis import chosen_rates, contrasts, intervals, run_series, 
 from batchscope.analysis.contrasts import ROUNDING
 from batchscope.analysis.intervals import Interval
 from batchscope.analysis.readings import Reading
-from batchscope.study import tasks
 from batchscope.study.decision_columns import COMPARISONS
 from batchscope.study.outcomes import (
     LEAST_SEEDS,
@@ -234,6 +233,11 @@ def _seeds_to_resolve(found: Pairs, at: int, other: int, margin: float, share: f
     return None if wanted >= seeds_wanted.MOST else max(wanted, seeds + 1)
 
 
+def higher_is_better(rows: pandas.DataFrame) -> pandas.Series:
+    """Return whether higher values of each row's outcome are better, by the sign of its bound."""
+    return rows["bound"].astype(float) < 0
+
+
 def best(rows: pandas.DataFrame) -> int | None:
     """Return the batch size with the best paired difference to the best of the others.
 
@@ -247,7 +251,7 @@ def best(rows: pandas.DataFrame) -> int | None:
     for column in ("estimate", "mean"):
         known = values[column].dropna()
         if len(known):
-            higher = tasks.higher_is_better(rows["outcome"].iloc[0])
+            higher = higher_is_better(rows).iloc[0]
             return int(known.idxmax() if higher else known.idxmin())
     return None
 

@@ -148,7 +148,7 @@ class _Beside:
 
     @property
     def sign(self) -> float:
-        return -1.0 if tasks.higher_is_better(self.outcome) else 1.0
+        return -1.0 if tasks.higher_is_better(self.outcome, self.arm.trainings.metrics) else 1.0
 
     @functools.cached_property
     def own(self) -> Chosen:

@@ -162,7 +162,7 @@ def figures(
     study = options.study(results, config, scale, experiment)
     planned = study.experiments[experiment]
     names, published = figures.drawn(planned), planned.keys.published
-    figures.write(tables, names, output, processes, published, study.figure_format)
+    figures.write(tables, names, output, processes, published, study.figure_format, planned.metrics)
 
 
 def claims(config: str, output: Path, scale: str = "full", results: Path = _RESULTS) -> None:

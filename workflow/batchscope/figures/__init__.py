@@ -70,12 +70,15 @@ class FigureTables:
     """The tidy tables of one experiment, one {name}.csv each; empty where not given.
 
     Those in a folder are read when they are asked for: a figure waits for no other than it shows.
+    `metrics` are the user-defined metrics of the experiment.
     """
 
-    def __init__(self, folder: Path | None = None, **given: pandas.DataFrame) -> None:
+    def __init__(
+        self, folder: Path | None = None, metrics: tasks.Metrics = (), **given: pandas.DataFrame
+    ) -> None:
         if unknown := given.keys() - table_entries.TABLES.keys():
             raise TypeError(f"Expected known tables. Received: {unknown}")
-        vars(self).update(given, _folder=folder)
+        vars(self).update(given, _folder=folder, metrics=metrics)
 
     def __getattr__(self, name: str) -> pandas.DataFrame:
         """Reads a table, once; one of timings over all timing jobs of a configuration."""
@@ -137,8 +140,8 @@ def drawn(experiment: PlannedExperiment) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def read(folder: Path | str) -> FigureTables:
-    return FigureTables(Path(folder))
+def read(folder: Path | str, metrics: tasks.Metrics = ()) -> FigureTables:
+    return FigureTables(Path(folder), metrics)
 
 
 def write(
@@ -148,6 +151,7 @@ def write(
     processes: int = 1,
     published: Collection[str] = (),
     figure_format: FigureFormat | None = None,
+    metrics: tasks.Metrics = (),
 ) -> None:
     """Draws figures from the tables in one folder and writes them into another.
 
@@ -158,6 +162,7 @@ def write(
 
     Args:
         figure_format: Format of one more file per figure.
+        metrics: User-defined metrics of the experiment.
 
     Raises:
         UserError: If a name is not registered.
@@ -167,6 +172,7 @@ def write(
 
     from batchscope import disk
     from batchscope.errors import UserError
+    from batchscope.host import supervisor
 
     names = list(names)
     for name in names:
@@ -176,12 +182,13 @@ def write(
     _read_once.cache_clear()  # of tables that were there before
     with disk.atomic_folder(folder) as beside:
         numbers = [name in published for name in names]
-        shared = repeat(beside), numbers, repeat(figure_format)
+        shared = repeat(beside), numbers, repeat(figure_format), repeat(metrics)
         given = (_write_figure, repeat(tables), names, *shared)
         if (workers := min(processes, len(names))) > 1:
-            arguments = (os.getpid(), tasks.user_metrics())
             fork = multiprocessing.get_context("fork")
-            with ProcessPoolExecutor(workers, fork, _start_worker, arguments) as pool:
+            with ProcessPoolExecutor(
+                workers, fork, supervisor.set_parent_death_signal, (os.getpid(),)
+            ) as pool:
                 found = [*pool.map(*given)]
         else:
             found = [*map(*given)]
@@ -201,13 +208,6 @@ def whole(folder: Path) -> bool:
     return names <= {path.name for path in folder.iterdir()}
 
 
-def _start_worker(parent: int, metrics: dict[str, str]) -> None:
-    from batchscope.host import supervisor
-
-    supervisor.set_parent_death_signal(parent)
-    tasks.set_user_metrics(metrics)
-
-
 _read_once = functools.cache(read)  # by each of the processes that share the figures
 
 
@@ -217,13 +217,14 @@ def _write_figure(
     folder: Path,
     published: bool,
     figure_format: FigureFormat | None,
+    metrics: tasks.Metrics,
 ) -> dict[str, Any] | None:
     """Write a figure's files; return its line of the list, None if it shows nothing."""
     from batchscope.figures import rows
     from batchscope.figures.drawing import canvas
     from batchscope.tables import csv_tables
 
-    read = _read_once(tables)
+    read = _read_once(tables, metrics)
     figure = learned(name, read.tasks)
     frame = select(read, figure)
     if frame.empty:

@@ -118,7 +118,7 @@ def by_advice(tables: FigureTables) -> Iterator[tuple[dict[str, Any], FigureTabl
             known = {factor: value for factor, value in factors.items() if factor in frame}
             parts[name] = run_series.of(frame, known)
         if deciding(parts["advice"]):
-            yield factors, FigureTables(**parts)
+            yield factors, FigureTables(metrics=tables.metrics, **parts)
 
 
 def deciding(advice: pandas.DataFrame) -> list[str]:

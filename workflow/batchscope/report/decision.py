@@ -94,7 +94,9 @@ def text(study: Study, results: Path | str, config: str, seeds: bool = False) ->
         if not (path := folder / name / "advice.csv").exists():
             command = gaps.snakemake(study, config, how="--cores all")
             raise UserError(f"{path}: missing; it is expected. Make it by: {command}")
-    tables = {name: FigureTables(folder / name) for name in trained}
+    tables = {
+        name: FigureTables(folder / name, study.experiments[name].metrics) for name in trained
+    }
     of_rises = {name: rising.of_experiment(each) for name, each in tables.items()}
     shown = cards(study, tables, config)
     text = page.render(
@@ -144,6 +146,7 @@ def _card(advice: pandas.DataFrame, factors: Row, tables: FigureTables) -> Row:
     expected = [row for row in rows[Item.EXPECTATION] if _is(row, best)]
     stop = _stop(expected, checks, best)
     at_end = compared[compared["budget"].isin(ends) & compared["mean"].notna()]
+    metrics = (name for name in at_end["outcome"] if tasks.metric(name, tables.metrics))
     epochs_run = compared.groupby("batch_size")["epochs_run"].max()
     rates = pandas.to_numeric(runs[RATE], errors="coerce").dropna() if RATE in runs else []
     return {
@@ -156,7 +159,7 @@ def _card(advice: pandas.DataFrame, factors: Row, tables: FigureTables) -> Row:
         "edges": [row for row in rows[Item.CHECK] if row["name"] == RATE_ON_EDGE],
         "baseline": next((row for row in checks if row["name"] == BASELINE), None),
         "task": tasks.of_columns(compared["outcome"])[0],
-        "metric": label(next(filter(tasks.metric, at_end["outcome"]), "")),
+        "metric": label(next(metrics, "")),
         "tried": wording.listed(map(wording.shortest, sorted({*rates}))),
         "rates": _rates(rows[Item.RATE]),
         "expected": [row for row in expected if row["name"] not in (*COUNTED, EPOCH_SECONDS)],

@@ -24,14 +24,16 @@ PRINTED_COLUMNS = 11  # what an A4 page holds
 _KEPT = ("batch_size", "seed", "status", "run")  # columns even where all runs share them
 
 
-def _evaluated() -> list[str]:
-    metrics = ("loss", *tasks.METRICS, *tasks.USER_METRICS)
-    return [f"{split}_{name}" for split in ("test", "validation") for name in metrics]
+def _evaluated(metrics: tasks.Metrics) -> list[str]:
+    names = ("loss", *tasks.METRICS, *(metric.name for metric in metrics))
+    return [f"{split}_{name}" for split in ("test", "validation") for name in names]
 
 
-def evaluated(rows: list[Row], evaluations: pandas.DataFrame) -> list[Row]:
+def evaluated(
+    rows: list[Row], evaluations: pandas.DataFrame, metrics: tasks.Metrics = ()
+) -> list[Row]:
     """Returns rows of runs.csv with outcomes of the last evaluation where they have none."""
-    names = [name for name in _evaluated() if name in evaluations]
+    names = [name for name in _evaluated(metrics) if name in evaluations]
     keys = ["run", *(["machine"] if "machine" in evaluations else [])]
     if not names or not rows:
         return rows
@@ -94,14 +96,14 @@ def distinct(rows: list[Row]) -> dict[str, Row]:
     return {row["run"] + (wording.aside(row["machine"]) if several else ""): row for row in rows}
 
 
-def build(rows: list[Row]) -> tuple[dict[str, Any], str]:
+def build(rows: list[Row], metrics: tasks.Metrics) -> tuple[dict[str, Any], str]:
     """Returns the table, and the style rules of its columns: what is aligned, what is printed.
 
     Columns are what distinguishes runs, the status, outcomes, the rest, and the name. What all
     runs share is no column: the factors among it stand in `same`.
     """
     present = list(dict.fromkeys(name for row in rows for name in row))
-    asked = [name for name in present if name in _evaluated() or outcomes.outcome(name)]
+    asked = [name for name in present if name in _evaluated(metrics) or outcomes.outcome(name)]
     factors = [name for name in present if _is_factor(name)]
     first = ("experiment", "machine", *run_factors.FACTORS, *factors, "status", *asked, *present)
     shown, same = [], {}
@@ -110,7 +112,7 @@ def build(rows: list[Row]) -> tuple[dict[str, Any], str]:
         if name not in present:
             continue
         if len(found) > 1 or len(rows) == 1 or name in _KEPT:
-            shown.append(_column(name, found, tasks.of_columns(present)))
+            shown.append(_column(name, found, tasks.of_columns(present), metrics))
         elif factor and (factor.required or {*found} != {plain(factor.default)}):
             (same[name],) = found
     selects = [
@@ -127,9 +129,11 @@ def build(rows: list[Row]) -> tuple[dict[str, Any], str]:
     return {"columns": shown, "rows": cells, "same": same, "selects": selects}, _rules(shown)
 
 
-def _column(name: str, found: set[str], learned: tuple[str, ...]) -> dict[str, Any]:
+def _column(
+    name: str, found: set[str], learned: tuple[str, ...], metrics: tasks.Metrics
+) -> dict[str, Any]:
     """Returns a column: its `kind` is how it is sorted, `usual` whether it is shown at first."""
-    documented, doc = columns.describe(name), ""
+    documented, doc = columns.describe(name, metrics), ""
     numbers = [parsed(text) for text in found if text]
     kind = "number" if numbers and None not in numbers else "text"
     if documented is not None:
@@ -137,7 +141,8 @@ def _column(name: str, found: set[str], learned: tuple[str, ...]) -> dict[str, A
         doc = documented.doc + (f" [{unit}]" if unit else "")
         if documented.kind:
             kind = "number" if documented.kind in ("int", "float") else "text"
-    usual = name in ("experiment", "machine", "status", "run", *_evaluated()) or _is_factor(name)
+    shown = ("experiment", "machine", "status", "run", *_evaluated(metrics))
+    usual = name in shown or _is_factor(name)
     return {
         "name": name,
         "label": Markup("_<wbr>").join(escape(part) for part in name.split("_")),  # may break there

@@ -50,7 +50,7 @@ def build(study: Study, inputs: Inputs, folder: Path | str = "") -> str:
     Raises:
         UserError: If a table that is read now is missing or damaged.
     """
-    table, rules = runs_table.build(inputs.rows)
+    table, rules = runs_table.build(inputs.rows, study.metrics)
     script, cards, found = page.asset("report.js"), _cards(study, inputs), gaps.find(study, inputs)
     experiments = [
         experiment_view.build(results, cards, _stated(study, name))

@@ -89,6 +89,11 @@ class PlannedExperiment:
     def title(self) -> str:
         return self.keys.title or self.name
 
+    @cached_property
+    def metrics(self) -> tasks.Metrics:
+        """User-defined metrics."""
+        return self.keys.user_metrics
+
     @property
     def at_epochs(self) -> tuple[int, ...]:
         return tuple(sorted(self.keys.at_epochs))
@@ -144,6 +149,12 @@ class Study:
     published: dict[str, tuple[int, str]] = field(default_factory=dict)
     written: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
     folder: Path | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def metrics(self) -> tasks.Metrics:
+        """User-defined metrics of all experiments."""
+        every = (experiment.metrics for experiment in self.experiments.values())
+        return tuple(dict.fromkeys(metric for metrics in every for metric in metrics))
 
     @property
     def has_stages(self) -> bool:

@@ -122,14 +122,7 @@ class _Planner:
         ids = {name: info.id if info else None for name, info in self.datasets.items()}
         models = {name: model[0] if model else None for name, model in self.models.items()}
         self.ids = IdReader(self.problems, ids, models)
-        tasks.set_user_metrics(
-            {
-                name: better
-                for keys in reversed([*file.experiments.values()])
-                if isinstance(keys, LoggedExperiment)
-                for name, better in keys.metrics.items()
-            }
-        )
+        self.metrics: dict[str, str] = {}  # user-defined metrics of the experiments so far
 
     def study(self, written: dict[str, Any]) -> Study:
         """Return the study; it is incomplete if there are problems."""
@@ -139,7 +132,7 @@ class _Planner:
         for name, keys in file.experiments.items():
             before = len(self.problems)
             place = ("experiments", name)
-            self.problems += checks.metrics(place, keys)
+            self.problems += checks.metrics(place, keys, self.metrics)
             experiment = self._plan(name, keys, place, defaults)
             if experiment and len(self.problems) == before:
                 planned[name] = experiment

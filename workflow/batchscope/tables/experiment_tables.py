@@ -42,7 +42,7 @@ from batchscope.tables import (
 )
 
 if TYPE_CHECKING:
-    from batchscope.study.plan import Study
+    from batchscope.study.plan import PlannedExperiment, Study
 
 Tables = dict[str, pandas.DataFrame]
 # As `AdviceTables` has them.
@@ -74,7 +74,7 @@ def make(
         **timing_tables.made(*at),
         "limits": timing_tables.limits(*at),
         **held_equal(study, experiment, runs, long["trajectories"], default_target),
-        **to_target(chosen.keys.budgets, runs, long["trajectories"], default_target),
+        **to_target(chosen, runs, long["trajectories"], default_target),
     }
     tolerance = chosen.measures.get("branches", {}).get("tolerance", math.nan)
     made["local_critical_batch_size"] = local_critical_batch_size.table(
@@ -97,7 +97,7 @@ def held_equal(
     planned = study.experiments[experiment]
     keys, looks = planned.keys, planned.looks
     margins = {**keys.margins, SECONDS: keys.advice.slower}
-    given = (runs, trajectories, keys.budgets, margins, looks, default_target)
+    given = (runs, trajectories, keys.budgets, margins, looks, default_target, planned.metrics)
     found = list(readings.of_experiment(*given))
     at_budgets = [each for each in found if each.budget.kind != END]
     return {
@@ -110,7 +110,10 @@ def _stated(study: Study, experiment: str) -> dict[str, Outcome]:
     """Returns what documents state about the columns of an experiment's runs."""
     found = {
         claim.test.column: outcomes.with_direction(
-            claim.test.column, claim.test.direction, f"{claim.document}, {claim.place}"
+            claim.test.column,
+            claim.test.direction,
+            f"{claim.document}, {claim.place}",
+            study.experiments[experiment].metrics,
         )
         for claim in study.claims
         if claim.test.trend_experiment == experiment
@@ -119,7 +122,7 @@ def _stated(study: Study, experiment: str) -> dict[str, Outcome]:
 
 
 def to_target(
-    budgets: dict[str, Any],
+    planned: PlannedExperiment,
     runs: pandas.DataFrame,
     trajectories: pandas.DataFrame,
     default_target: readings.DefaultTarget = trainings.Trainings.default_target,
@@ -129,10 +132,12 @@ def to_target(
     A run whose rate falls towards its horizon serves no target before its end: one that was to end
     there would have had lower rates before.
     """
-    wanted = [Target(*each) for each in budgets.get("target", {}).items()]
+    wanted = [Target(*each) for each in planned.keys.budgets.get("target", {}).items()]
     if run_series.by_horizon(trajectories) and not trainings.at_own_targets(runs):
         trajectories = trajectories.iloc[:0]
-    scalings = to_target_tables.of_study(trajectories, runs, wanted, default_target)
+    scalings = to_target_tables.of_study(
+        trajectories, runs, wanted, default_target, planned.metrics
+    )
     constant = run_series.constants(runs)
     return {
         "critical_batch_size": to_target_tables.fits(scalings, constant),
@@ -175,7 +180,9 @@ def _interim_rows(study: Study, folder: Path) -> Iterator[dict[str, Any]]:
         if not planned:
             continue
         tables = {each: csv_tables.read(folder / name / f"{each}.csv") for each in _OF_INTERIM}
-        asked = advice_series.AdviceRequest(margins=experiment.keys.margins, looks=planned)
+        asked = advice_series.AdviceRequest(
+            experiment.keys.margins, looks=planned, metrics=experiment.metrics
+        )
         first = experiment.seeds[0]
         own = {"experiment": name, "planned": planned[-1], "first": first}
         found = [*open_statements.of_advice(advice_series.AdviceTables(*tables.values()), asked)]

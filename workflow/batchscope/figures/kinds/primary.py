@@ -66,7 +66,8 @@ def _seeds(outcome: str, compared: pandas.DataFrame, tables: FigureTables) -> pa
     if compared["budget"].iloc[0] == TARGET:
         value, column = compared[["budget_value", "budget_column"]].iloc[0]
         target = Target(column if isinstance(column, str) else "", value)
-        taken = target.taken(evaluations.merge(compared[rates], on=rates), outcome, columns[:2])
+        chosen = evaluations.merge(compared[rates], on=rates)
+        taken = target.taken(chosen, outcome, columns[:2], tables.metrics)
         found = taken.where(np.isfinite(taken)).rename_axis(columns[:2]).rename(outcome)
         return found.reset_index().assign(target_column=target.column, target_value=value)
     if compared["budget"].iloc[0] == CONVERGENCE and outcome in evaluations:

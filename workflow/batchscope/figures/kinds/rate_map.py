@@ -37,7 +37,7 @@ def select(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFram
     """Return a row per series, batch size and learning rate; none without a choice of rates."""
     found = []
     for factors, part in rows.by_advice(tables):
-        for series in of_experiment(part.runs, part.trajectories):
+        for series in of_experiment(part.runs, part.trajectories, part.metrics):
             if series.tuned:
                 found += [{**factors, **cell} for cell in _cells(series, part)]
     frame = pandas.DataFrame(found)
