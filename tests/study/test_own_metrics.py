@@ -13,6 +13,7 @@ from batchscope.rules import inputs
 from batchscope.rules.study import CalledStudy
 from batchscope.store import paths
 from batchscope.study import log_names, planner
+from batchscope.study.tasks import TASKS
 from batchscope.tables import experiment_tables
 
 METRICS = {"word_error": "lower", "bleu": "higher"}
@@ -198,6 +199,17 @@ def test_a_claim_and_a_trend_have_the_direction_of_a_document(tmp_path):
     experiment_tables.write_claims(study, folder, tmp_path / "claims.csv")
     (row,) = pandas.read_csv(tmp_path / "claims.csv").to_dict("records")
     assert (row["verdict"], row["n"]) == ("supported", 6) and row["estimate"] > 0
+
+
+@pytest.mark.parametrize("metric", ["r2", "f1"])
+def test_the_logs_of_a_command_tell_its_task(tmp_path, metric):
+    study = planner.make(commanded.study(tmp_path / "mine"), folder=tmp_path / "mine")
+    for at, (name, run) in enumerate(study.commands.items()):
+        rows = pandas.DataFrame({"updates": [1, 2], "validation_loss": [2.0, 1.0 + at]})
+        commanded.write(tmp_path, name, run, rows.assign(**{f"test_{metric}": 0.5}))
+    tables = experiment_tables.make(tmp_path, study, "a")
+    (task,) = figures.FigureTables(history=tables["history"]).tasks
+    assert metric in TASKS[task]
 
 
 def test_a_command_has_them_too(tmp_path):

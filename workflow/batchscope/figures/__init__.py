@@ -24,7 +24,7 @@ from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from batchscope.study import figure_names, own_columns, run_factors, tasks
+from batchscope.study import figure_names, own_columns, tasks
 from batchscope.study import tables as table_entries
 from batchscope.study.figures import FIGURES, LEAD, learned
 from batchscope.study.specifications import Figure, FigureRequirement
@@ -108,17 +108,12 @@ def drawn(experiment: PlannedExperiment) -> list[str]:
     With one over epochs comes the same over the other budgets at which batch sizes are compared:
     the report switches between them.
     """
-    own, runs = experiment.own, experiment.runs.values()
-    batch_sizes = (
-        {*experiment.vary["batch_size"]} if own.columns else {run["batch_size"] for run in runs}
-    )
+    batch_sizes = experiment.batch_sizes
     met = {
         FigureRequirement.AT_EPOCHS: experiment.at_epochs,
         FigureRequirement.MARGINS: experiment.keys.margins,
-        FigureRequirement.PREFIXES: not (own.schedule or any(map(run_factors.by_horizon, runs))),
-        FigureRequirement.EVALUATIONS: own.evaluated
-        if own.columns
-        else all(run["evaluate_every"] for run in runs),
+        FigureRequirement.PREFIXES: not experiment.by_horizon,
+        FigureRequirement.EVALUATIONS: experiment.has_evaluations,
         FigureRequirement.SECONDS: experiment.timed,
         FigureRequirement.BATCH_SIZES: len(batch_sizes) >= own_columns.LEAST_SIZES,
         FigureRequirement.COMMAND: experiment.commands,
@@ -127,7 +122,7 @@ def drawn(experiment: PlannedExperiment) -> list[str]:
         measures={**experiment.measures, **experiment.timings},
         varied=[factor for factor, values in experiment.vary.items() if len(values) > 1],
         needs=[need for need, found in met.items() if found],
-        own=own.columns or None,
+        own=experiment.columns,
     )
     # One batch size makes as many updates in every epoch.
     axes = ("updates", *(["seconds"] if experiment.timed else [])) if len(batch_sizes) > 1 else ()

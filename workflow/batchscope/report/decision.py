@@ -89,7 +89,7 @@ def text(study: Study, results: Path | str, config: str, seeds: bool = False) ->
         UserError: If a table is missing; with the command that makes it.
     """
     folder = Path(results) / "studies" / study.folder_name
-    trained = [name for name, each in study.experiments.items() if each.runs or each.own.columns]
+    trained = [name for name, each in study.experiments.items() if each.batch_sizes]
     for name in trained:
         if not (path := folder / name / "advice.csv").exists():
             command = gaps.snakemake(study, config, how="--cores all")

@@ -441,11 +441,10 @@ class _Planner:
 
     def _check_seeds(self, planned: PlannedExperiment) -> None:
         """Warn of too few seeds for a verdict, and of deviations from the planned seeds."""
-        keys, sizes = planned.keys, {run["batch_size"] for run in planned.runs.values()}
-        count = planned.own.seeds or len(planned.seeds)
+        keys, count = planned.keys, planned.own.seeds or len(planned.seeds)
         place = ("experiments", planned.name, "runs" if planned.own.path else "seeds")
         warnings = [
-            *checks.too_few_seeds(place, len(sizes) or len(planned.vary["batch_size"]), count),
+            *checks.too_few_seeds(place, len(planned.batch_sizes), count),
             *checks.unplanned_seeds(place, keys.seeds_planned, count, self.reduced),
         ]
         stage, seeds = self.stages.get(planned.name), getattr(keys, "seeds", None)

@@ -61,13 +61,13 @@ def make(
         default_target: Returns the target of a series where the experiment states none.
     """
     chosen, at = study.experiments[experiment], (results, study, experiment)
-    long = long_tables.made(*at)
-    if chosen.own.columns:  # known by their evaluations alone
+    if chosen.columns:  # known by their evaluations alone
         logged = logged_runs.read(*at)
         runs = logged_runs.runs(logged, study.name, experiment)
+        long = long_tables.made(*at, list(logged.rows))
         long["trajectories"] = logged_runs.trajectories(logged)
     else:
-        runs = run_table.collect(*at)
+        runs, long = run_table.collect(*at), long_tables.made(*at)
     made = {
         "runs": runs,
         **long,
