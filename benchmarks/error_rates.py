@@ -15,15 +15,15 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
 from side_by_side import header, row
 
 from batchscope import wording
-from batchscope.analysis import chosen_rates, contrasts, critical_batch_size
-from batchscope.analysis.comparisons import InterimAnalysis, against_best, over, pairs
+from batchscope.analysis import chosen_rates, critical_batch_size, verdicts
+from batchscope.analysis.verdicts import ComparisonWithBest, Contrast, Row, Statement
 from batchscope.study import stages
 from batchscope.study.outcomes import LEVEL, Verdict
 
@@ -61,14 +61,14 @@ def slopes(rng: np.random.Generator, case: str, studies: int) -> np.ndarray:
         noise = (1 - rng.exponential(size=noise.shape)) * np.linspace(1, 5, SIZES)
     elif case == "one run is far off":
         noise[:, 0, -1] += 10 * rng.choice((-1, 1), studies)
-    return contrasts.slopes(noise.reshape(-1, SIZES), at).reshape(studies, SEEDS)
+    return verdicts.slopes(noise.reshape(-1, SIZES), at).reshape(studies, SEEDS)
 
 
 def trends(rng: np.random.Generator, studies: int) -> Iterator[Share]:
     """Yields how often a slope that is none on average is said to rise."""
     asked = {"equal slopes": "5 %", "slopes of their own": "5 %"}
     for case in (*asked, "skewed, scatter grows fivefold", "one run is far off"):
-        p = [contrasts.Contrast(row, low=0.0).p for row in slopes(rng, case, studies)]
+        p = [Contrast(row, low=0.0).p for row in slopes(rng, case, studies)]
         for level in (LEVEL, STRICT):
             wanted = f"{level:.2%}" if case in asked else "(no assumption of it holds)"
             yield share(f"trend, {case}, at {level:.2%}", wanted, np.array(p) < level)
@@ -90,24 +90,27 @@ def at_shared_rates(rng: np.random.Generator, apart: float, studies: int) -> np.
         index = np.repeat(chosen_rates.by_lowest(losses)[:, None], SEEDS, axis=1)
         tuned = chosen_rates.differ(chosen_rates.leave_one_out(losses)[1]).any()
         read = chosen_rates.at(outcome, index).T
-        p.append(contrasts.trend(read, range(SIZES), True, tuned=bool(tuned)).p[0])
+        p.append(verdicts.trend(read, range(SIZES), True, tuned=bool(tuned)).p[0])
     return np.array(p)
 
 
-def family(rng: np.random.Generator, series: int) -> tuple[list[contrasts.Judged], np.ndarray]:
-    """Returns a family of thirty statements for each series, judged, and their true means."""
+def judge(statements: Iterable[Statement]) -> list[Row]:
+    """Return the columns of the verdicts on statements of one family."""
+    return verdicts.judge([{"statement": statement} for statement in statements])
+
+
+def family(rng: np.random.Generator, series: int) -> tuple[list[Row], np.ndarray]:
+    """Return the verdicts on thirty statements for each series, and their true means."""
     true = np.repeat([*EFFECTS, *[0.0] * len(EFFECTS)], series)
     values = true[:, None] + rng.standard_normal((len(true), SEEDS))
-    statements = [
-        contrasts.Statement((contrasts.Contrast(row, **{way: 0.0}),))
-        for row, way in zip(values, rng.choice(("low", "high"), len(true)), strict=True)
-    ]
-    return contrasts.judge(statements), true
+    ways = rng.choice(("low", "high"), len(true))
+    contrasts = (Contrast(row, **{way: 0.0}) for row, way in zip(values, ways, strict=True))
+    return judge(Statement((contrast,)) for contrast in contrasts), true
 
 
-def wrong(judged: contrasts.Judged, true: float) -> bool:
-    """Returns whether a verdict is said of the wrong side, or of a mean that is none."""
-    rises = (judged.verdict == Verdict.SUPPORTED) == math.isfinite(judged.deciding.low)
+def wrong(judged: Row, true: float) -> bool:
+    """Return whether a verdict is on the wrong side, or on a mean that is 0."""
+    rises = (judged["verdict"] == Verdict.SUPPORTED) == math.isfinite(judged["deciding"].low)
     return true == 0 or rises != (true > 0)
 
 
@@ -117,10 +120,15 @@ def claims(rng: np.random.Generator, studies: int) -> Iterator[Share]:
         false, power, missed = [], [], []
         for _ in range(max(studies // (50 * series), 20)):
             judged, true = family(rng, series)
-            pairs = [pair for pair in zip(judged, true, strict=True) if pair[0].verdict in TOLD]
+            told = [one["verdict"] in TOLD for one in judged]
+            pairs = [
+                pair
+                for pair, said in zip(zip(judged, true, strict=True), told, strict=True)
+                if said
+            ]
             false.append(np.mean([wrong(*pair) for pair in pairs]) if pairs else 0.0)
-            power += [one.verdict in TOLD for one, mean in zip(judged, true, strict=True) if mean]
-            outside = [not one.estimate.low <= mean <= one.estimate.high for one, mean in pairs]
+            power += [said for said, mean in zip(told, true, strict=True) if mean]
+            outside = [not one["low"] <= mean <= one["high"] for one, mean in pairs]
             missed.append(np.mean(outside) if pairs else 0.0)
         drawn = f"{series} x 30 claims, half true, {SEEDS} seeds"
         yield share(f"false among those told: {drawn}", "at most 5 %", np.array(false))
@@ -128,10 +136,45 @@ def claims(rng: np.random.Generator, studies: int) -> Iterator[Share]:
         yield share(f"intervals of those told miss: {drawn}", "at most 5 %", np.array(missed))
 
 
+class Analysis(NamedTuple):
+    """Values of every size at an analysis, shape (sizes, seeds), and the share of the level."""
+
+    values: np.ndarray
+    tuned: np.ndarray
+    share: float = 1.0
+
+
+def with_best(analyses: list[Analysis], margin: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return the lower and upper ends of each size's interval against the best of the others."""
+    sizes = range(len(analyses[0].values))
+    rows = []
+    for size in sizes:
+        others = [other for other in sizes if other != size]
+        compared = [
+            ComparisonWithBest(
+                tuple(
+                    Contrast(
+                        one.values[size] - one.values[other],
+                        low=-margin,
+                        tuned=bool(one.tuned[[size, other]].any()),
+                        cells={"against": other},
+                    )
+                    for other in others
+                ),
+                pairs=len(sizes) * len(others) // 2,
+            )
+            for one in analyses
+        ]
+        shares = [one.share for one in analyses]
+        rows.append({"statement": verdicts.staged(compared, shares)})
+    judged = verdicts.judge(rows)
+    return tuple(np.array([row[end] for row in judged]) for end in ("low", "high"))
+
+
 def compared(
     rng: np.random.Generator, scatter: np.ndarray, worse: int, margin: float, rates: int, n: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Returns the true differences from the best of the others, and those found with their ends.
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the true differences from the best of the others, and the ends of the intervals.
 
     The first sizes are worse than the rest by the margin. Rates are equally good.
     """
@@ -145,9 +188,12 @@ def compared(
         tuned = np.array([chosen_rates.differ(index) for _, index in read])
     else:
         values = values[:, :, 0]
-    found = pairs(InterimAnalysis(values + true[:, None], tuned), margin)
+    found = [
+        with_best([Analysis(study + true[:, None], differ)], margin)
+        for study, differ in zip(values, tuned, strict=True)
+    ]
     best = np.array([true[at] - np.delete(true, at).max() for at in range(len(true))])
-    return best, *against_best(found)[1:]
+    return best, *np.swapaxes(found, 0, 1)
 
 
 def comparisons(rng: np.random.Generator, studies: int) -> Iterator[Share]:
@@ -161,8 +207,8 @@ def comparisons(rng: np.random.Generator, studies: int) -> Iterator[Share]:
             within, beyond, held = [], [], []
             for margin in (0.05, 0.5, 2.0):
                 for worse in {1, sizes // 2}:
-                    n = max(studies // 6, 200)
-                    true, _, low, high = compared(rng, scatter, worse, margin, 1, n)
+                    n = max(studies // 20, 200)
+                    true, low, high = compared(rng, scatter, worse, margin, 1, n)
                     within.append((low > -margin)[:, true <= -margin].mean(axis=0).max())
                     beyond.append((high < -margin).any(axis=1).mean())
                     held.append(((low <= true) & (true <= high)).mean(axis=0).min())
@@ -173,7 +219,7 @@ def comparisons(rng: np.random.Generator, studies: int) -> Iterator[Share]:
             yield Share(f"interval holds: {drawn}", "at least 90 %", float(min(held)), held_error)
     for sizes, rates in ((2, 3), (4, 3), (4, 5)):
         n = max(studies // 20, 100)
-        true, _, low, high = compared(rng, np.ones(sizes), 1, 1.0, rates, n)
+        true, low, high = compared(rng, np.ones(sizes), 1, 1.0, rates, n)
         drawn = f"{sizes} sizes, {rates} equal rates"
         yield share(f"wrongly within: {drawn}", "at most 5 %", low[:, 0] > -1.0)
         yield share(f"wrongly any beyond: {drawn}", "at most 5 %", (high < -1.0).any(axis=1))
@@ -193,28 +239,21 @@ def fits(rng: np.random.Generator, studies: int) -> Iterator[Share]:
         yield share(f"lack of fit: {drawn}", asked, np.array(flagged))
 
 
-def in_stages(values: np.ndarray, bounds: dict[str, float]) -> list[contrasts.Statement]:
-    """Returns the statement about one contrast as it stands after each look."""
-    shares, found = stages.weights(LOOKS), []
-    for count in range(1, len(LOOKS) + 1):
-        looks = [
-            contrasts.Statement((contrasts.Contrast(values[:seeds], **bounds),))
-            for seeds in LOOKS[:count]
-        ]
-        found.append(contrasts.staged(looks, shares[:count]))
-    return found
+def in_stages(values: np.ndarray, bounds: dict[str, float]) -> list[Statement]:
+    """Return the statement about one contrast as it stands after each analysis."""
+    analyses = [Statement((Contrast(values[:seeds], **bounds),)) for seeds in LOOKS]
+    shares = stages.weights(LOOKS)
+    return [verdicts.staged(analyses[:count], shares[:count]) for count in range(1, len(LOOKS) + 1)]
 
 
-def until_decided(
-    statements: list[list[contrasts.Statement]],
-) -> tuple[list[contrasts.Judged], np.ndarray]:
-    """Returns a family, each statement looked at until it is told, and the seeds of each."""
+def until_decided(statements: list[list[Statement]]) -> tuple[list[Row], np.ndarray]:
+    """Return a family, each statement analysed until it is told, and the seeds of each."""
     at = np.zeros(len(statements), int)
     for _ in LOOKS:
-        judged = contrasts.judge([each[look] for each, look in zip(statements, at, strict=True)])
-        still = np.array([one.verdict not in TOLD for one in judged]) & (at < len(LOOKS) - 1)
+        judged = judge(one[look] for one, look in zip(statements, at, strict=True))
+        undecided = np.array([one["verdict"] not in TOLD for one in judged])
         seeds = np.array(LOOKS)[at]
-        at = at + still
+        at = at + (undecided & (at < len(LOOKS) - 1))
     return judged, seeds
 
 
@@ -227,11 +266,11 @@ def staged_claims(rng: np.random.Generator, studies: int) -> Iterator[Share]:
         told, used = [], []
         for drawn in rng.normal(effect, 1, (max(studies // 20, 40), LOOKS[-1])):
             (judged,), (seeds,) = until_decided([in_stages(drawn, {"low": 0.0})])
-            told.append(judged.verdict == Verdict.SUPPORTED)
+            told.append(judged["verdict"] == Verdict.SUPPORTED)
             used.append(seeds)
         drawn = f"a claim in stages, effect {effect:g} sd, {np.mean(used):.0f} seeds on average"
         yield share(f"supported: {drawn}", asked, np.array(told))
-    false, power, used = [], [], []
+    false, power, used, missed = [], [], [], []
     # Half of the trends rise; half of the equivalences are true, and half lie at their margin.
     true = np.repeat([0.0, 1.0, 0.0, 1.0], (8, 8, 7, 7))
     right = np.repeat([False, True, True, False], (8, 8, 7, 7))
@@ -239,15 +278,22 @@ def staged_claims(rng: np.random.Generator, studies: int) -> Iterator[Share]:
         values = true[:, None] + rng.standard_normal((len(true), LOOKS[-1]))
         bounds = [{"low": 0.0}] * 16 + [{"low": -1.0, "high": 1.0}] * 14
         judged, seeds = until_decided([*map(in_stages, values, bounds)])
-        said = np.array([one.verdict == Verdict.SUPPORTED for one in judged])
-        against = np.array([one.verdict == Verdict.CONTRADICTED for one in judged])
+        said = np.array([one["verdict"] == Verdict.SUPPORTED for one in judged])
+        against = np.array([one["verdict"] == Verdict.CONTRADICTED for one in judged])
         wrong_ones = (said & ~right) | against
         false.append(wrong_ones.sum() / max((said | against).sum(), 1))
         power.append(said[right].mean())
         used.append(seeds.mean())
+        told = [
+            (one, mean) for one, mean in zip(judged, true, strict=True) if one["verdict"] in TOLD
+        ]
+        missed.append(
+            np.mean([not one["low"] <= mean <= one["high"] for one, mean in told]) if told else 0
+        )
     drawn = f"30 claims in stages, half with margins, {np.mean(used):.0f} seeds on average"
     yield share(f"false among those told: {drawn}", "at most 5 %", np.array(false))
     yield share(f"told of those that are true: {drawn}", "power", np.array(power))
+    yield share(f"intervals of those told miss: {drawn}", "at most 5 %", np.array(missed))
 
 
 def staged_comparisons(rng: np.random.Generator, studies: int) -> Iterator[Share]:
@@ -262,8 +308,8 @@ def staged_comparisons(rng: np.random.Generator, studies: int) -> Iterator[Share
                 read, index = chosen_rates.leave_one_out(-values[:, :, :seeds])
                 lift = read.mean()  # the choice lifts every size alike
                 tuned = chosen_rates.differ(index)
-                looks.append(InterimAnalysis(true[:, None] - (read - lift), tuned, of_look))
-            *_, low, high = against_best(over([pairs(look, margin) for look in looks]))
+                looks.append(Analysis(true[:, None] - (read - lift), tuned, of_look))
+            low, high = with_best(looks, margin)
             within.append(low[0] > -margin)
             beyond.append((high < -margin).any())
         drawn = f"{sizes} sizes, {wording.count(rates, 'rate')}, in stages"

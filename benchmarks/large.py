@@ -20,6 +20,8 @@ from typing import Any
 import numpy as np
 from side_by_side import clone, header, parser, row
 
+from batchscope import disk
+
 CONFIG = """\
 study: many
 max_runs: {runs}
@@ -68,7 +70,7 @@ def copied(source: Path, target: Path, seed: int, generator: np.random.Generator
             record[key] = varied(record[key], generator)
     if "seed" in record.get("factors", {}):
         record["factors"]["seed"] = seed
-    target.write_text(json.dumps(record), encoding="utf-8")
+    disk.write_json(target, record)
 
 
 def multiply(results: Path, seeds: int) -> None:

@@ -7,7 +7,9 @@ from batchscope.study.registry import OF_SWEEPS
 RATES = [{"learning_rate": 0.05}, {"learning_rate": 0.1}]
 # Figures of trainings; those of timings are tested beside their own tables.
 NAMES = [
-    name for name, figure in figures.FIGURES.items() if not set(figure.measures) & set(OF_SWEEPS)
+    name
+    for name, figure in figures.FIGURES.items()
+    if not set(figure.requires.measures) & set(OF_SWEEPS)
 ]
 
 

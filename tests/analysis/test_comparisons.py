@@ -182,11 +182,11 @@ def test_the_verdict_is_always_read_off_the_interval(draws, staged):
         last = reading(values, outcome, 0.1, kind, **marks)
         if staged:
             before = [reading(values[:, :n], outcome, 0.1, kind, **marks) for n in (3, 6)]
-            shared = [dataclasses.replace(each, share=0.3) for each in before]
-            last = readings.after(last, 0.4, shared)
-            assert len(last.earlier) == 2
+            earlier = tuple(dataclasses.replace(each, share=0.3) for each in before)
+            last = dataclasses.replace(last, share=0.4, earlier=earlier)
         for row in comparisons.table(last.trainings.runs, [last]).to_dict("records"):
             assert row["verdict"] == read_off(row), row
+            assert not row["estimate"] < row["low"] and not row["estimate"] > row["high"], row
             open_end = math.isnan(row["low"]) or math.isnan(row["high"])
             explained = row["reason"] == "at_first_evaluation"
             assert explained == (open_end and row["verdict"] == "not_resolved")

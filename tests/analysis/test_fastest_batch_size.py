@@ -8,7 +8,6 @@ import pytest
 from batchscope.analysis import critical_batch_size, step_cost
 from batchscope.analysis.fastest_batch_size import (
     fastest,
-    geometric_means,
     log_error,
     measured_fastest,
     seconds_to_target,
@@ -24,17 +23,6 @@ def test_it_is_the_least_and_the_range_ends_where_it_says():
     assert around.argmin() == 1 and found.seconds == pytest.approx(around[1])
     ends = seconds_to_target([found.low, found.high], *constants)
     assert ends == pytest.approx([1.25 * found.seconds] * 2)
-
-
-def test_geometric_means_are_of_sizes_that_every_seed_got_there_with():
-    taken = [[1.0, 4.0], [2.0, math.inf], [3.0, math.nan]]
-    found = geometric_means(taken)
-    assert [each.mean for each in found] == pytest.approx([2, math.nan, 3], nan_ok=True)
-    assert [each.n for each in found] == [2, 0, 1] and math.isnan(found[2].low)
-    quantile = 12.7062  # of Student's t with a degree of freedom
-    assert found[0].high == pytest.approx(2 * 2**quantile, rel=1e-4)
-    wider = geometric_means(taken, differ=[True, False, False])[0]
-    assert math.log2(wider.high / 2) == pytest.approx(quantile * math.sqrt(1 + 0.57 * 2**0.5))
 
 
 def test_the_error_of_two_sources():

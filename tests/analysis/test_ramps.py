@@ -10,7 +10,7 @@ import pytest
 
 from batchscope.analysis import ramps
 from batchscope.figures import FigureTables
-from batchscope.report import page, rising
+from batchscope.report import batch_schedules, page
 from batchscope.study import names
 from digit_runs import run_name
 
@@ -100,9 +100,10 @@ def test_rates_are_chosen_by_the_seeds_of_each_look():
     found = ramps.table(frame, {"test_loss": 0.05}, (6, 9))
     assert before["learning_rate"].tolist() == [0.1] * 3
     assert found["learning_rate"].tolist() == [0.11] * 3
-    # The interval holds no more than the one that was printed then.
-    loss, then = (each.set_index("outcome").loc["test_loss"] for each in (found, before))
-    assert then["low"] - 1e-12 <= loss["low"] and loss["high"] <= then["high"] + 1e-12
+    # The first analysis decided, and it is printed as it was.
+    shown = ["estimate", "low", "high", "n", "verdict"]
+    loss, then = (each.set_index("outcome").loc["test_loss", shown] for each in (found, before))
+    assert then["verdict"] == "within" and loss.tolist() == then.tolist()
 
 
 def test_failed_ramps_and_none():
@@ -148,9 +149,11 @@ def test_a_ramp_that_diverged_before_any_loss_has_a_row_and_no_rate():
     frame.loc[rising_runs, ["test_loss", "best_validation_loss"]] = np.nan
     table = ramps.table(frame, {})
     assert table["verdict"].tolist()[0] == "beyond" and table["reason"].tolist()[0] == "failed"
-    (row,) = rising.of_experiment(FigureTables(ramps=table.assign(learning_rate=np.nan)))["ramps"]
+    (row,) = batch_schedules.of_experiment(FigureTables(ramps=table.assign(learning_rate=np.nan)))[
+        "ramps"
+    ]
     given = {"cards": [], "without": [], "seeds": False, "trained": ["a"]}
-    text = page.render("advice.txt.j2", rising=[{"ramps": [row], "borne": []}], **given)
+    text = page.render("advice.txt.j2", rising=[{"ramps": [row], "local_critical": []}], **given)
     assert row["pays"] == "no" and "nan" not in text
 
 
@@ -160,7 +163,7 @@ def test_a_ramp_that_diverged_before_any_loss_has_a_row_and_no_rate():
 def test_what_the_card_says_follows_from_the_verdicts(loss, updates, pays):
     frame = runs([({}, 1.0, 400), ({"batch_size": 32}, 1.3, 100), (RISES, loss, updates)])
     table = ramps.table(frame, {"test_loss": 0.05})
-    found = rising.of_experiment(FigureTables(ramps=table))
+    found = batch_schedules.of_experiment(FigureTables(ramps=table))
     assert [row["pays"] for row in found["ramps"]] == [pays]
     (row,) = found["ramps"]
     assert row["saved"] == (["updates", "seconds"] if updates == 250 else [])
@@ -169,7 +172,7 @@ def test_what_the_card_says_follows_from_the_verdicts(loss, updates, pays):
     assert row["outcomes"][0]["shown"] in text and row["costs"][1]["shown"] in text
 
 
-def test_what_trainings_bear_grows_where_intervals_are_apart():
+def test_a_local_critical_batch_size_grows_where_intervals_are_apart():
     points = [
         {"share": 0.1, "examples_used": 100, "batch_size": 8, "critical_batch_size": 16},
         {"share": 0.5, "examples_used": 500, "batch_size": 8, "critical_batch_size": 64},
@@ -185,13 +188,20 @@ def test_what_trainings_bear_grows_where_intervals_are_apart():
                 for point, each in zip(points, ends, strict=True)
             ]
         )
-        (row,) = rising.of_experiment(FigureTables(local_critical_batch_size=table))["borne"]
+        (row,) = batch_schedules.of_experiment(FigureTables(local_critical_batch_size=table))[
+            "local_critical"
+        ]
         assert row["grows"] == grows and row["batch_size"] == 8
         # A factor that diverged everywhere has no losses, and takes none from the others.
         failed = table.assign(n=0, reason="failed")
-        borne = rising.of_experiment(
+        borne = batch_schedules.of_experiment(
             FigureTables(local_critical_batch_size=pandas.concat([table, failed]))
         )
-        assert borne["borne"][0]["grows"] == grows and borne["borne"][0]["seeds"] == seeds
-        single = rising.of_experiment(FigureTables(local_critical_batch_size=table[:1]))["borne"]
+        assert (
+            borne["local_critical"][0]["grows"] == grows
+            and borne["local_critical"][0]["seeds"] == seeds
+        )
+        single = batch_schedules.of_experiment(FigureTables(local_critical_batch_size=table[:1]))[
+            "local_critical"
+        ]
         assert len(single[0]["ends"]) == 1 and not single[0]["grows"]

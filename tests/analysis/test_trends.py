@@ -76,7 +76,10 @@ def test_all_rows_of_an_experiment_are_one_family():
     assert len(found) == 5
     told = found["verdict"].isin([Verdict.SUPPORTED, Verdict.CONTRADICTED])
     assert told.sum() == 3
-    assert found["level"].tolist() == pytest.approx([3 * LEVEL / 10] * 5)
+    slope = found.set_index("budget").loc["epochs"].iloc[0]
+    slopes = (2 * rising())[:, 2] - (2 * rising())[:, 0]
+    ends = stats.t.interval(1 - 2 * 3 * LEVEL / 10, 5, slopes.mean() / 2, stats.sem(slopes) / 2)
+    assert (slope["low"], slope["high"]) == pytest.approx(ends)
 
 
 def test_what_documents_state_takes_the_place_of_what_is_asked():
@@ -98,7 +101,7 @@ def test_a_size_without_a_value_is_left_out(status, reason):
     assert (row["verdict"], row["reason"]) == (Verdict.NOT_TESTABLE, reason)
     (row,) = table(runs[runs["batch_size"] == 32]).to_dict("records")
     assert (row["verdict"], row["reason"]) == (Verdict.NOT_TESTABLE, Reason.ALONE)
-    assert math.isnan(row["level"])
+    assert math.isnan(row["low"])
 
 
 def test_where_nothing_stopped_a_run_values_are_lower_bounds():
@@ -106,7 +109,7 @@ def test_where_nothing_stopped_a_run_values_are_lower_bounds():
     runs = frame(values, sizes=(32, 256))
     ran_out = runs.assign(epochs_run=40)
     found = table(ran_out.assign(patience=10)).set_index("outcome")
-    assert set(found["reason"]) == {Reason.LOWER_BOUND} and found["level"].isna().all()
+    assert set(found["reason"]) == {Reason.LOWER_BOUND} and found["low"].isna().all()
     assert set(found["verdict"]) == {Verdict.NOT_TESTABLE}
     # Epochs that were chosen are no outcome, and their time is one.
     assert table(ran_out)["outcome"].tolist() == ["train_seconds"]
@@ -171,17 +174,15 @@ def test_means_at_both_ends_are_those_of_the_paired_seeds():
     assert row["n"] == 0 and row["smallest_mean"] == pytest.approx(100**0.6 * 10**0.4)
 
 
-def test_a_trend_is_tested_at_every_look_by_the_seeds_of_then():
+def test_a_trend_is_that_of_the_analysis_that_decides_else_of_the_last():
     values = rising(9, noise=2.0)
     runs = frame({"generalisation_gap": values}, run="any")
     (row,) = trends.table(runs, (), {}, (6, 9)).to_dict("records")
     slopes = (values[:, 2] - values[:, 0]) / 2
-    ends = [
-        stats.t.interval(
-            1 - 2 * share * row["level"], n - 1, slopes[:n].mean(), stats.sem(slopes[:n])
-        )
-        for n, share in ((6, 2 / 3), (9, 1 / 3))
-    ]
-    assert row["low"] == pytest.approx(max(low for low, _ in ends))
-    assert row["high"] == pytest.approx(min(high for _, high in ends))
-    assert (row["n"], row["estimate"]) == (9, pytest.approx(slopes.mean()))
+    level = 2 * LEVEL / 2  # two-sided; of two tests one is rejected at most
+    assert row["n"] in (6, 9)
+    share = {6: 2 / 3, 9: 1 / 3}[row["n"]]
+    first = slopes[: row["n"]]
+    interval = stats.t.interval(1 - level * share, row["n"] - 1, first.mean(), stats.sem(first))
+    assert (row["low"], row["high"]) == pytest.approx(interval)
+    assert row["estimate"] == pytest.approx(first.mean())

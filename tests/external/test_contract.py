@@ -424,7 +424,7 @@ def test_a_mistaken_key_names_the_nearest_column(tmp_path):
 @pytest.mark.parametrize(
     ("column", "cell", "place"),
     [
-        ("model", "a\x1b[31mred", "own.csv, model: received 'a\\x1b[31mred'"),
+        ("model", "a\x07red", "own.csv, model: received 'a\\x07red'"),
         ("mo\x1bdel", "a", "received 'mo\\x1bdel'"),
     ],
 )

@@ -134,7 +134,7 @@ def test_the_csv_has_its_columns_and_every_run(drawn, name):
     """All 60, or of those at the best rate of each batch size one per batch size and seed."""
     frame = csv_tables.read(drawn / f"{name}.csv")
     assert list(frame) == [*FACTORS, *COLUMNS[name]] and "missing" in set(frame["status"])
-    runs = 30 if figures.FIGURES[name].best_rate else 60
+    runs = 30 if figures.FIGURES[name].kind in ("by_progress", "distribution") else 60
     assert len(frame[FACTORS[:3]].drop_duplicates()) == runs
 
 
@@ -167,7 +167,7 @@ def test_every_figure_of_every_shape_of_experiment(shape, tmp_path):
         drawing = figures.draw(frame, figure)
         drawing.draw_without_rendering()
         assert not any("$" in text for text in texts(drawing)), name
-    of_runs = [name for name in drawn if figures.FIGURES[name].kind == "against_batch_size"]
+    of_runs = [name for name in drawn if figures.FIGURES[name].kind == "by_batch_size"]
     if status:  # the timing job ran all the same
         assert {*of_runs} <= {"time", "training_time"}
     elif shape in ("one_batch_size", "one_run"):

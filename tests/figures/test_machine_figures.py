@@ -7,7 +7,7 @@ import pandas
 import pytest
 from matplotlib.patches import Rectangle
 
-from batchscope.figures.kinds import utilisation_over_time
+from batchscope.figures.kinds import profile
 from drawing import drawn, legend, lines, reread, titles
 from made_sweeps import first, tables_of
 
@@ -134,10 +134,10 @@ def test_every_search_has_its_own_limit_and_loops_repeat_it():
 def test_trainings_are_found_between_their_rests():
     made = tables_of(samples=sampled((1, 8), seconds=2.0, pause=1.0))
     _, frame = drawn("utilisation_over_time", made)
-    found = np.array(utilisation_over_time.phases(frame))
+    found = np.array(profile.phases(frame))
     assert found == pytest.approx(np.array([(1, 1.0, 3.0), (8, 4.0, 6.0)]))
     without = reread(pandas.DataFrame(sampled((1, 8), seconds=2.0, pause=0.0)))
-    found = np.array(utilisation_over_time.phases(without))
+    found = np.array(profile.phases(without))
     assert found == pytest.approx(np.array([(1, 0.0, 2.0), (8, 2.0, 4.0)]))
 
 

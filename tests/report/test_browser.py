@@ -57,7 +57,6 @@ def test_a_request_would_be_seen_and_is_refused(opened):
 def test_nothing_overflows(opened, width):
     browsing.size(opened, width, 800)
     browsing.unfold(opened)
-    opened.execute_script("document.getElementById('columns-all').click()")
     found = opened.execute_script("return document.documentElement.scrollWidth")
     # Nothing sticks out of the page except inside a container that scrolls.
     outside = opened.execute_script(

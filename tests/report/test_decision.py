@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pandas
 import pytest
 
-from batchscope import figures
+from batchscope import disk, figures
 from batchscope.errors import UserError
-from batchscope.figures.kinds import primary
+from batchscope.figures import deciding_outcome
 from batchscope.report import decision, experiment_view, page
 from batchscope.report.text import bracketed, difference, level, unit
+from batchscope.store import paths
 from batchscope.study import advice_needs
 from batchscope.study.decision_columns import ADVICE, COMPARISONS, TRENDS
 
@@ -276,7 +279,16 @@ def test_an_essential_check_decides_the_headline(study, head, check, words):
         page.render("advice.txt.j2", cards=[{**card, "lines": []}], **given),
         page.render("headline.txt.j2", title="t", card=card, counts=counts),
     ):
-        assert all(word in text for word in words) and "Take " not in text
+        assert all(word in text for word in words) and "Use " not in text
+
+
+def test_a_command_without_a_learning_rate_is_found_by_its_batch_size():
+    run = SimpleNamespace(
+        factors={"batch_size": 16}, resolved=lambda folder: [["python", "a b.py"]]
+    )
+    best = {"batch_size": 16, "learning_rate": math.nan}
+    found = decision._command(SimpleNamespace(commands={"run": run}), best)
+    assert found == {"Command": ["python 'a b.py'"]}
 
 
 def test_limits_and_failures_have_words_of_their_own(study):
@@ -307,6 +319,55 @@ def test_a_target_that_no_size_reached_limits_no_size(study):
     assert card["outcomes"][-1]["failed"] == [8, 16, 32] and card["reached"] is None
 
 
+@pytest.mark.parametrize(
+    ("reached", "words"),
+    [(5, "5 of 6 seeds reached the target in 40 epochs"), (0, "target not reached in 40 epochs")],
+)
+def test_a_size_that_missed_the_target_says_how_many_seeds_reached_it(study, reached, words):
+    tables = _tables()
+    updates = tables.comparisons[tables.comparisons["outcome"] == "seconds"]
+    updates = updates.assign(outcome="updates", seeds=6, epochs_run=40, reached=6)
+    updates.loc[updates["batch_size"] == 32, "reached"] = reached
+    advice = tables.advice.astype({"reason": object})
+    missed = advice["item"].eq("size") & advice["batch_size"].eq(32)
+    advice.loc[missed, ["verdict", "reason"]] = ["not_testable", "not_reached"]
+    compared = pandas.concat([tables.comparisons, updates])
+    tables = figures.FigureTables(advice=advice, comparisons=compared, runs=tables.runs)
+    (card,) = decision.cards(study, {"gap": tables})
+    assert card["sizes"]["rows"][-1]["words"] == words
+
+
+@pytest.mark.parametrize(
+    ("column", "target", "level", "near"),
+    [
+        ("validation_loss", 2.2, 2.3, True),
+        ("validation_loss", 0.2, 2.3, False),
+        ("validation_accuracy", 0.15, 0.1, True),
+        ("validation_accuracy", 0.9, 0.1, False),
+        ("validation_r2", 0.05, 0.0, True),
+    ],
+)
+def test_a_target_near_chance_level_has_a_note(study, column, target, level, near):
+    tables = _tables()
+    compared = tables.comparisons
+    compared.loc[compared["budget"] == "target", ["budget_column", "budget_value"]] = column, target
+    tables = figures.FigureTables(advice=tables.advice, comparisons=compared, runs=tables.runs)
+    given = {"without": [], "trained": ["gap"], "rising": [], "seeds": False}
+    for levels, noted in (({"data": {column: level}}, near), ({}, False)):
+        (card,) = decision.cards(study, {"gap": tables}, levels=levels)
+        text = page.render("advice.txt.j2", cards=[{**card, "lines": []}], **given)
+        assert ("near chance level" in text) == noted
+
+
+def test_chance_levels_are_those_of_a_constant_prediction(study, tmp_path):
+    (token,) = study.datasets
+    record = {"class_counts": {"validation": [5, 5], "test": [9, 1]}, "counts": {}, "sha256": {}}
+    disk.write_json(paths.dataset_record(tmp_path, token), record)
+    (levels,) = decision.chance_levels(study, tmp_path).values()
+    assert levels["validation_loss"] == pytest.approx(math.log(2))
+    assert levels["test_accuracy"] == 0.9
+
+
 def test_what_recommends_something_comes_first(study):
     two = replace(study, experiments=dict.fromkeys(("gap", "second"), study.experiments["gap"]))
     cards = decision.cards(two, {"gap": _tables(best=False), "second": _tables()})
@@ -329,7 +390,7 @@ def test_each_budget_names_its_own_best_size():
     assert [cell["verdict"] for cell in row["cells"]] == ["beyond", "within", "not_resolved"]
     assert [cell["against"] for cell in row["cells"]] == [16, 8, 16]
     (accuracy,) = tabs["epochs"]["rows"]
-    assert difference(accuracy["cells"][0]) == ("−10", "[−20, 0]") and accuracy["shares"]
+    assert difference(accuracy["cells"][0]) == ("−10", "−20", "0") and accuracy["shares"]
     assert experiment_view.equal(pandas.DataFrame()) == []
 
 
@@ -344,12 +405,12 @@ def test_the_best_size_of_a_budget_is_that_of_paired_differences_not_of_means():
 
 def test_what_decides_is_drawn_with_a_dot_per_seed():
     spec = figures.FIGURES["primary"]
-    frame = primary.select(_tables(), spec)
+    frame = deciding_outcome.select(_tables(), spec)
     assert len(frame) == 6 and set(frame["outcome"]) == {"seconds"}
     assert frame.loc[frame["recommended"].eq(1), "batch_size"].unique().tolist() == [16, 32]
     assert frame["value"].tolist() == pytest.approx([0.2, 0.21, 0.1, 0.11, 0.12, 0.13])
     assert len(figures.draw(frame, figures.FIGURES["primary"]).axes) == 1
-    assert primary.select(figures.FigureTables(), spec).empty
+    assert deciding_outcome.select(figures.FigureTables(), spec).empty
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,8 @@ def trend(outcome="test_accuracy", ends=(-0.03, -0.01), n=6, **more):
     return {**row, **more}
 
 
-def trends_of(*rows, stated=experiment_view.NOTHING_STATED):
-    return experiment_view.trends(pandas.DataFrame(rows, columns=[*TRENDS]), stated)
+def trends_of(*rows):
+    return experiment_view.trends(pandas.DataFrame(rows, columns=[*TRENDS]))
 
 
 @pytest.mark.parametrize(
@@ -49,20 +49,8 @@ def test_too_few_seeds_have_no_interval():
     assert few["slope"] == "−2" and few["means"] == ["0.9", "0.9"]
     assert enough["slope"] == "−2.0 [−3.0, −1.0]" and "[" in enough["means"][0]
     cell = {"outcome": "test_accuracy", "estimate": -0.15, "low": -0.75, "high": 2.34}
-    assert text.difference({**cell, "n": 2}) == ("−15", "")
-    assert text.difference({**cell, "n": 3}) == ("−15", "[−75, 234]")
-
-
-def test_only_a_document_of_the_study_is_agreed_with():
-    row = trend(source="Keskar et al. 2017")
-    for direction, expected in (("falls", "agrees"), ("rises", "disagrees")):
-        (found,) = trends_of(row, stated={"test_accuracy": direction})
-        assert found["document"] == expected
-    for stated, more in (({}, {}), ({"test_accuracy": "falls"}, {"budget": "epochs"})):
-        (found,) = trends_of({**row, **more}, stated=stated)
-        assert found["document"] == ""
-    (unclear,) = trends_of(trend(ends=(-1, 1)), stated={"test_accuracy": "falls"})
-    assert unclear["document"] == ""
+    assert text.difference({**cell, "n": 2}) == ("−15", "", "")
+    assert text.difference({**cell, "n": 3}) == ("−15", "−75", "234")
 
 
 def test_series_with_the_same_numbers_share_a_row():

@@ -19,7 +19,7 @@ def test_ids_and_references_get_the_prefix():
         '<defs><style type="text/css">*{x: y}</style><path id="m1"/><clipPath id="c"/></defs>'
         '<g clip-path="url(#c)"><use xlink:href="#m1" style="clip-path: url(#c)"/></g>'
     )
-    assert found.startswith("<svg ") and ' viewBox="0 0 10 10" role="img">' in found
+    assert found.startswith("<svg ") and ' viewBox="0 0 10 10" ' in found
     assert '<defs><path id="f3-m1"/><clipPath id="f3-c"/></defs>' in found
     assert '<g clip-path="url(#f3-c)"><use href="#f3-m1" ' in found
     assert 'style="clip-path: url(#f3-c)"' in found
@@ -32,6 +32,17 @@ def test_ink_grid_and_paper_follow_the_page_and_other_colours_stay():
     assert 'stroke="var(--line, #dddddd)"' in found
     assert 'fill="currentColor"' in read('<text x="1">a &lt;b&gt;</text>')
     assert 'style="fill: #0072b2"' in read('<text style="fill: #0072b2">a</text>')
+
+
+def test_what_shows_nothing_is_left_out():
+    found = read(
+        "<g><g/><text style=\"font-size: 9px; font-family: 'A', 'B'; fill: #1a1a1a\""
+        ' transform="rotate(-0 1 2)">x; font-family: y;</text></g>'
+    )
+    assert found.endswith(
+        '<g><text style="font-size: 9px; fill: currentColor">x; font-family: y;</text></g></svg>\n'
+    )
+    assert "rotate(-90 1 2)" in read('<text transform="rotate(-90 1 2)">x</text>')
 
 
 def test_words_of_a_figure_stay_text():

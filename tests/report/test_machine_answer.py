@@ -8,7 +8,7 @@ import numpy as np
 import pandas
 import pytest
 
-from batchscope.report import experiment_view, page
+from batchscope.report import page, timing_section
 from batchscope.study import tables
 
 NOTHING = pandas.DataFrame(columns=[*tables.FIRST, *tables.OF_TIMINGS["throughput"].columns])
@@ -29,7 +29,7 @@ def row(**values: object) -> dict[str, object]:
 
 
 def built(*rows: dict[str, object], throughput: pandas.DataFrame = NOTHING):
-    return experiment_view.timings(pandas.DataFrame(rows), throughput)
+    return timing_section.build(pandas.DataFrame(rows), throughput)
 
 
 def cells(*rows: dict[str, object], **more: pandas.DataFrame) -> dict[str, list[str]]:
@@ -102,4 +102,4 @@ def test_what_waits_has_no_column_and_is_named():
 
 @pytest.mark.parametrize("rows", [[row()], [row(device="gpu", status="no_gpu")], []])
 def test_nothing_measured_is_no_answer(rows):
-    assert experiment_view.timings(pandas.DataFrame(rows, columns=list(row())), NOTHING) is None
+    assert timing_section.build(pandas.DataFrame(rows, columns=list(row())), NOTHING) is None

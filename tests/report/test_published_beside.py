@@ -7,7 +7,7 @@ import math
 import pandas
 import pytest
 
-from batchscope.report import page, study_page
+from batchscope.report import page, published_rows
 from batchscope.study.outcomes import Reason
 from batchscope.tables import published
 from html_page import Page
@@ -72,7 +72,7 @@ def test_ours_and_theirs_stand_side_by_side():
     first |= {"figure": "accuracy", "batch_size": 16, "here_n": 6, "here_reason": math.nan}
     ours = {"here": 0.6, "here_low": 0.5, "here_high": 0.7}
     row, absent = (
-        {**study_page.published({**first, **given}), "experiment": "Ours", "link": link}
+        {**published_rows.shown({**first, **given}), "experiment": "Ours", "link": link}
         for given, link in (
             (ours, ("Figure 3", "#figure-3")),
             (dict.fromkeys(ours, math.nan), None),

@@ -130,17 +130,14 @@ def test_the_documents_of_a_study_have_a_section_each(results):
     assert {*records} == {*images(results)} == {"two"}
 
 
-def test_the_picture_is_the_figure_of_most_claims_unless_one_is_in_use(results):
+def test_the_picture_is_the_figure_of_most_claims(results):
     loss = {"figure": "loss"}
     add_study(results, "own", {}, loss, loss, {"figure": "missing"})
     for name in ("accuracy", "loss"):
         add_figure(results, "own", "gap", name)
     _, records = write(results)
     assert records["own"]["picture"]["figure"] == "loss"
-    records["own"]["picture"]["figure"] = "accuracy"
-    disk.write_json(results / "docs" / "results" / "own.json", records["own"])
-    write(results)
-    assert images(results) == {"own": "image of accuracy"}
+    assert images(results) == {"own": "image of loss"}
 
 
 def test_a_study_without_claims_has_its_recommendation(results):

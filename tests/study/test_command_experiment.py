@@ -102,7 +102,7 @@ def test_whatever_changes_a_number_changes_the_names(tmp_path):
         names(tmp_path, "more", **keys),
         names(tmp_path, **keys, env={"A": "1"}),
         names(tmp_path, **keys, alone=True),
-        names(tmp_path, **keys, log={**commanded.LOG, "format": "csv"}),
+        names(tmp_path, **keys, log={**commanded.LOG, "percent": ["accuracy"]}),
         names(tmp_path, **{**keys, "inputs": ["script.py"]}),
         names(tmp_path, "t={threads}", **keys),
         names(tmp_path, "t={threads}", **{**keys, "resources": {"threads": 3}}),
@@ -124,7 +124,7 @@ def test_a_folder_of_inputs_has_at_most_1000_files(tmp_path):
     assert names(tmp_path, inputs=["data"])
     (tmp_path / "data" / "more").touch()
     (line,) = problems(tmp_path, inputs=["data"])
-    assert line.startswith("experiments.a.inputs[0]: ") and "data', a folder of more" in line
+    assert line.startswith("experiments.a.inputs[0]: ") and "more than 1000" in line
 
 
 def test_a_large_input_is_hashed_once(tmp_path, monkeypatch):

@@ -52,10 +52,11 @@ def test_explain_takes_the_words_of_a_reader(word):
 
 def test_a_question_mark_opens_its_text_without_a_script():
     template = """{% from "macros.html.j2" import help, help_texts -%}
-    <p>{{ help("within") }}{{ help("no_such_word") }}</p>{{ help_texts() }}"""
+    {% set content %}<p>{{ help("within") }}{{ help("no_such_word") }}</p>{% endset -%}
+    {{ content }}{{ help_texts(content) }}"""
     html = page._environment().from_string(template).render()
     (button,) = Page(html).all("button")
     assert button["popovertarget"] == "help-within" and button["type"] == "button"
     assert button["aria-label"] == "Explain: within"
-    opened = {text["id"]: text for text in Page(html).all("div")}
-    assert "popover" in opened["help-within"] and len(opened) == len(EXPLANATIONS)
+    (opened,) = Page(html).all("div")
+    assert "popover" in opened and opened["id"] == "help-within"

@@ -12,7 +12,7 @@ from small_study import config, problems
 def test_figures_follow_from_measures():
     assert available(Given()) == ["loss_curves", "best_losses"]
     unasked = [name for name in NAMES if not FIGURES[name].along]
-    assert available(Given(synthetic.MEASURES, ["learning_rate"], FigureRequirement)) == unasked
+    assert available(Given(synthetic.MEASURES, FigureRequirement)) == unasked
     untimed = available(Given(needs={*FigureRequirement} - {FigureRequirement.SECONDS}))
     assert "critical_batch_size" in untimed and "fastest_batch_size" not in untimed
     assert "critical_batch_size" not in available(
@@ -26,13 +26,15 @@ def test_figures_follow_from_measures():
     assert "progress" in available(
         Given(needs=[FigureRequirement.PREFIXES, FigureRequirement.EVALUATIONS])
     )
-    assert "primary" not in available(Given(needs=[FigureRequirement.MARGINS]))
+    assert "primary" not in available(Given(needs=[FigureRequirement.PREFIXES]))
     assert "primary" in available(Given(needs=[FigureRequirement.BATCH_SIZES]))
-    assert "training_time" not in available(Given(synthetic.MEASURES, ["learning_rate"]))
+    assert "training_time" not in available(
+        Given(synthetic.MEASURES, needs=[FigureRequirement.LEARNING_RATES])
+    )
     assert "training_time" not in available(
         Given(["evaluate"], needs=[FigureRequirement.AT_EPOCHS])
     )
-    assert "learning_rate" not in available(Given(synthetic.MEASURES, ["momentum"]))
+    assert "learning_rate" not in available(Given(synthetic.MEASURES))
     assert "sharpness" not in available(Given(["evaluate", "weight_distance"]))
     # Where nothing is trained there is no loss to draw.
     assert available(Given(["throughput"])) == ["throughput", "step_time"]

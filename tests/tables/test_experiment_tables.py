@@ -19,21 +19,19 @@ def test_what_is_decided(tmp_path, schedule):
     study = synthetic.study(synthetic.grid(schedule=schedule))
     synthetic.write(tmp_path, study)
     runs = run_table.collect(tmp_path, study, "gap")
-    given = (runs, long_tables.made(tmp_path, study, "gap")["trajectories"])
-    experiment = study.experiments["gap"]
-    compared = experiment_tables.held_equal(study, "gap", *given)["comparisons"]
-    found = experiment_tables.to_target(experiment, *given)
+    tables = {"runs": runs, **long_tables.made(tmp_path, study, "gap")}
+    tables |= experiment_tables.decisions(study, "gap", tables)
+    compared = tables["comparisons"]
+    fits = [tables["critical_batch_size"], tables["to_target"]]
     if schedule == "cosine":
         assert set(compared["budget"]) == {"epochs", "convergence", "end"}
         assert set(compared.loc[compared["budget"] == "epochs", "budget_value"]) == {40}
-        assert all(frame.empty for frame in found.values())
+        assert all(frame.empty for frame in fits)
     else:
         assert {"updates", "target"} <= set(compared["budget"])
-        assert not any(frame.empty for frame in found.values())
-    tables = {"runs": runs, "comparisons": compared, **found}
-    tables |= dict.fromkeys(("limits", "trends"), pandas.DataFrame())
-    tables["trajectories"] = given[1]
-    advised = advice.rows(tmp_path, experiment, tables)
+        assert not any(frame.empty for frame in fits)
+    tables["limits"] = pandas.DataFrame()
+    advised = advice.rows(tmp_path, study.experiments["gap"], tables)
     assert (advised["item"] == "recommendation").any()
     assert not {"target", "longer_training"} & {
         *advised.loc[advised["item"] == "suggestion", "name"]

@@ -26,7 +26,7 @@ SMALLEST = {
     "accumulation": ("--batch-size 512 --micro-batches 256 --blocks 1", 4),
     "coverage": ("--studies 2", 36),
     "dag": ("--runs 5 --blocks 1", 1),
-    "error_rates": ("--studies 40", 77),
+    "error_rates": ("--studies 40", 78),
     "grid": ("--config study.yaml --blocks 1", 1),
     "large": ("--runs 10", 0),
     "speedups": ("--cases imports adam_mini_batches2025 --blocks 1", 2),

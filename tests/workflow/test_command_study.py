@@ -151,7 +151,7 @@ def test_one_that_fails_stops_no_other_and_a_partial_report_says_why(edited):
     wanted = {"exit": "missing", "nan": "diverged", "memory": "out_of_memory"}
     assert statuses == {(mode, size): wanted[mode] for mode in wanted for size in ("8", "32")}
     page = project.report(edited, "studies/theirs")
-    assert "It printed last: the script gave up" in page and "MemoryError: cannot have" in page
+    assert "the script gave up" in page and "MemoryError: cannot have" in page
     assert planned(edited, **changes)["run_command"] == 2
 
 

@@ -48,7 +48,7 @@ THINGS = {
     "tables": ("from batchscope.tables import run_table", TABLES),
     "the report": ("import batchscope.report", TABLES | {"sklearn", "scipy.stats"}),
     "a figure": (
-        "from batchscope.figures.kinds import rate_map",
+        "from batchscope.figures.kinds import heat_map",
         FRAMEWORKS | {"sklearn", "scipy.stats"},
     ),
 }

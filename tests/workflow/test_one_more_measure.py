@@ -129,8 +129,8 @@ def test_it_is_explained_a_step_and_in_the_schema(copied):
 @pytest.mark.slow
 def test_the_workflow_makes_table_and_figures(copied):
     listed = project.snakemake(copied, "-l").stdout
-    assert "\nweight_norm (Euclidean norm of the trained weights.)\n" in listed
-    assert "\ntimed_steps (Images of a step.)\n" in listed
+    assert "\nweight_norm (" in listed
+    assert "\ntimed_steps (" in listed
     project.run(copied)
     results = copied / "results"
     rows = project.rows(copied, "norms/norms")

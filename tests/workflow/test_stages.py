@@ -111,7 +111,7 @@ def test_after_the_loss_of_an_earlier_analysis_all_are_repeated_with_the_same_ru
     table(finished, 1).unlink()
     done = project.snakemake(finished, "--cores", "2")
     assert done.returncode == 1 and "interims/1.csv: missing" in done.stdout
-    assert f"delete {table('', 1).parent.as_posix().lstrip('/')} " in done.stdout
+    assert "delete results/studies/staged/interims " in done.stdout
     shutil.rmtree(table(finished, 1).parent)
     assert "train" not in project.planned(finished)
     assert "run the same command again" in project.run(finished)

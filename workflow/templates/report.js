@@ -1,5 +1,5 @@
-// What the page does beyond showing: files, tables that are sorted, filtered and copied, colours,
-// and where one is. Without it all is there to be read.
+// Saves figures, sorts, filters and copies tables, and marks the section in view. The page reads
+// without it.
 "use strict";
 
 {
@@ -27,7 +27,6 @@
     await navigator.clipboard.writeText(text);
     made.textContent = "Copied";
   };
-  // Beside each figure: its size, its data, its picture.
   const save = (content, type, name) => {
     const link = make("a");
     link.href = URL.createObjectURL(new Blob([content], { type }));
@@ -41,23 +40,6 @@
     return new Response(open).text();
   };
   const drawn = (svg) => new XMLSerializer().serializeToString(svg);
-  const raster = (svg, name) => {
-    const copy = svg.cloneNode(true);
-    const { width, height } = svg.viewBox.baseVal;
-    copy.setAttribute("width", 3 * width);
-    copy.setAttribute("height", 3 * height);
-    const image = new Image();
-    image.onload = () => {
-      const canvas = make("canvas");
-      Object.assign(canvas, { width: image.width, height: image.height });
-      const paper = canvas.getContext("2d");
-      paper.fillStyle = "#fff";
-      paper.fillRect(0, 0, image.width, image.height);
-      paper.drawImage(image, 0, 0);
-      canvas.toBlob((blob) => save(blob, "image/png", name));
-    };
-    image.src = `data:image/svg+xml,${encodeURIComponent(drawn(copy))}`;
-  };
   all("figure").forEach((figure) => {
     const plate = figure.querySelector(".plate");
     const svg = plate.querySelector("svg");
@@ -66,17 +48,11 @@
     button("Enlarge", tools, (made) => {
       made.textContent = figure.classList.toggle("large") ? "Reduce" : "Enlarge";
     });
-    if (packed) {
-      button("Copy data", tools, async (made) => copied(made, await csv(packed)));
-      button("CSV", tools, async () => save(await csv(packed), "text/csv", `${name}.csv`));
-    }
-    if (!svg) return;
-    button("SVG", tools, () => save(drawn(svg), "image/svg+xml", `${name}.svg`));
-    button("PNG", tools, () => raster(svg, `${name}.png`));
+    if (packed) button("CSV", tools, async () => save(await csv(packed), "text/csv", `${name}.csv`));
+    if (svg) button("SVG", tools, () => save(drawn(svg), "image/svg+xml", `${name}.svg`));
   });
 
-  // Tables that are sorted by a column, and copied.
-  const exact = (row, index) => row.cells[index].title || row.cells[index].textContent;
+  const exact = (row, index) => (row.cells[index].title || row.cells[index].textContent).replace("\u2212", "-");
   all(".sortable").forEach((sorted) => {
     const body = sorted.tBodies[0];
     const heads = Array.from(sorted.tHead.rows[0].cells);
@@ -88,7 +64,7 @@
         const sign = head.ariaSort === "ascending" ? -1 : 1;
         heads.forEach((other) => { other.ariaSort = "none"; });
         head.ariaSort = sign > 0 ? "ascending" : "descending";
-        // What is absent or no number comes last in both directions.
+        // Empty cells come last in both directions.
         const compare = (a, b) => number
           ? isNaN(a) - isNaN(b) || sign * (a - b)
           : sign * a.localeCompare(b, "en", { numeric: true });
@@ -104,49 +80,24 @@
     button("Copy table", toolbar(sorted.parentElement), (made) => copied(made, lines().join("\n")));
   });
 
-  // The table of runs: filtered, with the columns that are chosen.
   const table = find("runs-table");
   if (table) {
     const controls = find("runs-controls");
     const rows = Array.from(table.tBodies[0].rows);
-    const selects = all("select", controls);
-    const boxes = all("[type=checkbox]", controls);
-    // A rule per hidden column, so that 1,000 rows need no class of their own.
-    const style = make("style", "", document.head);
-    const choose = () => {
+    const filter = () => {
       const words = find("runs-filter").value.toLowerCase().split(/\s+/);
       rows.forEach((row) => {
         const text = row.textContent.toLowerCase();
-        row.hidden = !words.every((word) => text.includes(word))
-          || selects.some(({ value, dataset }) => value && value !== exact(row, dataset.column));
+        row.hidden = !words.every((word) => text.includes(word));
       });
       find("runs-count").textContent = `${rows.filter((row) => !row.hidden).length} of ${rows.length} rows`;
-      style.textContent = boxes.filter((box) => !box.checked)
-        .map((box) => `.runs :is(th, td):nth-child(${+box.dataset.column + 1}) { display: none; }`).join("");
     };
-    const check = (id, rule) => find(id).addEventListener("click", () => {
-      boxes.forEach((box) => { box.checked = rule(box); });
-      choose();
-    });
-    check("columns-all", () => true);
-    check("columns-usual", (box) => "usual" in box.dataset);
-    ["input", "change"].forEach((kind) => controls.addEventListener(kind, choose));
+    ["input", "change"].forEach((kind) => controls.addEventListener(kind, filter));
     controls.addEventListener("submit", (event) => event.preventDefault());
-    choose();
     controls.hidden = false;
   }
 
-  const themes = ["automatic", "light", "dark"];
-  const paint = (made) => {
-    made.value = themes[(themes.indexOf(made.value) + 1) % 3];
-    made.textContent = `Colours: ${made.value}`;
-    document.documentElement.dataset.theme = made.value;
-  };
-  const theme = button("", find("bar"), paint);
-  theme.id = "theme";
-  paint(theme);
-
-  // Where one is: the last heading above the middle of the window.
+  // The section in view has the last heading above the middle of the window.
   const contents = find("contents");
   const links = all("a", contents);
   const mark = () => {
@@ -158,7 +109,7 @@
   mark();
   contents.addEventListener("click", (event) => { if (event.target.closest("a")) contents.hidePopover(); });
 
-  // An address within what is folded opens it.
+  // An address opens the folds around its target.
   const reveal = () => {
     const target = location.hash && find(location.hash.slice(1));
     for (let at = target; at; at = at.parentElement) if (at.tagName === "DETAILS") at.open = true;

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pandas
 
-from batchscope.analysis import advice_series, expectations, run_series, step_cost
+from batchscope.analysis import advice_series, expectations, run_series, step_cost, verdicts
 from batchscope.analysis.advice_series import (
     CRITICAL,
     MOST_DISTURBED,
@@ -172,7 +172,7 @@ def _deciding(series: AdviceSeries, size: int) -> Row:
     found = series.limits[series.limits["batch_size"] == size]
     if found.empty:
         return {"verdict": Verdict.NOT_TESTABLE, "reason": Reason.NO_VALUE}
-    doubtful = advice_series.verdicts(found) != Verdict.WITHIN
+    doubtful = verdicts.read_off(found) != Verdict.WITHIN
     first = (doubtful.astype(int) + excludes(found)).idxmax()
     return {"name": found.loc[first, "outcome"], **found.loc[first, _COPIED].to_dict()}
 
@@ -362,7 +362,7 @@ def _falls(series: AdviceSeries) -> bool:
 
 
 def _needs(series: AdviceSeries) -> Iterator[Need]:
-    """Yield what is missing, all at once."""
+    """Yield all missing requirements."""
     trained, of_seed = series.trained, sum(series.price) / 60
     minutes = series.minutes
     yield from advice_needs.missing(trained, of_seed, minutes / max(trained.rates, 1))

@@ -1,8 +1,8 @@
-"""What the advice on a series follows from: its limits, its best batch size, the range around it.
+"""Facts behind the advice on a series: its limits, its best batch size, the range around it.
 
-A size is within the limits where it fits into memory, reaches the target within a share of the
-fastest size's seconds, and is within the margin of every outcome. Both comparisons are rows of
-comparisons.csv, with their verdicts as they are: nothing is tested again.
+A size is within the limits if it fits into memory, reaches the target within a share of the fastest
+size's seconds, and is within the margin of every outcome. Both comparisons are rows of
+comparisons.csv with their verdicts: nothing is tested again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas
 
-from batchscope.analysis import comparisons, run_series
+from batchscope.analysis import comparisons, run_series, verdicts
 from batchscope.study import tasks
 from batchscope.study.advice_needs import HERE, LEAST_SIZES, Trained
 from batchscope.study.budget_kinds import PAID, TAKEN, TARGET, of_ends
@@ -33,7 +33,7 @@ Row = dict[str, Any]
 
 
 class AdviceTables(NamedTuple):
-    """The tables that an advice follows from, of one experiment or of one of its series."""
+    """The tables behind the advice on one experiment, or on one of its series."""
 
     comparisons: pandas.DataFrame
     runs: pandas.DataFrame = pandas.DataFrame()
@@ -43,26 +43,36 @@ class AdviceTables(NamedTuple):
 
 
 class AdviceRequest(NamedTuple):
-    """What else is known."""
+    """Facts about an experiment besides its tables.
 
-    margins: Mapping[str, float] = {}  # outcome -> largest loss of it, as the study states them
-    planned: int | None = None  # seeds, before any was seen
-    looks: Sequence[int] = ()  # numbers of seeds after which one looks
-    # Data set -> outcome -> that of the best that looks at no example: of classes, of always naming
-    # the most frequent one.
+    Attributes:
+        margins: Outcome -> largest negligible deterioration, as the study states them.
+        planned: Stated number of seeds.
+        looks: Numbers of seeds at the interim analyses.
+        baselines: Data set -> outcome -> value of the best constant prediction.
+        price: Runs -> seconds of one more seed, in trainings and in timings.
+        given_by: As in `Trained`.
+        timed: Whether its runs have seconds.
+        by_position: Data sets with a label for each position of an example.
+        best_weights: Whether `evaluate` measures the weights of the best epoch.
+        metrics: User-defined metrics.
+    """
+
+    margins: Mapping[str, float] = {}
+    planned: int | None = None
+    looks: Sequence[int] = ()
     baselines: Mapping[str, Mapping[str, float]] = {}
-    # Runs -> seconds that one more seed of them takes in trainings, and in timings.
     price: Callable[[Iterable[str]], tuple[float, float]] = lambda runs: (math.nan, math.nan)
-    given_by: Mapping[str, tuple[str, str]] = HERE  # as `Trained` has it
-    timed: bool = False  # whether its runs have seconds
-    by_position: Collection[str] = ()  # data sets whose examples have a label for each position
-    best_weights: bool = False  # `evaluate` measures the weights of the best epoch
-    metrics: tasks.Metrics = ()  # user-defined metrics
+    given_by: Mapping[str, tuple[str, str]] = HERE
+    timed: bool = False
+    by_position: Collection[str] = ()
+    best_weights: bool = False
+    metrics: tasks.Metrics = ()
 
 
 @dataclass(frozen=True)
 class AdviceSeries:
-    """A series that trains at several batch sizes, with what its tables say of them."""
+    """A series with several batch sizes, and its part of the tables."""
 
     tables: AdviceTables
     asked: AdviceRequest
@@ -90,7 +100,7 @@ class AdviceSeries:
         for name in [each for each in self.asked.margins if each in budgets] or budgets.index[:1]:
             found.append(ends[(ends["outcome"] == name) & (ends["budget"] == budgets[name])])
         if budgets.empty and cost["mean"].isna().all() and examples["mean"].notna().any():
-            found.append(examples)  # all that is known of what a size costs
+            found.append(examples)  # the only known cost
         return pandas.concat(found) if found else taken.iloc[:0]
 
     @property
@@ -124,7 +134,7 @@ class AdviceSeries:
 
     @functools.cached_property
     def outcomes(self) -> list[str]:
-        """What limits the sizes beside the seconds or the examples to the target."""
+        """The limits of the sizes without the cost to the target."""
         costs = (SECONDS, EXAMPLES)
         return [name for name in self.limits["outcome"].unique() if name not in costs]
 
@@ -137,7 +147,7 @@ class AdviceSeries:
 
     @functools.cached_property
     def memory(self) -> float:
-        """The largest batch that fits; infinite where it is not known."""
+        """The largest batch that fits; infinite if unknown."""
         known = self.fits and self.fits["max_batch_size_bound"] != MOST_FITS
         return float(self.fits["max_batch_size"]) if known else math.inf
 
@@ -148,7 +158,7 @@ class AdviceSeries:
 
     @functools.cached_property
     def within(self) -> list[int]:
-        others = {*self.limits.loc[verdicts(self.limits) != Verdict.WITHIN, "batch_size"]}
+        others = {*self.limits.loc[verdicts.read_off(self.limits) != Verdict.WITHIN, "batch_size"]}
         return [size for size in self.sizes if size <= self.memory and size not in others]
 
     @functools.cached_property
@@ -201,9 +211,9 @@ class AdviceSeries:
 
     @functools.cached_property
     def best(self) -> int | None:
-        """The fastest size, or without seconds that of the best outcome; None without any.
+        """The fastest size, or without seconds the size with the best outcome; None without any.
 
-        Of those that no limit excludes, where there are any.
+        Sizes that a limit excludes are left out, unless all are excluded.
         """
         for names in (None, self.outcomes, ()):
             pool = self.limits[~self.limits["batch_size"].isin(self.excluded(names))]
@@ -233,9 +243,14 @@ class AdviceSeries:
 
     @functools.cached_property
     def replicates(self) -> int:
-        """Paired replicates of the recommended size; without any, its seeds."""
+        """Paired replicates of the recommended size; without any, its seeds.
+
+        With seeds in stages, a comparison has the seeds of the analysis that decided it: the most
+        count. Otherwise the fewest do, since times may have fewer jobs.
+        """
         pairs = self.limits.loc[self.limits["batch_size"] == self.recommended, "n"].fillna(0)
-        return int(min(pairs[pairs > 0], default=self.tables.comparisons["seeds"].max()))
+        count = max if self.asked.looks else min
+        return int(count(pairs[pairs > 0], default=self.tables.comparisons["seeds"].max()))
 
     @property
     def minutes(self) -> float:
@@ -255,7 +270,7 @@ class AdviceSeries:
 
     @functools.cached_property
     def trained(self) -> Trained:
-        """What its runs are."""
+        """The trainings of the series, as its missing requirements depend on them."""
         runs = self.runs("batch_size", RATE, "train_seconds")
         rates = runs.groupby("batch_size")[RATE].nunique().min() if len(runs) else 0
         only = float(runs[RATE].iloc[0]) if runs[RATE].nunique() == 1 else None
@@ -280,30 +295,14 @@ class AdviceSeries:
         return self.tables.comparisons[self.tables.comparisons["budget"].isin(budgets)]
 
     def runs(self, *columns: str) -> pandas.DataFrame:
-        """Returns columns of its runs, empty where there is no such column."""
+        """Return columns of its runs; a column that they lack is NaN."""
         return self.tables.runs.reindex(columns=[*columns])
 
 
 def excludes(rows: pandas.DataFrame) -> pandas.Series:
     failed = rows["reason"].isin([Reason.FAILED, Reason.NOT_REACHED])
     failed &= rows["verdict"] == Verdict.NOT_TESTABLE
-    return failed | (verdicts(rows) == Verdict.BEYOND)
-
-
-def verdicts(rows: pandas.DataFrame) -> pandas.Series:
-    """Return the verdict of each comparison; a provisional one is read off its interval.
-
-    Three to five seeds have an interval. One or two have none, so that their verdict stays
-    provisional.
-    """
-    higher = comparisons.higher_is_better(rows)
-    low, high, bound = (rows[name].astype(float) for name in ("low", "high", "bound"))
-    within = np.where(higher, low > bound, high < bound)
-    beyond = np.where(higher, high < bound, low > bound)
-    read = np.select([within, beyond], [Verdict.WITHIN, Verdict.BEYOND], Verdict.PROVISIONAL)
-    return rows["verdict"].mask(
-        rows["verdict"] == Verdict.PROVISIONAL, pandas.Series(read, rows.index)
-    )
+    return failed | (verdicts.read_off(rows) == Verdict.BEYOND)
 
 
 def of_tables(tables: AdviceTables, asked: AdviceRequest) -> Iterator[AdviceSeries]:
@@ -328,7 +327,7 @@ def of_tables(tables: AdviceTables, asked: AdviceRequest) -> Iterator[AdviceSeri
 
 
 def of_factors(frame: pandas.DataFrame, factors: Row) -> pandas.DataFrame:
-    """Returns the rows that have these factors; one that a row says nothing of differs in none."""
+    """Return the rows with these factors; a row without a value of a factor has any value."""
     for name in factors.keys() & {*frame}:
         if pandas.notna(value := factors[name]):
             frame = frame[frame[name].eq(value) | frame[name].isna()]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from batchscope.analysis import chosen_rates, contrasts, intervals
+from batchscope.analysis import chosen_rates, intervals, verdicts
 from batchscope.analysis.chosen_rates import RATE
 from batchscope.analysis.trainings import CHOSEN_ON, Trainings, series
 
@@ -130,7 +130,7 @@ def exponent(found: list[Choice]) -> Exponent | None:
     logs = np.log2(rates[complete])
     doublings = np.log2([choice.batch_size for choice in found])
     centred = doublings - doublings.mean()
-    interval = intervals.t_interval(contrasts.slopes(logs, doublings))
+    interval = intervals.t_interval(verdicts.slopes(logs, doublings))
     widest = [np.diff(np.log2(choice.rates)).max() for choice in found]  # step of each grid
     off = float(np.abs(centred) @ widest / 2 / (centred @ centred))
     # A higher rate at a batch size above the mean makes the exponent higher, one below it lower.

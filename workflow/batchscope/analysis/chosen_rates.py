@@ -1,11 +1,11 @@
-"""The learning rate of every batch size, chosen over all seeds, and read by each seed fairly.
+"""Tuned learning rates: the choice of a rate for every batch size, without a biased outcome.
 
-What a rate is chosen by says too much good of it. A validation loss chooses, and the test data
-report; where the outcome itself chooses, each seed is read at the rate that the others choose.
+The data that choose a rate overstate it. A validation loss chooses, and test data report; if the
+outcome itself chooses, each seed is read at the rate that the other seeds choose.
 
-All take a cube, shape (sizes, rates, seeds), rates ascending: NaN where there is no run, infinite
-where it diverged or never reached the target. A rate without a single run was not tried, and a seed
-without one at any rate of a size is no seed of it.
+All functions take a cube of shape (sizes, rates, seeds), rates ascending: NaN without a run,
+infinite if it diverged or never reached the target. A rate of a size without a run was not tried,
+and a seed of a size without a run at any rate does not count.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ RATE = "learning_rate"
 
 
 def by_lowest(losses: Any) -> np.ndarray:
-    """Returns for every batch size the rate with the lowest mean loss over all seeds, (sizes,).
+    """Return the index of the rate with the lowest mean loss of each batch size, shape (sizes,).
 
-    A rate is excluded at a batch size where one of its runs is missing, diverged or never reached
-    the target; where all are, it is -1. Among equals the lowest rate is chosen.
+    A rate with a run that is missing, diverged or never reached the target is excluded. The index
+    is -1 if all rates are. Among equal rates the lowest one is chosen.
     """
     losses = np.asarray(losses, float)
     own, finite = ~np.isnan(losses).all(axis=1, keepdims=True), np.isfinite(losses)
@@ -35,11 +35,11 @@ def by_lowest(losses: Any) -> np.ndarray:
 
 
 def for_other_data(losses: Any) -> np.ndarray:
-    """Returns the rate at which other data of each batch size are read, shape (sizes,).
+    """Return the index of the rate for other data of each batch size, shape (sizes,).
 
-    The one that `by_lowest` chooses, or the only one. Where a run failed at every rate that was
-    tried, the one at which most got there, so that the size is reported by its runs. Else, as
-    every rate lacks a run, -1: means over other seeds are no means to compare.
+    It is the rate of `by_lowest`, or the only one. If a run failed at every rate, it is the rate
+    with the most successful runs, so that the size is reported by its runs. If every rate lacks a
+    run, it is -1: means over different seeds cannot be compared.
     """
     losses = np.asarray(losses, float)
     index = by_lowest(losses)
@@ -52,16 +52,19 @@ def for_other_data(losses: Any) -> np.ndarray:
 
 
 def for_all_data(losses: Any, taken: Any, margin: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return the rate of each batch size at which all of its data are read, shape (sizes,).
+    """Return the index of the rate for all data of each batch size, and whether it is on an edge.
 
-    Of the rates whose loss is not shown to be higher than the lowest one, those do equally well
-    that are not shown to take longer than the fastest of them, by the seeds that reach the target
-    at both. Of these the one with the lowest loss is chosen: of those at which every seed reached
-    the target, or of those between the first and last rate tried if it did at neither of them.
+    Two rates are equally good if neither a higher loss is shown than the lowest one, nor a higher
+    cost than the fastest of these rates, by the seeds that reach the target at both. Among them the
+    lowest loss decides: among the rates at which every seed reached the target, or, if none of
+    these is between the first and the last rate, among the rates between.
 
-    `taken` is NaN without a target; a share of `margin` of it is negligible. Without any choice the
-    index is that of `for_other_data`. Also returns whether it is the first or last rate tried, and
-    none between does equally well.
+    A rate is on an edge if it is the first or the last one and no rate between is equally good.
+    Without any choice the index is the one of `for_other_data`.
+
+    Args:
+        taken: Cost to the target; NaN without a target.
+        margin: Negligible share of the cost.
     """
     losses, taken = np.asarray(losses, float), np.asarray(taken, float)
     lowest, index = by_lowest(losses), for_other_data(losses)
@@ -93,18 +96,16 @@ def _higher(differences: np.ndarray, margin: float = 0.0) -> bool:
 
 
 def leave_one_out(values: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Reads every seed at the rate that the other seeds choose, so that none flatters itself.
+    """Read every seed at the rate that the other seeds choose, so that the choice is unbiased.
 
-    The one rule for whatever is taken to a target, each outcome by itself: seconds are read at
-    the rate that is chosen by seconds. Rates are chosen among those at which the fewest seeds
-    failed, so one at which some training fails is chosen by none where another is without a
-    failure. Where a single rate was tried there is no choice, and the only seed of a batch size
-    is read at its own, which flatters it.
+    Each cost to a target has its own choice: seconds choose the rate of seconds. Only the rates
+    with the fewest failed seeds can be chosen. A single rate leaves no choice, and the only seed of
+    a batch size chooses its own rate, which is biased.
 
     Returns:
-        The values read, shape (sizes, seeds), and at which rate, -1 where there is none to
-        choose: then infinite where no other seed got there at any rate, and NaN where a seed has
-        no run.
+        The values, shape (sizes, seeds), and the indices of their rates. The index is -1 without a
+        choice: the value is then infinite if no other seed got there at any rate, and NaN if the
+        seed has no run.
     """
     values = np.asarray(values, float)
     sizes, _, seeds = values.shape
@@ -123,10 +124,12 @@ def leave_one_out(values: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def differ(read: Any) -> np.ndarray:
-    """Returns whether the seeds of each size are read at different rates, shape (sizes,).
+    """Return whether the seeds of each size are read at different rates, shape (sizes,).
 
-    Then they are no independent samples (see `intervals.correction`). `read` has their rates, or
-    the indices of these, shape (sizes, seeds); NaN or -1 where there is none.
+    Such seeds are not independent (see `intervals.correction`).
+
+    Args:
+        read: Their rates or the indices of these, shape (sizes, seeds); NaN or -1 without one.
     """
     read = np.asarray(read, float)
     read = np.where(read >= 0, read, np.nan)
@@ -141,7 +144,7 @@ def on_edge(index: np.ndarray, values: Any) -> np.ndarray:
 
 
 def _most_reached(values: np.ndarray) -> int:
-    """Returns the rate at which most seeds of a size got there, of those the fastest; -1 if none.
+    """Return the fastest rate among those with the most successful seeds; -1 without any.
 
     `values` has shape (rates, seeds).
     """

@@ -1,8 +1,8 @@
-"""Claims: what the runs say of every sentence that documents state.
+"""Claims: verdicts on the sentences of documents.
 
-A claim holds of every series of the rows that it selects and, where it is of single cells, of each
-of them. A ratio is stated of logarithms. What one document states in one study is a family of
-statements; see `contrasts`.
+A claim must hold for every series of the rows that it selects and, if it is about single cells, for
+each of them. A ratio is a statement about logarithms. The claims of one document in one study are a
+family of statements; see `verdicts`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import pandas
 
-from batchscope.analysis import contrasts, run_series, targets
-from batchscope.analysis.contrasts import Contrast, Statement
+from batchscope.analysis import run_series, targets, verdicts
+from batchscope.analysis.verdicts import Contrast, Row, Statement
 from batchscope.host import requirements
 from batchscope.store import records
 from batchscope.study import common_settings, stages, tables, tasks
@@ -35,55 +35,48 @@ def table(
     claims: Iterable[Claim],
     read: Callable[[str, str], pandas.DataFrame],
     machine: str,
-    looks: Mapping[str, Sequence[int]],
+    planned: Mapping[str, Sequence[int]],
 ) -> pandas.DataFrame:
-    """Returns one row per claim, in order; see `CLAIMS`.
+    """Return one row per claim, in order; see `CLAIMS`.
 
     Args:
         read: (experiment, table) -> its rows.
         machine: This machine, on which claims are tested that name none.
-        looks: Experiment -> numbers of replicates at which one looks; none where it has one look.
+        planned: Experiment -> numbers of replicates at its interim analyses, if it has any.
     """
-    rows: list[dict[str, Any]] = []
-    families: dict[str, dict[int, Statement]] = {}  # document -> row -> what is stated there
-    for claim in claims:
-        row, statement = _read(claim, read, machine, looks.get(claim.test.experiment, ()))
-        if row["reason"] == Reason.NONE:
-            families.setdefault(claim.document, {})[len(rows)] = statement
-        rows.append(row)
-    for family in families.values():
-        for at, judged in zip(family, contrasts.judge([*family.values()]), strict=True):
-            row = rows[at]
-            row |= judged.columns(row["scale"] == RATIO)
-            row["part"] = _text(dict(judged.deciding.cells))
-            row["parts"] = len(family[at].contrasts)
-            if judged.estimate.n < 2:
-                row |= dict.fromkeys(("level", "p", "p_against"), math.nan)
-    return run_series.table(rows, CLAIMS)
+    rows = [_row(claim, read, machine, planned.get(claim.test.experiment, ())) for claim in claims]
+    judged = verdicts.judge(rows, "document")
+    for row in judged:
+        if "deciding" in row:
+            row["replicates"] = row["counts"][-1 - row["later_analyses"]]
+            row["part"] = _text(dict(row["deciding"].cells))
+            row["parts"] = len(row["statement"].contrasts)
+    return run_series.table(judged, CLAIMS)
 
 
-def _read(
+def _row(
     claim: Claim,
     read: Callable[[str, str], pandas.DataFrame],
     machine: str,
-    looks: Sequence[int],
-) -> tuple[dict[str, Any], Statement]:
-    """Returns the row of a claim before it is judged, and what it states of a table."""
+    planned: Sequence[int],
+) -> Row:
+    """Return the row of a claim, with its statement if it can be tested."""
     test = claim.test
     frame = read(test.experiment, test.table)
     if "machine" in frame and not any("machine" in cells for cells in test.selections()):
         frame = frame[frame["machine"] == machine]
     rows = _rows(frame, test)
-    statement = _statement(rows, test, looks)
+    statement = _statement(rows, test, planned)
     reason, of = _missing(claim, frame, rows, statement)
     about, by = tables.column(test.table, test.column), _replicate(rows, test)
+    replicates = rows[by].nunique() if by else min(1, len(rows))
     unit = about.unit if about else ""
     if unit.startswith(tasks.NATS):
         unit = tasks.unit(unit, tasks.of_columns(read(test.experiment, "history")))
     per = "doubling" if _doublings(rows, test) else "unit"
     sides = [{test.over: test.chosen}] if test.chosen else test.sides
     low, high = (end if math.isfinite(end) else math.nan for end in test.bounds)
-    row = {
+    return {
         **{name: getattr(claim, name) for name in ("id", "document", "place", "sentence")},
         **{name: getattr(test, name) for name in ("type", "experiment", "table", "column", "over")},
         "scale": RATIO if test.ratio else DIFFERENCE,
@@ -93,13 +86,14 @@ def _read(
         "high_bound": high,
         "cells": _text(_short(test.cells)),
         "sides": _text([*map(_short, sides)]),
-        "replicates": rows[by].nunique() if by else min(1, len(rows)),
+        "replicates": replicates,
+        "counts": [count for count, _ in stages.seen(replicates, planned)],
         "verdict": Verdict.NOT_TESTABLE,
         "reason": reason,
         "reason_of": _text(of),
         "figure": claim.figure,
+        "statement": None if reason else statement,
     }
-    return row, statement
 
 
 def _missing(
@@ -157,10 +151,10 @@ def _absent(frame: pandas.DataFrame, test: Test) -> dict[str, Any]:
 
 
 def _lacking(rows: pandas.DataFrame, test: Test) -> Reason:
-    """Returns why the replicates that are left decide nothing.
+    """Return the reason why the remaining replicates decide nothing.
 
-    A training that failed leaves its seed out. But whether one ends before a budget, or a value has
-    a logarithm, goes along with what is measured: the seeds that are left would be a choice.
+    A training that failed leaves its seed out. But the end before a budget, or a value without a
+    logarithm, depends on the measured value: the remaining seeds would be a biased choice.
     """
     if test.column not in rows:
         return Reason.NONE
@@ -188,9 +182,9 @@ def _selected(frame: pandas.DataFrame, cells: Mapping[str, tuple[Any, ...]]) -> 
 
 
 def _rows(frame: pandas.DataFrame, test: Test) -> pandas.DataFrame:
-    """Returns the rows that a test reads; the column is NaN where a run gave no value.
+    """Return the rows that a test reads; the column is NaN if a run has no value.
 
-    Of trajectories, every run at the budget in its cells.
+    Trajectories have a row per run, at the budget in the cells.
     """
     if frame.empty or test.column not in frame:
         return frame.iloc[:0]
@@ -214,57 +208,56 @@ def _at_budget(frame: pandas.DataFrame, budget: str, value: float, column: str) 
 
 
 def _replicate(frame: pandas.DataFrame, test: Test) -> str:
-    """Returns the column that distinguishes replicates of a row; empty where there is none."""
+    """Return the column that distinguishes replicates of a row; empty without one."""
     name = common_settings.REPEAT if test.timed else "seed"
     return name if name in frame else ""
 
 
 def _doublings(rows: pandas.DataFrame, test: Test) -> bool:
-    """Returns whether slopes are per doubling: 0 and what is below it have none."""
+    """Return whether slopes are per doubling, which needs positive values."""
     if test.over not in rows:
         return True
     return not (pandas.to_numeric(rows[test.over], errors="coerce") <= 0).any()
 
 
-def _statement(rows: pandas.DataFrame, test: Test, looks: Sequence[int]) -> Statement:
-    """Returns what a test states of its `rows`; without contrasts where these lack its cells."""
+def _statement(rows: pandas.DataFrame, test: Test, planned: Sequence[int]) -> Statement:
+    """Return the statement of a test about its rows; without contrasts if these lack its cells."""
     if rows.empty:
         return Statement(())
     if test.ratio:
         values = rows[test.column].astype(float)
         rows = rows.assign(**{test.column: np.log(values.where(values > 0))})
-    parts = _staged(rows, test, looks)
+    parts = _staged(rows, test, planned)
     if not parts:
         return Statement(())
-    # Where the weakest part is shown every other one is; one that fails shows the contrary.
+    # If the weakest part is shown, so is every other one; one that fails shows the contrary.
     weakest = max(range(len(parts)), key=lambda at: parts[at].p[0])
-    starts = np.cumsum([0, *(len(each.contrasts) for each in parts)]).tolist()
+    starts = np.cumsum([0, *(len(part.contrasts) for part in parts)]).tolist()
     groups = [
-        [tuple(tuple(start + at for at in group) for group in groups) for groups in each.groups]
-        for each, start in zip(parts, starts, strict=False)
+        [tuple(tuple(start + at for at in group) for group in groups) for groups in part.groups]
+        for part, start in zip(parts, starts, strict=False)
     ]
     return Statement(
-        tuple(itertools.chain(*(each.contrasts for each in parts))),
+        tuple(itertools.chain(*(part.contrasts for part in parts))),
         supported_by=groups[weakest][0],
         contradicted_by=tuple(itertools.chain(*(against for _, against in groups))),
-        steps=tuple(itertools.chain(*(each.steps for each in parts))),
+        steps=tuple(itertools.chain(*(part.steps for part in parts))),
+        ratio=test.ratio,
     )
 
 
-def _staged(rows: pandas.DataFrame, test: Test, looks: Sequence[int]) -> list[Statement]:
-    """Returns the parts of a claim, each tested by the first replicates of every look."""
+def _staged(rows: pandas.DataFrame, test: Test, planned: Sequence[int]) -> list[Statement]:
+    """Return the parts of a claim, each tested by the first replicates of every analysis."""
     by = _replicate(rows, test)
     replicates = np.unique(rows[by]) if by else np.zeros(1)
-    seen = stages.seen(len(replicates), looks)
-    every = [
-        _parts(rows[rows[by].isin(replicates[:count])] if by else rows, test) for count, _ in seen
+    analyses = [
+        (_parts(rows[rows[by].isin(replicates[:count])] if by else rows, test), share)
+        for count, share in stages.seen(len(replicates), planned)
     ]
-    shares = [share for _, share in seen]
-    alike = [at for at, parts in enumerate(every) if len(parts) == len(every[-1])]
-    return [
-        contrasts.staged([every[at][part] for at in alike], [shares[at] for at in alike])
-        for part in range(len(every[-1]))
-    ]
+    last = analyses[-1][0]
+    alike = [(parts, share) for parts, share in analyses if len(parts) == len(last)]
+    shares = [share for _, share in alike]
+    return [verdicts.staged([parts[at] for parts, _ in alike], shares) for at in range(len(last))]
 
 
 def _parts(rows: pandas.DataFrame, test: Test) -> list[Statement]:
@@ -338,13 +331,13 @@ def _groups(
 
 
 def _table(frame: pandas.DataFrame, test: Test, over: list[str]) -> pandas.DataFrame:
-    """Returns a column by replicate and cell; what lies within one cell of a run is averaged."""
+    """Return a column by replicate and cell; several values of a run in one cell are averaged."""
     by = _replicate(frame, test)
     cells = [name for name in over if name in frame] or [_NONE]
     frame = frame.assign(
         _replicate=frame[by] if by else 0, _value=frame[test.column].astype(float), **{_NONE: 0}
     )
-    # Cells without a value stay, so that what is missing is seen.
+    # Cells without a value stay, so that missing values are seen.
     found = frame.groupby(["_replicate", *cells], dropna=False)["_value"].mean().unstack(cells)
     return found[sorted(found.columns)]
 
@@ -354,7 +347,7 @@ def _trend(series: _TestSeries) -> Parts:
     if len(sizes) > 1:
         rises = series.test.direction == RISES
         values, at = series.of.to_numpy(), series.positions(sizes)
-        yield contrasts.trend(values, at, rises, cells=series.cells)
+        yield verdicts.trend(values, at, rises, cells=series.cells)
 
 
 def _equivalence(series: _TestSeries) -> Parts:
@@ -376,11 +369,11 @@ def _interaction(series: _TestSeries) -> Parts:
     at = sorted(series.of.columns.intersection(series.to.columns))
     if len(at) > 1:
         difference = (series.of[at] - series.to[at]).dropna().to_numpy()
-        yield series.contrast(contrasts.slopes(difference, series.positions(at)))
+        yield series.contrast(verdicts.slopes(difference, series.positions(at)))
 
 
 def _argmax(series: _TestSeries) -> Parts:
-    """One of those chosen is better than all others; not where another one beats all of these."""
+    """One of the chosen values is better than all others; wrong if another one beats them all."""
     complete, sizes, test = series.of.dropna(), series.of.columns, series.test
     chosen = [at for at in sizes if at in test.chosen]
     others = [at for at in sizes if at not in test.chosen]

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pandas
 
-from batchscope.analysis import intervals, run_series
-from batchscope.analysis.advice_series import RATE, SECONDS, AdviceSeries, Row, verdicts
+from batchscope.analysis import intervals, run_series, verdicts
+from batchscope.analysis.advice_series import RATE, SECONDS, AdviceSeries, Row
 from batchscope.analysis.targets import Target
 from batchscope.store.records import FAILED
 from batchscope.study.budget_kinds import CONVERGENCE, END, EPOCHS, TAKEN, TARGET, UPDATES
@@ -174,8 +174,8 @@ def _contrast(name: str, values: pandas.Series, chosen: pandas.Series, bound: fl
     elif missed.any():
         ends[1] = math.inf
     row = {"name": name, "estimate": mean, "low": ends[0], "high": ends[1], "bound": bound, "n": n}
-    read = verdicts(pandas.DataFrame([{**row, "outcome": name, "verdict": Verdict.PROVISIONAL}]))
-    return {**row, "verdict": read.iloc[0]}
+    compared = pandas.DataFrame([{**row, "verdict": Verdict.PROVISIONAL}])
+    return {**row, "verdict": verdicts.read_off(compared).iloc[0]}
 
 
 def direction(series: AdviceSeries) -> str:

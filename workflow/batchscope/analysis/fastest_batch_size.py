@@ -7,8 +7,9 @@ t = a + b B of `step_cost`, a training takes
 
 which is least at B* = sqrt(B_crit B_half), with B_crit = E_min / S_min and B_half = a / b.
 
-What was taken to a target has shape (sizes, seeds): infinite where a training never got there, NaN
-where there is none. `differ` is whether seeds of a size are read at different rates.
+Costs to a target have shape (sizes, seeds): infinite if a training never got there, NaN without a
+training.
+`differ` is whether seeds of a size are read at different rates.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from batchscope.analysis import intervals
 from batchscope.analysis.critical_batch_size import CriticalBatchSize
 from batchscope.analysis.intervals import Interval
 from batchscope.study import budget_kinds
@@ -88,22 +88,10 @@ def usable(taken: np.ndarray) -> np.ndarray:
     return ~none.all(axis=1) & (none | (np.isfinite(taken) & (taken > 0))).all(axis=1)
 
 
-def geometric_means(taken: Any, differ: Any = False) -> list[Interval]:
-    """Returns the mean of each size over its seeds with its 95 % t-interval.
-
-    NaN where a training never got there.
-    """
-    taken = np.asarray(taken, float)
-    return [
-        intervals.ratio_interval([] if np.isinf(values).any() else values, 1.0, own)
-        for values, own in zip(taken, np.broadcast_to(differ, len(taken)), strict=True)
-    ]
-
-
 def measured_fastest(batch_sizes: Sequence[int], taken: Any) -> int | None:
-    """Returns the usable size with the least geometric mean, by the seeds that all of these have.
+    """Return the usable size with the least geometric mean of a cost over the common seeds.
 
-    Of seconds or of anything else; None where there is no such size or no such seed.
+    Returns None without a usable size or without a common seed.
     """
     known = _paired(taken)
     shared = known[:, ~np.isnan(known).all(axis=0)]
@@ -111,7 +99,7 @@ def measured_fastest(batch_sizes: Sequence[int], taken: Any) -> int | None:
 
 
 def _paired(taken: Any) -> np.ndarray:
-    """Returns what `usable` sizes took by the seeds that all of these have, else NaN."""
+    """Return the costs of `usable` sizes by their common seeds, else NaN."""
     table = np.asarray(taken, float)
     kept = usable(table)
     shared = ~np.isnan(table[kept]).any(axis=0)

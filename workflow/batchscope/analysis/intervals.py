@@ -92,6 +92,27 @@ def ratio_interval(values: Any, to: Any, differ: bool = False) -> Interval:
     return Interval(*(float(np.exp(end)) for end in logs[:3]), logs.n)
 
 
+def means(rows: Any, tuned: Any, geometric: bool) -> list[Interval]:
+    """Return the mean of each row over its seeds with its 95 % t-interval.
+
+    It is NaN without a value, or if one is infinite; a geometric mean also if one is not positive.
+
+    Args:
+        rows: Shape (rows, seeds); NaN without a run.
+        tuned: Whether the seeds of each row are read at different rates (see `correction`).
+    """
+    found, rows = [], np.asarray(rows, float)
+    for row, differ in zip(rows, np.broadcast_to(tuned, len(rows)).tolist(), strict=True):
+        values = row[~np.isnan(row)]
+        if not len(values) or np.isinf(values).any() or (geometric and (values <= 0).any()):
+            found.append(Interval())
+        elif geometric:
+            found.append(ratio_interval(values, 1.0, differ))
+        else:
+            found.append(t_interval(values, differ=differ))
+    return found
+
+
 def binomial(rows: pandas.DataFrame, column: str, by: Sequence[str]) -> pandas.DataFrame:
     """Returns the mean of an accuracy and 1.96 sqrt(p (1 - p) / n), for each value of `by`.
 

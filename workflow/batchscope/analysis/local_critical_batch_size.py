@@ -1,8 +1,8 @@
-"""The batch size that a training bears at a point of it, by its branches with larger batches.
+"""Local critical batch size: the largest one that does not raise the loss at a point of a training.
 
-Of each larger factor is stated that no smaller one ends at a loss lower by more than a tolerance:
-one contrast for each smaller factor, paired by seed, all of which must hold. The local critical
-batch size of a seed is read off its own losses, as `measures.branches` has it.
+Branches of a training use multiples of its batch size. A statement says that no smaller factor ends
+at a loss lower by more than a tolerance: one contrast for each smaller factor, paired by seed. The
+local critical batch size of a seed is read off its own losses (`measures.branches`).
 """
 
 from __future__ import annotations
@@ -10,49 +10,41 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import pandas
 
-from batchscope.analysis import contrasts, intervals, noise_scales, run_series
-from batchscope.analysis.contrasts import Contrast, Statement
+from batchscope.analysis import intervals, noise_scales, run_series, verdicts
+from batchscope.analysis.verdicts import Contrast, Row, Statement
 from batchscope.study.decision_columns import LOCAL_CRITICAL
-from batchscope.study.outcomes import OF_MARGIN, Reason, Verdict
+from batchscope.study.outcomes import Reason, Verdict
 
 
 def table(
     branches: pandas.DataFrame,
     points: pandas.DataFrame,
     tolerance: float,
-    looks: Sequence[int] = (),
+    planned: Sequence[int] = (),
 ) -> pandas.DataFrame:
-    """Returns one row per series, batch size, point and factor above 1, all of them one family.
+    """Return one row per series, batch size, point and factor above 1, as one family.
 
     Args:
         branches: branches.csv; `points` is branch_points.csv.
         tolerance: In the unit of the loss.
-        looks: Numbers of seeds at which one looks.
+        planned: Numbers of seeds at the interim analyses.
     """
-    named = run_series.factor_columns(branches)
-    found = [*_rows(branches, points, tolerance, looks)]
-    judged = iter(contrasts.judge([statement for _, statement in found if statement]))
-    rows = [
-        {**row, **_judged(next(judged), tolerance)} if statement else row
-        for row, statement in found
-    ]
-    return run_series.table(rows, LOCAL_CRITICAL, named)
+    rows = _rows(branches, points, tolerance, planned)
+    return verdicts.table(rows, LOCAL_CRITICAL, run_series.factor_columns(branches))
 
 
 def _rows(
-    branches: pandas.DataFrame, points: pandas.DataFrame, tolerance: float, looks: Sequence[int]
-) -> Iterator[tuple[dict[str, Any], Statement | None]]:
-    """Yields what is known of a row before it is judged, and its statement."""
+    branches: pandas.DataFrame, points: pandas.DataFrame, tolerance: float, planned: Sequence[int]
+) -> Iterator[Row]:
     for group in run_series.series(branches) if len(branches) else ():
         of_series = points[points["run"].isin(group.frame["run"])]
-        for (size, share), own in group.frame.groupby(["batch_size", "share"]):
+        for (size, share), rows in group.frame.groupby(["batch_size", "share"]):
             here = of_series[(of_series["batch_size"] == size) & (of_series["share"] == share)]
-            losses = own.pivot_table(
+            losses = rows.pivot_table(
                 "branch_loss", "factor", "seed", aggfunc="first", dropna=False
             ).astype(float)
             row = {
@@ -65,53 +57,45 @@ def _rows(
             }
             for factor in losses.index[1:]:
                 smaller = losses.loc[: factor - 1].dropna(how="all")
-                yield (
-                    {**row, "factor": factor, **_undecided(losses.loc[factor], smaller)},
-                    _statement(losses.loc[factor], smaller, tolerance, looks),
-                )
+                compared = _compared(losses.loc[factor], smaller, tolerance, planned)
+                yield {**row, "factor": factor, **compared}
 
 
-def _undecided(losses: pandas.Series, smaller: pandas.DataFrame) -> dict[str, Any]:
-    """Returns the verdict of a factor where branches diverged: its own, or all smaller ones."""
-    if losses.notna().all() and len(smaller):
-        return {}
-    verdict = Verdict.BEYOND if len(smaller) else Verdict.NOT_TESTABLE
-    return {"verdict": verdict, "reason": Reason.FAILED, "n": int(losses.notna().sum())}
+def _compared(
+    losses: pandas.Series, smaller: pandas.DataFrame, tolerance: float, planned: Sequence[int]
+) -> Row:
+    """Return the statement about a factor, or its verdict if a branch of it diverged.
 
-
-def _statement(
-    losses: pandas.Series, smaller: pandas.DataFrame, tolerance: float, looks: Sequence[int]
-) -> Statement | None:
-    """Returns the statement of a factor beside smaller ones; None where a branch diverged.
-
-    A smaller one that diverged for some seeds is compared over the others.
+    A smaller factor that diverged for some seeds is compared over the others.
     """
     if losses.isna().any() or not len(smaller):
-        return None
-    found = [
-        Contrast((losses - other).to_numpy(), high=tolerance, cells={"factor": at})
-        for at, other in smaller.iterrows()
-    ]
-    return contrasts.by_seeds(found, looks)
+        verdict = Verdict.BEYOND if len(smaller) else Verdict.NOT_TESTABLE
+        return {"verdict": verdict, "reason": Reason.FAILED, "n": int(losses.notna().sum())}
 
+    def statement(seeds: int) -> Statement:
+        contrasts = (
+            Contrast((losses - other).iloc[:seeds], high=tolerance, cells={"against": factor})
+            for factor, other in smaller.iterrows()
+        )
+        return Statement(tuple(contrasts), of_margin=True)
 
-def _judged(found: contrasts.Judged, tolerance: float) -> dict[str, Any]:
-    verdict = OF_MARGIN.get(found.verdict, found.verdict)
-    against = found.deciding.cells["factor"]
-    return {**found.columns(), "verdict": verdict, "against": against, "bound": tolerance}
+    return {
+        "bound": tolerance,
+        "statement": verdicts.at_analyses(len(losses), planned, statement),
+    }
 
 
 def _critical(points: pandas.DataFrame, sizes: np.ndarray) -> dict[str, float]:
-    """Returns the geometric mean over seeds and its interval, of those that were tried, `sizes`."""
-    own = points["local_critical_batch_size"].to_numpy(float)
-    found = intervals.t_interval(np.log(own))
+    """Return the geometric mean over seeds with its interval; `sizes` are all that were tried."""
+    by_seed = points["local_critical_batch_size"].to_numpy(float)
+    mean, *ends = map(verdicts.exponential, intervals.t_interval(np.log(by_seed))[:3])
     following = dict(itertools.pairwise(sizes.tolist()))
     low = high = math.nan
-    if not (own == sizes[0]).any():
-        low = contrasts.exponential(found.low)
-    if not (own == sizes[-1]).any():
-        high = contrasts.exponential(found.high) * max(following[each] / each for each in own)
-    return intervals.columns("critical_batch_size", (contrasts.exponential(found.mean), low, high))
+    if not (by_seed == sizes[0]).any():
+        low = ends[0]
+    if not (by_seed == sizes[-1]).any():
+        high = ends[1] * max(following[size] / size for size in by_seed)
+    return intervals.columns("critical_batch_size", (mean, low, high))
 
 
 def _noise(points: pandas.DataFrame) -> dict[str, float]:

@@ -1,10 +1,9 @@
-"""What a look at an experiment finds open, and the runs that get more seeds for it.
+"""Open statements of an interim analysis, and the runs that get more seeds for them.
 
-A look takes the claims of documents and the comparisons that the advice on batch sizes rests on.
-One that is settled asks for nothing, and so does one that no number of seeds would settle: where an
-end of its interval is open, or what it is of does not grow with the seeds. Trends that no claim
-states ask for no seeds. All learning rates of a batch size get as many: one with fewer would never
-be chosen.
+The statements are the claims of documents and the comparisons behind the advice on batch sizes. A
+decided statement needs no seeds. Neither does one that no number of seeds decides: an end of its
+interval is open, or its replicates do not grow with the seeds. Trends that no claim states need no
+seeds. All learning rates of a batch size get the same number: one with fewer would never be chosen.
 """
 
 from __future__ import annotations

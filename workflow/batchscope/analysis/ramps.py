@@ -1,240 +1,193 @@
-"""Whether a batch size that rises pays: beside every constant one, after as many examples.
+"""Rising batch sizes: each one compared with every constant one, after as many examples.
 
-Each configuration is read at its own best learning rate. Stated of a rising one is that no constant
-one is better by more than the margin: a contrast for each of them, paired by seed, all of which
-must hold. What it costs, in updates and in seconds, is a ratio to the constant one with the best
-mean, stated to be below 1. All are one family.
+Each configuration is read at its best learning rate. A statement says that no constant batch size
+is better by more than the margin: one contrast for each of them, paired by seed. The cost, updates
+or seconds, is a ratio to the constant batch size with the best mean, stated to be below 1. All
+statements are one family.
 """
 
 from __future__ import annotations
 
-import functools
+import itertools
 import math
-import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import chain
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas
 
-from batchscope.analysis import chosen_rates, contrasts, run_series
+from batchscope.analysis import chosen_rates, run_series, verdicts
 from batchscope.analysis.chosen_rates import RATE
-from batchscope.analysis.contrasts import Contrast, Statement
 from batchscope.analysis.trainings import CHOSEN_ON, Chosen, Trainings
-from batchscope.study import batch_phases, factor_words, run_factors, stages, tasks
+from batchscope.analysis.verdicts import Contrast, Row, Statement
+from batchscope.study import batch_phases, factor_words, run_factors, tasks
 from batchscope.study.decision_columns import RAMPS
-from batchscope.study.outcomes import OF_MARGIN, Reason, Verdict
+from batchscope.study.outcomes import Reason, Verdict
 from batchscope.study.run_factors import Affects, affecting, used_with
 
 COSTS = {"steps_run": "updates", "train_seconds": "seconds"}  # column of runs.csv -> outcome
-_OUTCOMES = ("test_loss", CHOSEN_ON)  # the first that is known, where no margin is stated
+_OUTCOMES = ("test_loss", CHOSEN_ON)  # without stated margins, the first that has values
 _OF_SCHEDULE = (*affecting(Affects.HORIZON), *used_with("batch_schedule"))
-# What configurations that are compared may differ in, beside the seed.
+# Factors in which compared configurations may differ, besides the seed.
 _FREE = {*_OF_SCHEDULE, RATE, "batch_size", "base_batch_size", "evaluate_every"}
-_APART = (*_OF_SCHEDULE, "base_batch_size")  # of those, what tells configurations apart
-
-
-@dataclass(frozen=True)
-class _Arm:
-    """A configuration: its runs of all rates and seeds."""
-
-    factors: dict[str, Any]  # of its first run
-    trainings: Trainings
-
-    @property
-    def rises(self) -> bool:
-        return len(batch_phases.batch_sizes(self.factors)) > 1
-
-    def chosen(self, column: str) -> Chosen:
-        losses, cube = (self.trainings.column(name) for name in (CHOSEN_ON, column))
-        return self.trainings.chosen_by(losses, cube, not column.startswith("test"))
-
-    @property
-    def seeds(self) -> list[int]:
-        return self.trainings.axes[2]
-
-    def of(self, seeds: Sequence[int]) -> _Arm:
-        runs = self.trainings.runs
-        return replace(self, trainings=replace(self.trainings, runs=runs[runs["seed"].isin(seeds)]))
-
-    def by_seed(self, values: np.ndarray) -> pandas.Series:
-        return pandas.Series(values[0], self.seeds)
-
-    def taken(self, column: str, chosen: Chosen) -> pandas.Series:
-        found = chosen_rates.at(self.trainings.column(column), chosen.read)
-        return self.by_seed(np.where(chosen.read < 0, math.nan, found))
-
-
-@dataclass(frozen=True)
-class _RampRow:
-    """What is stated of a configuration: its row of the table, before it is judged."""
-
-    row: dict[str, Any]
-    statement: Statement | None = None  # None where the row has its verdict
-    others: Sequence[_Arm] = ()  # by the place that contrasts have as `at`
-    sign: float = 1.0  # -1 of an outcome of which higher is better
-
-    def judged(self, found: contrasts.Judged) -> dict[str, Any]:
-        """Returns the row with a verdict."""
-        cost = self.row["outcome"] in COSTS.values()
-        columns = found.columns(ratio=cost)
-        if self.sign < 0:
-            ends = {"estimate": "estimate", "low": "high", "high": "low"}
-            columns |= {name: -columns[other] for name, other in ends.items()}
-        return {
-            **self.row,
-            **columns,
-            "verdict": found.verdict if cost else OF_MARGIN.get(found.verdict, found.verdict),
-            "against": self.others[found.deciding.cells["at"]].factors["batch_size"],
-        }
+_DISTINCT = (*_OF_SCHEDULE, "base_batch_size")  # those of them that distinguish configurations
 
 
 def table(
-    runs: pandas.DataFrame, margins: Mapping[str, float], looks: Sequence[int] = ()
+    runs: pandas.DataFrame, margins: Mapping[str, float], planned: Sequence[int] = ()
 ) -> pandas.DataFrame:
-    """Returns one row per configuration whose batch size rises, and outcome or cost.
+    """Return one row per configuration with a rising batch size, and outcome or cost.
 
-    None without such runs of all factors, or without a constant batch size beside them.
+    The table is empty without such runs, or if external runs lack a factor.
 
     Args:
-        margins: Outcome -> largest loss that counts as negligible, as the study states them.
-        looks: Numbers of seeds at which one looks.
+        margins: Outcome -> largest negligible deterioration, as the study states them.
+        planned: Numbers of seeds at the interim analyses.
     """
-    found: list[_RampRow] = []
-    for arms in _groups(run_series.own(runs)) if _rise(runs) else ():
-        constant = [arm for arm in arms if not arm.rises]
-        for arm in arms:
-            found += _compared(arm, constant, margins, looks) if arm.rises else ()
-    judged = iter(contrasts.judge([each.statement for each in found if each.statement]))
-    rows = [each.judged(next(judged)) if each.statement else each.row for each in found]
+    rows: list[Row] = []
+    for arms in _groups(run_series.own(runs)) if _any_rises(runs) else ():
+        constant = [arm for arm in arms if not _rises(arm)]
+        for arm in filter(_rises, arms):
+            rows += _compared(arm, constant, margins, planned)
     named = [name for name in run_series.factor_columns(runs) if name != RATE]
-    return run_series.table(rows, RAMPS, named)
+    return verdicts.table(rows, RAMPS, named)
 
 
-def _rise(runs: pandas.DataFrame) -> bool:
+def _any_rises(runs: pandas.DataFrame) -> bool:
     if not {*run_factors.FACTORS} <= {*runs} or runs[[*run_factors.FACTORS]].isna().any(axis=None):
         return False
     return bool((runs["batch_schedule"] != run_factors.CONSTANT).any())
 
 
-def _groups(runs: pandas.DataFrame) -> Iterator[list[_Arm]]:
-    """Yields configurations that differ in their batch sizes and rates over time alone.
+def _rises(arm: Trainings) -> bool:
+    return len(batch_phases.batch_sizes(arm.factors)) > 1
 
-    Of runs that all train for as many epochs: not of those that something may stop before.
+
+def _groups(runs: pandas.DataFrame) -> Iterator[list[Trainings]]:
+    """Yield configurations that differ in their batch sizes and rates over time alone.
+
+    All train for the same number of epochs; runs that something may stop before are left out.
     """
     runs = runs[(runs[[*run_series.STOPS]] == 0).all(axis=1)]
     varying = run_series.varying(runs)
-    alike = [name for name in varying if name not in _FREE]
-    apart = ["batch_size", *(name for name in varying if name in _APART)]
-    for _, group in runs.groupby(alike, sort=False, dropna=False) if alike else [((), runs)]:
-        yield [
-            _Arm(
-                {name: factor_words.plain(own[name].iloc[0]) for name in run_factors.FACTORS},
-                Trainings({}, own, own.iloc[:0]),
-            )
-            for _, own in group.groupby(apart, sort=False, dropna=False)
-        ]
-
-
-@dataclass(frozen=True)
-class _Beside:
-    """A rising configuration beside the constant ones, each at its best rate by one outcome."""
-
-    arm: _Arm
-    constant: Sequence[_Arm]
-    outcome: str
-
-    @property
-    def sign(self) -> float:
-        return -1.0 if tasks.higher_is_better(self.outcome, self.arm.trainings.metrics) else 1.0
-
-    @functools.cached_property
-    def own(self) -> Chosen:
-        return self.arm.chosen(self.outcome)
-
-    @functools.cached_property
-    def others(self) -> dict[int, Chosen]:
-        """Those of the constant ones by their place, but of one that failed: it is no better."""
-        found = {at: each.chosen(self.outcome) for at, each in enumerate(self.constant)}
-        failed = {at for at, each in found.items() if np.isinf(each.values).any()}
-        known = {at for at, each in found.items() if np.isfinite(each.values).any()}
-        return {at: found[at] for at in sorted(known - failed)}
-
-    def first(self, seeds: Sequence[int]) -> _Beside:
-        arms = (each.of(seeds) for each in (self.arm, *self.constant))
-        return replace(self, arm=next(arms), constant=[*arms])
-
-    @property
-    def begun(self) -> bool:
-        return all(each.seeds for each in (self.arm, *self.constant))
-
-    def losses(self, margin: float) -> list[Contrast]:
-        """Returns how much worse it is than each constant one, by seed."""
-        values = self.arm.by_seed(self.own.values)
-        return [
-            Contrast(
-                (self.sign * (values - self.constant[at].by_seed(other.values))).to_numpy(),
-                high=margin,
-                tuned=bool(self.own.tuned[0] or other.tuned[0]),
-                cells={"at": at},
-            )
-            for at, other in self.others.items()
-        ]
-
-    def costs(self, column: str) -> list[Contrast]:
-        """Returns the logarithm of what it costs beside the constant one with the best mean."""
-        if not self.others:
-            return []
-        means = {at: np.nanmean(self.sign * each.values) for at, each in self.others.items()}
-        best = min(means, key=means.__getitem__)
-        paid = self.constant[best].taken(column, self.others[best])
-        ratios = np.log(self.arm.taken(column, self.own) / paid).to_numpy()
-        return [Contrast(ratios, high=0.0, cells={"at": best})] if np.isfinite(ratios).any() else []
-
-    def at_looks(
-        self, looks: Sequence[int], stated: Callable[[_Beside], Sequence[Contrast]]
-    ) -> Statement:
-        """Returns a statement that is tested by the first seeds of every look."""
-        seeds = sorted({*chain.from_iterable(each.seeds for each in (self.arm, *self.constant))})
-        seen = stages.seen(len(seeds), looks)
-        then = (self.first(seeds[:count]) for count, _ in seen)
-        found = [Statement(tuple(stated(each) if each.begun else ())) for each in then]
-        return contrasts.staged(found, [share for _, share in seen])
+    equal = [name for name in varying if name not in _FREE]
+    distinct = ["batch_size", *(name for name in varying if name in _DISTINCT)]
+    for _, group in runs.groupby(equal, sort=False, dropna=False) if equal else [((), runs)]:
+        arms = []
+        for _, rows in group.groupby(distinct, sort=False, dropna=False):
+            factors = {name: factor_words.plain(rows[name].iloc[0]) for name in run_factors.FACTORS}
+            arms.append(Trainings(factors, rows, rows.iloc[:0]))
+        yield arms
 
 
 def _compared(
-    arm: _Arm, constant: Sequence[_Arm], margins: Mapping[str, float], looks: Sequence[int]
-) -> Iterator[_RampRow]:
-    """Yields what is stated of a configuration whose batch size rises."""
-    runs = pandas.concat([each.trainings.runs for each in (arm, *constant)])
+    arm: Trainings,
+    constant: Sequence[Trainings],
+    margins: Mapping[str, float],
+    planned: Sequence[int],
+) -> Iterator[Row]:
+    """Yield the rows of a configuration whose batch size rises."""
+    runs = pandas.concat([one.runs for one in (arm, *constant)])
     named = dict.fromkeys((*margins, *_OUTCOMES))
     known = [name for name in named if name in runs and runs[name].notna().any()]
     compared = [name for name in known if name in margins] or known[:1]
     for outcome in compared:
         margin = margins.get(outcome, tasks.loss_margin(tasks.of_columns(runs.columns)))
-        beside = _Beside(arm, constant, outcome)
-        row = _row(arm, beside.own, outcome, beside.sign * margin)
-        if not beside.others:
-            yield _RampRow({**row, "verdict": Verdict.NOT_TESTABLE, "reason": Reason.ALONE})
+        margin = -margin if tasks.higher_is_better(outcome, arm.metrics) else margin
+        chosen = _chosen(arm, outcome)
+        row = {
+            **run_series.constants(arm.runs),
+            "batch_size": arm.factors["batch_size"],
+            RATE: chosen.rates[0],
+            "outcome": outcome,
+            "bound": margin,
+        }
+        if not _others(constant, outcome):
+            yield {**row, "verdict": Verdict.NOT_TESTABLE, "reason": Reason.ALONE}
             continue
-        if np.isinf(beside.own.values).any():
-            yield _RampRow({**row, "verdict": Verdict.BEYOND, "reason": Reason.FAILED})
+        if np.isinf(chosen.values).any():
+            yield {**row, "verdict": Verdict.BEYOND, "reason": Reason.FAILED}
         else:
-            stated = beside.at_looks(looks, operator.methodcaller("losses", margin))
-            yield _RampRow(row, stated, constant, beside.sign)
+            differences = _staged(arm, constant, planned, _differences, outcome, margin)
+            yield {**row, "statement": replace(differences, of_margin=True)}
         for column, cost in COSTS.items() if outcome == compared[0] else ():
-            if beside.costs(column):
-                stated = beside.at_looks(looks, operator.methodcaller("costs", column))
-                yield _RampRow(_row(arm, beside.own, cost, 1.0), stated, constant)
+            if _costs(arm, constant, outcome, column):
+                ratio = _staged(arm, constant, planned, _costs, outcome, column)
+                statement = replace(ratio, ratio=True)
+                yield {**row, "outcome": cost, "bound": 1.0, "statement": statement}
 
 
-def _row(arm: _Arm, own: Chosen, outcome: str, bound: float) -> dict[str, Any]:
+def _chosen(arm: Trainings, column: str) -> Chosen:
+    losses, cube = arm.column(CHOSEN_ON), arm.column(column)
+    return arm.chosen_by(losses, cube, not column.startswith("test"))
+
+
+def _others(constant: Sequence[Trainings], outcome: str) -> dict[int, Chosen]:
+    """Return the constant configurations by index, without one that failed: it is no better."""
+    chosen = {at: _chosen(arm, outcome) for at, arm in enumerate(constant)}
     return {
-        **run_series.constants(arm.trainings.runs),
-        "batch_size": arm.factors["batch_size"],
-        RATE: own.rates[0],
-        "outcome": outcome,
-        "bound": bound,
+        at: one
+        for at, one in chosen.items()
+        if np.isfinite(one.values).any() and not np.isinf(one.values).any()
     }
+
+
+def _by_seed(arm: Trainings, values: np.ndarray) -> pandas.Series:
+    return pandas.Series(values[0], arm.axes[2])
+
+
+def _differences(
+    arm: Trainings, constant: Sequence[Trainings], outcome: str, margin: float
+) -> list[Contrast]:
+    """Return the difference of the outcome from each constant configuration, by seed."""
+    chosen = _chosen(arm, outcome)
+    values = _by_seed(arm, chosen.values)
+    return [
+        Contrast(
+            (values - _by_seed(constant[at], other.values)).to_numpy(),
+            tuned=bool(chosen.tuned[0] or other.tuned[0]),
+            cells={"at": at, "against": constant[at].factors["batch_size"]},
+            **{"low" if margin < 0 else "high": margin},
+        )
+        for at, other in _others(constant, outcome).items()
+    ]
+
+
+def _costs(
+    arm: Trainings, constant: Sequence[Trainings], outcome: str, column: str
+) -> list[Contrast]:
+    """Return the logarithm of the ratio of a cost to the constant size with the best mean."""
+    others = _others(constant, outcome)
+    sign = -1.0 if tasks.higher_is_better(outcome, arm.metrics) else 1.0
+    if not others:
+        return []
+    best = min(others, key=lambda at: np.nanmean(sign * others[at].values))
+
+    def cost(trainings: Trainings, chosen: Chosen) -> pandas.Series:
+        values = chosen_rates.at(trainings.column(column), chosen.read)
+        return _by_seed(trainings, np.where(chosen.read < 0, math.nan, values))
+
+    ratios = cost(arm, _chosen(arm, outcome)) / cost(constant[best], others[best])
+    logs = np.log(ratios).to_numpy()
+    cells = {"at": best, "against": constant[best].factors["batch_size"]}
+    return [Contrast(logs, high=0.0, cells=cells)] if np.isfinite(logs).any() else []
+
+
+def _staged(
+    arm: Trainings,
+    constant: Sequence[Trainings],
+    planned: Sequence[int],
+    contrasts: Callable[..., Sequence[Contrast]],
+    *arguments: Any,
+) -> Statement:
+    """Return a statement that is tested by the first seeds of every analysis."""
+    arms = (arm, *constant)
+    seeds = sorted({*itertools.chain.from_iterable(one.axes[2] for one in arms)})
+
+    def statement(count: int) -> Statement:
+        first = [replace(one, runs=one.runs[one.runs["seed"].isin(seeds[:count])]) for one in arms]
+        complete = all(one.axes[2] for one in first)
+        return Statement(tuple(contrasts(first[0], first[1:], *arguments)) if complete else ())
+
+    return verdicts.at_analyses(len(seeds), planned, statement)

@@ -1,7 +1,7 @@
-"""Trainings of one series read where something is held equal, each batch size at its best rate.
+"""Outcomes of one series at equal budgets, each batch size at its tuned learning rate.
 
-Which batch size wins depends on what is held equal, and on how the rate was chosen. A rate is
-chosen at the budget itself: what is best after ten epochs need not be after ten seconds.
+The best batch size depends on the budget, and on the choice of the learning rate. A rate is chosen
+at the budget itself: the best rate after ten epochs may differ from the best after ten seconds.
 
 Source: Shallue et al. 2019, "Measuring the Effects of Data Parallelism on Neural Network Training"
 (arXiv 1811.03600), sections 2 and 3.
@@ -45,35 +45,49 @@ LEAST_SIZES = 2
 _TIMED = "seconds_per_epoch"  # of a timing job, which ran whatever became of the training
 CHOSEN_BY = "validation_loss"  # of an evaluation; of a run `CHOSEN_ON`
 DefaultTarget = Callable[[Trainings], Target | None]
-MARGIN_OF_TAKEN = 0.1  # what counts as negligible where the experiment states nothing of it
+MARGIN_OF_TAKEN = 0.1  # default margin of a cost to a target
 
 
 class Budget(NamedTuple):
-    """What is held equal: a kind of `budget_kinds` and how much of it."""
+    """A budget of trainings.
+
+    Attributes:
+        kind: One of `budget_kinds`.
+        value: Its value; for a target, the loss or metric. NaN for convergence and the end.
+        column: Column of the target.
+    """
 
     kind: str
-    value: float = math.nan  # of a target the loss or metric; NaN of convergence and the end
-    column: str = ""  # what the target is of
+    value: float = math.nan
+    column: str = ""
 
 
 @dataclass(frozen=True)
 class Reading:
-    """One outcome of one series at one budget, as it was measured."""
+    """One outcome of one series at one budget.
+
+    Attributes:
+        margin: Largest negligible deterioration; NaN if it is unknown.
+        chosen: Values of each batch size at its rate. NaN without a run, or if the run ended before
+            the budget; infinitely bad if it failed or never reached the target.
+        at_first: Whether a run of the size reached the target by its first evaluation: its cost is
+            an upper bound.
+        falling: Whether the validation loss of most runs still fell at their end.
+        ended: Whether a run of the size finished before the budget.
+        share: Share of the level that an analysis of these seeds may spend.
+        earlier: The reading at each earlier interim analysis.
+    """
 
     trainings: Trainings
     budget: Budget
     outcome: str
-    margin: float  # largest loss that counts as negligible; NaN where nothing is stated of it
-    # The values, each size at its rate: NaN where there is no run, or it ended before the budget;
-    # infinitely bad where it failed or never reached the target.
+    margin: float
     chosen: Chosen
-    at_first: np.ndarray  # whether a run is at the target by its first evaluation, a bound
-    # Whether the validation loss still fell when most runs converged: theirs is the loss at a
-    # horizon, which longer ones would pass.
+    at_first: np.ndarray
     falling: np.ndarray
-    ended: np.ndarray  # whether a run finished before the budget
-    share: float = 1.0  # of the level, which a look at these seeds may spend
-    earlier: tuple[Reading, ...] = ()  # at earlier looks, by the seeds of then
+    ended: np.ndarray
+    share: float = 1.0
+    earlier: tuple[Reading, ...] = ()
 
     @property
     def batch_sizes(self) -> list[int]:
@@ -85,7 +99,7 @@ class Reading:
 
     @functools.cached_property
     def ran(self) -> np.ndarray:
-        """Whether there is a run, whatever became of it, shape (sizes, seeds)."""
+        """Whether there is a run, regardless of its status, shape (sizes, seeds)."""
         return ~np.isnan(self.trainings.outcome(0.0)).all(axis=1)
 
     @property
@@ -94,7 +108,7 @@ class Reading:
 
     @functools.cached_property
     def not_reached(self) -> np.ndarray:
-        """Whether runs of a size never reached the target, at a rate where none failed."""
+        """Whether runs of a size never reached the target, at a rate without failed runs."""
         cube = self.trainings.cube(self.trainings.failed)
         completed = chosen_rates.tried(cube) & ~(cube == 1).any(axis=2)
         never = np.isinf(self.values).any(axis=1)
@@ -111,24 +125,14 @@ class Reading:
         return {**of_budget, "outcome": self.outcome}
 
     def means(self, seeds: Any = slice(None)) -> list[Interval]:
-        """Returns the mean of each size with its 95 % t-interval; geometric of what was taken.
+        """Return the mean of each size with its 95 % t-interval; the geometric mean of a cost.
 
-        Empty where a run failed, or there is none.
+        It is NaN without a run, or if one failed.
 
         Args:
             seeds: Index of the seeds that count, all by default.
         """
-        found = []
-        for row, tuned in zip(self.values[:, seeds], self.chosen.tuned.tolist(), strict=True):
-            values = row[~np.isnan(row)]
-            if not (len(values) and np.isfinite(values).all()):
-                found.append(Interval())
-            elif not self.taken:
-                found.append(intervals.t_interval(values, differ=tuned))
-            else:
-                whole = (values > 0).all()
-                found.append(intervals.ratio_interval(values if whole else [], 1.0, tuned))
-        return found
+        return intervals.means(self.values[:, seeds], self.chosen.tuned, self.taken)
 
 
 def of_experiment(
@@ -140,13 +144,14 @@ def of_experiment(
     default_target: DefaultTarget = Trainings.default_target,
     metrics: tasks.Metrics = (),
 ) -> Iterator[Reading]:
-    """Yields every outcome of every series with two batch sizes or more, at every budget.
+    """Yield every outcome of every series with two batch sizes or more, at every budget.
 
     Args:
-        stated: Budgets of the experiment: kind -> value, of a target column -> value.
-        margins: Outcome -> largest loss; those of columns of runs.csv are read at the end too.
-        looks: Numbers of seeds at which one looks; budgets are those of all seeds at each of them.
-        default_target: Returns the target of a series where the experiment states none.
+        stated: Budgets of the experiment: kind -> value; for a target, column -> value.
+        margins: Outcome -> largest negligible deterioration. Columns of runs.csv among them are
+            also read at the end of the runs.
+        looks: Numbers of seeds at the interim analyses, all of which use the budgets of all seeds.
+        default_target: Returns the target of a series if the experiment states none.
         metrics: User-defined metrics.
     """
     shared = budgets(evaluations, stated)
@@ -155,19 +160,24 @@ def of_experiment(
             continue
         target = _target(each, stated, default_target)
         found = functools.partial(_of_series, shared=shared, target=target, margins=margins)
-        *before, (_, share) = stages.seen(len(each.axes[2]), looks)
-        earlier = [
-            {_key(reading): replace(reading, share=of_then) for reading in found(each.first(seeds))}
-            for seeds, of_then in before
-        ]
-        for reading in found(each):
-            known = filter(None, (look.get(_key(reading)) for look in earlier))
-            yield after(reading, share, known)
+        yield from _staged(each, looks, found)
 
 
-def after(reading: Reading, share: float, earlier: Iterable[Reading]) -> Reading:
-    same = (each for each in earlier if each.batch_sizes == reading.batch_sizes)
-    return replace(reading, share=share, earlier=tuple(same))
+def _staged(
+    trainings: Trainings,
+    planned: Sequence[int],
+    read: Callable[[Trainings], Iterable[Reading]],
+) -> Iterator[Reading]:
+    """Yield the readings of trainings, each with those of the same sizes at earlier analyses."""
+    *before, (_, share) = stages.seen(len(trainings.axes[2]), planned)
+    earlier = [
+        {_key(reading): replace(reading, share=spent) for reading in read(trainings.first(seeds))}
+        for seeds, spent in before
+    ]
+    for reading in read(trainings):
+        same = (analysis.get(_key(reading)) for analysis in earlier)
+        same = (one for one in same if one and one.batch_sizes == reading.batch_sizes)
+        yield replace(reading, share=share, earlier=tuple(same))
 
 
 def _key(reading: Reading) -> tuple[str, str]:
@@ -177,12 +187,12 @@ def _key(reading: Reading) -> tuple[str, str]:
 def _of_series(
     each: Trainings, shared: list[Budget], target: Budget | None, margins: Mapping[str, float]
 ) -> Iterator[Reading]:
-    """Yields every outcome of a series at every budget.
+    """Yield every outcome of a series at every budget.
 
-    To the target, at convergence and at the end a batch size is read at one rate, as recommended.
+    To the target, at convergence and at the end a batch size has one rate, as recommended.
     """
     whole = None
-    if trainings.at_own_targets(each.runs):  # what it used by then is no budget of others
+    if trainings.at_own_targets(each.runs):  # the only evaluation of a run is at its target
         yield from _to_target(each, target, margins, whole)
     elif trainings.at_own_ends(each.runs):
         yield from _at_equal_budget(each, margins)
@@ -204,11 +214,11 @@ def _of_series(
 
 
 def budgets(evaluations: pandas.DataFrame, stated: Mapping[str, Any]) -> list[Budget]:
-    """Returns the budgets of an experiment, without the target, which is of a series.
+    """Return the budgets of an experiment, without the target, since that depends on the series.
 
-    Each is as stated, or the largest that every finished run of the experiment reached; one that
-    is not known of any run, such as seconds without a timing, is left out. Where a rate falls
-    towards the horizon, equal horizons are the only equal epochs, and nothing else is equal.
+    Each is as stated, or the largest that every finished run reached. A budget that no run has,
+    such as seconds without a timing, is left out. If the learning rate follows the horizon, runs
+    can only be compared at equal horizons.
     """
     finished = run_series.finished(evaluations)
     if not len(finished):
@@ -233,7 +243,7 @@ def _reading(
     chosen: Chosen,
     **marks: np.ndarray,
 ) -> Reading:
-    """Returns the reading of an outcome; what is left out of `marks` holds of no size."""
+    """Return the reading of an outcome; a mark that is left out is false for all sizes."""
     none = np.zeros(len(each.axes[0]), bool)
     marks = dict.fromkeys(("at_first", "falling", "ended"), none) | marks
     return Reading(each, budget, outcome, margin, chosen, **marks)
@@ -242,11 +252,11 @@ def _reading(
 def _at_budget(
     each: Trainings, budget: Budget, margins: Mapping[str, float], whole: Chosen | None
 ) -> Iterator[Reading]:
-    """Yields every outcome of a series at a budget, each size at its rate there.
+    """Yield every outcome of a series at a budget, on test data or else on validation data.
 
-    On test data, or where these are not known on validation data. At convergence the rates are
-    those of `whole`. Else the rate is the one with the lowest mean validation loss at the budget
-    over all seeds; on validation data each seed is read at the rate that the others choose.
+    At convergence `whole` has the rates. Otherwise the rate has the lowest mean validation loss at
+    the budget over all seeds; on validation data each seed is read at the rate that the others
+    choose.
     """
     losses, compared = _at(each, budget, CHOSEN_BY), _compared(each)
     on_test = [f"test_{name}" for name in compared]
@@ -279,7 +289,7 @@ def _at_budget(
 def _at_equal_budget(each: Trainings, margins: Mapping[str, float]) -> Iterator[Reading]:
     """Yield every outcome and the seconds of a series with equal ends, known there alone.
 
-    The rate is chosen by the first loss or metric that there is, for each seed by the others.
+    The other seeds choose the rate of each seed, by the first known loss or metric.
     """
 
     def only(name: str) -> np.ndarray:
@@ -304,9 +314,9 @@ def _at_equal_budget(each: Trainings, margins: Mapping[str, float]) -> Iterator[
 
 
 def _compared(each: Trainings) -> dict[str, float | None]:
-    """Returns the metrics of what a series learns, and the loss: each with its usual margin.
+    """Return the loss and the metrics of a series' tasks, each with its default margin.
 
-    None where its unit decides: of it the experiment states one, or it is not compared.
+    None if the margin depends on the unit: it is compared only with a stated margin.
     """
     learned = tasks.of_columns(each.finished.columns[each.finished.notna().any()])
     names = [name for task in learned for name in tasks.TASKS[task]]
@@ -316,9 +326,9 @@ def _compared(each: Trainings) -> dict[str, float | None]:
 
 
 def _at_own_end(each: Trainings, outcome: str, margin: float, whole: Chosen | None) -> Reading:
-    """Returns a column of runs.csv at the rates of `whole`, or those of the lowest losses.
+    """Return a column of runs.csv at the rates of `whole`, or at those with the lowest losses.
 
-    Where these are not known the outcome itself chooses, each seed at the rate of the others.
+    Without losses the outcome itself chooses, each seed at the rate that the others choose.
     """
     losses, cube = each.column(CHOSEN_ON), each.column(outcome)
     if whole:
@@ -330,17 +340,13 @@ def _at_own_end(each: Trainings, outcome: str, margin: float, whole: Chosen | No
 
 
 def of_column(rows: pandas.DataFrame, column: str, looks: Sequence[int] = ()) -> Reading:
-    """Returns a column of runs.csv of one series at the runs' own ends, without any choice.
+    """Return a column of runs.csv of one series at the end of its runs, without tuned rates.
 
-    A seed has no value where its run failed. A batch size at which no run has one, and some failed,
-    has failed.
+    A seed has no value if its run failed. A batch size without any value has failed if a run did.
     """
-    each = Trainings({}, rows, rows.iloc[:0])
-    *before, (_, share) = stages.seen(len(each.axes[2]), looks)
-    earlier = (
-        replace(_of_column(each.first(seeds), column), share=of_then) for seeds, of_then in before
-    )
-    return after(_of_column(each, column), share, earlier)
+    trainings = Trainings({}, rows, rows.iloc[:0])
+    (reading,) = _staged(trainings, looks, lambda first: [_of_column(first, column)])
+    return reading
 
 
 def _of_column(each: Trainings, column: str) -> Reading:
@@ -377,9 +383,9 @@ def _target(
 def _to_target(
     each: Trainings, budget: Budget | None, margins: Mapping[str, float], whole: Chosen | None
 ) -> Iterator[Reading]:
-    """Yields the updates, examples and seconds that each size takes to a target.
+    """Yield the updates, examples and seconds that each size takes to a target.
 
-    At the rates of `whole`; without these each seed at the rate that the others choose.
+    `whole` has the rates; without it each seed is read at the rate that the others choose.
     """
     if budget is None:
         return
@@ -394,7 +400,7 @@ def _to_target(
 
 
 def _falling(each: Trainings, whole: Chosen) -> np.ndarray:
-    """Returns whether most trainings of a size, at its rate, end at their lowest loss."""
+    """Return whether most trainings of each size, at its rate, end at their lowest loss."""
 
     def falls(rows: Evaluated) -> float:
         found = rows[CHOSEN_BY]
@@ -406,7 +412,7 @@ def _falling(each: Trainings, whole: Chosen) -> np.ndarray:
 
 
 def _at(each: Trainings, budget: Budget, name: str) -> np.ndarray:
-    """Returns what each training has in a column at a budget as a cube; NaN if it ended before."""
+    """Return a column of each training at a budget as a cube; NaN if it ended before."""
     loss = tasks.lower_is_better(name, each.metrics)
 
     def read(rows: Evaluated) -> float:

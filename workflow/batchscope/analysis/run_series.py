@@ -1,4 +1,4 @@
-"""What the tidy frames of an experiment have in common, and the series in them.
+"""Series and other common parts of the tidy frames of an experiment.
 
 A *series* is one line of a figure against batch size: the runs that share every factor but
 batch size and seed. Shared by statistics and figures, so that both distinguish the same lines.
@@ -46,7 +46,7 @@ def typed(
 ) -> pandas.DataFrame:
     """Returns a table with whole numbers, which may be missing, as its columns' entries say.
 
-    With `errors` as `ignore` a column keeps its fractions where it has some.
+    With `errors` as `ignore` a column with fractions keeps them.
     """
     whole = [name for name in frame if name in columns and columns[name].kind == "int"]
     return frame.astype(dict.fromkeys(whole, "Int64"), errors=errors)
@@ -85,8 +85,7 @@ def doublings(rows: pandas.DataFrame, parts: Sequence[str], whole: str) -> panda
 def factor_columns(frame: pandas.DataFrame) -> list[str]:
     """Returns the factors that a frame has and the machine, batch size and seed apart.
 
-    After those of the registry stand columns of an external table that are none of them:
-    their names begin with `own_`.
+    User-defined columns of an external table follow; their names begin with `own_`.
     """
     known = [name for name in factor_words.FACTORS if name not in _AXES and name in frame]
     return [*known, *filter(own_columns.is_own, frame)]

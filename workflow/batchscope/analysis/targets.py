@@ -4,7 +4,7 @@ A study that states no target gets a default one: a loss that good trainings rea
 trained batch size cannot make easier.
 
 Source: Shallue et al. 2019, "Measuring the Effects of Data Parallelism on Neural Network Training"
-(arXiv 1811.03600), section 3: what wins depends on what is held equal.
+(arXiv 1811.03600), section 3: the best batch size depends on the budget.
 """
 
 from __future__ import annotations
@@ -27,12 +27,10 @@ ENOUGH_SIZES = 3  # batch sizes that must reach the default target with all seed
 
 
 def at_budget(used: Any, values: Any, budget: float, loss: bool = False) -> float:
-    """Returns what a training has at a budget; NaN where it ended before, or began after it.
+    """Return the value of a training at a budget; NaN if it ended before, or began after it.
 
-    Between two evaluations it is interpolated, since those of large batches are few updates
-    apart from each other and those of small ones many: of a loss its logarithm is taken as linear
-    in what was `used`, which rises, as `first_crossing` does, of anything else the value itself.
-    An evaluation without a value is passed over.
+    Values between two evaluations are interpolated linearly in the ascending `used`; losses by
+    their logarithms, as in `first_crossing`. An evaluation without a value is left out.
     """
     used, values = np.asarray(used, float), np.asarray(values, float)
     if ended_before(used, budget):
@@ -59,12 +57,12 @@ def ended_before(used: Any, budget: float) -> bool:
 
 
 def first_crossing(used: Any, losses: Any, target: float, linear: bool = False) -> float:
-    """Returns what was used when a loss is first at or below a positive target; infinity if never.
+    """Return the use at which a loss is first at or below a positive target; infinite if never.
 
-    Between the two rows around it the logarithm of the loss is taken as linear in what was used;
-    with `linear`, for any target, the loss itself.
-    The first row at or below the target counts as the crossing where none is above it before, and
-    where a loss of zero has no logarithm. What is not finite is above every target.
+    The logarithm of the loss is interpolated linearly between the two rows around the crossing;
+    with `linear`, for any target, the loss itself. The first row at or below the target is the
+    crossing if no row before is above it, or if its loss of zero has no logarithm. A loss that is
+    not finite is above every target.
     """
     used, losses = np.asarray(used, float), np.asarray(losses, float)
     reached = np.flatnonzero(losses <= target)
@@ -91,7 +89,7 @@ class Target:
     value: float = math.nan
 
     def crossing(self, evaluated: Mapping[str, np.ndarray], axis: str, metrics: Metrics) -> float:
-        """Returns where one training first reaches the target; infinity where it never does."""
+        """Return the use at which one training first reaches the target; infinite if never."""
         used = evaluated[axis]
         if not self.column:
             return math.inf if math.isnan(used[0]) else float(used[0])
@@ -99,7 +97,7 @@ class Target:
             return math.nan  # there is no such training
         losses = losses_of(evaluated, self.column, metrics)
         target = tasks.falling(self.value, self.column, metrics)
-        known = ~np.isnan(losses)  # not every evaluation need be of everything
+        known = ~np.isnan(losses)  # an evaluation may lack this column
         order = np.argsort(used[known], kind="stable")
         linear = tasks.user_metric(self.column, metrics) is not None
         return first_crossing(used[known][order], losses[known][order], target, linear)
@@ -115,11 +113,11 @@ class Target:
         return pandas.Series(found)
 
     def at_first(self, evaluated: Mapping[str, np.ndarray], metrics: Metrics) -> bool:
-        """Returns whether one training is there by its first evaluation: it took that at most."""
+        """Return whether one training is there by its first evaluation: a bound of its cost."""
         if not self.column:
             return False
         updates = evaluated["updates"][~np.isnan(evaluated[self.column])]
-        first = np.fmin.reduce(updates, initial=np.nan)  # past what is not known
+        first = np.fmin.reduce(updates, initial=np.nan)  # NaN is left out
         return bool(self.crossing(evaluated, "updates", metrics) == first)
 
 
@@ -131,8 +129,8 @@ def default_value(first: Any, within_equal_epochs: Any, lowest: Any) -> float:
     """Return the default target of a series.
 
     The best batch size has the lowest mean loss within equal epochs, at its best learning rate. The
-    target is the loss after nine tenths of its fall. If fewer than three batch sizes (or not all of
-    two) reach it with all seeds, the target is the next higher loss that so many of them reached.
+    target is the loss after nine tenths of its fall. If fewer than three batch sizes (or not both)
+    reach it with all seeds, the target is the next higher loss that three (or both) reached.
 
     Args:
         first: Loss after the first evaluation, shape (sizes, rates, seeds); NaN without a run.

@@ -1,6 +1,6 @@
-"""What each batch size takes to a target, as tables: a row per series and target, or per run.
+"""Cost of each batch size to a target, as two tables: a row per series and target, or per run.
 
-The second has all that the first was fitted to, so that a figure is drawn from both alone.
+The second has the data of the fits in the first, so that figures need no other table.
 """
 
 from __future__ import annotations
@@ -34,17 +34,21 @@ _NONE: Mapping[str, Any] = {}
 
 @dataclass(frozen=True)
 class TargetScaling:
-    """One series and target."""
+    """One series and target.
+
+    Attributes:
+        taken: Axis -> cost to the target, at rates chosen by the same cost: infinite if a run never
+            reached it, NaN if a seed has no run. Without `seconds` if these are unknown.
+        at_first: Whether a seed reached the target by its first evaluation, so that its cost is an
+            upper bound, shape (sizes, seeds).
+        step: Cost of a step; None if it is unknown or not resolved.
+    """
 
     trainings: Trainings
     target: Target
-    # Axis -> what was taken to the target, read at rates that are chosen on this axis: infinity
-    # where a run never reached it, NaN where there is none of that seed. `seconds` where known.
     taken: dict[str, Chosen]
-    # Whether a seed is at the target by its first evaluation, which bounds what it took from above
-    # alone, shape (sizes, seeds); on any axis.
     at_first: np.ndarray
-    step: step_cost.Fit | None = None  # its time; None where it is not known or not resolved
+    step: step_cost.Fit | None = None
 
     @property
     def fitted(self) -> np.ndarray:
@@ -53,7 +57,7 @@ class TargetScaling:
 
     @functools.cached_property
     def fit(self) -> critical_batch_size.CriticalBatchSize | None:
-        """The critical batch size of the fitted sizes; None where they are fewer than three."""
+        """The critical batch size of the fitted sizes; None with fewer than three."""
         kept, updates = self.fitted, self.taken["updates"]
         if kept.sum() < LEAST_SIZES:
             return None
@@ -97,7 +101,7 @@ def of_study(
 
 
 def scaling(each: Trainings, target: Target, step: step_cost.Fit | None = None) -> TargetScaling:
-    """Returns what the runs of a series take to a target."""
+    """Return the scaling of one series and target."""
     known = [name for name in AXES if name in each.evaluations]
     known = [name for name in known if name != "seconds" or each.evaluations[name].notna().any()]
     taken = {axis: each.chosen_by_itself(each.taken(target, axis)) for axis in known}
@@ -134,7 +138,7 @@ def _fitted_step(rows: pandas.DataFrame) -> step_cost.Fit | None:
 
 
 def target_text(target: Target) -> str:
-    """Returns a target as the command line takes it; the file's own where it states none."""
+    """Return a target in the form of the command line, if the file does not state it."""
     if not target.column:
         return "as in the file"
     return f"{target.column}={wording.shortest(float(f'{target.value:.6g}'))}"
@@ -162,7 +166,7 @@ def trainings(
 
 
 def joined(fitted: pandas.DataFrame, each: pandas.DataFrame) -> pandas.DataFrame:
-    """Returns the rows of `trainings`, each beside its row of `fits`."""
+    """Return the rows of `trainings`, each joined with its row of `fits`."""
     keys = [name for name in fitted if name in each and name != chosen_rates.RATE]
     beside = fitted.drop(columns=chosen_rates.RATE, errors="ignore")
     return each.merge(beside, on=keys, how="left", sort=False)

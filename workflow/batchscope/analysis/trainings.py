@@ -1,7 +1,7 @@
-"""The trainings of one series, one number read of each: in a column, at a budget, at a target.
+"""The trainings of one series, with one number of each: of a column, at a budget, to a target.
 
-A series holds all learning rates that were tried of it, of which each batch size is read at one.
-Numbers are a cube, shape (sizes, rates, seeds), NaN where there is no run.
+A series holds all its learning rates; each batch size is read at one of them. Numbers are a cube of
+shape (sizes, rates, seeds), NaN without a run.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from batchscope.store.records import FAILED, FINISHED, UNSUCCESSFUL
 from batchscope.study import budget_kinds, own_columns, tasks
 
 Evaluated = dict[str, np.ndarray]  # column -> numbers of one training's evaluations, in order
-CHOSEN_ON = "best_validation_loss"  # column of runs.csv by which their rates are chosen
-TARGETS = 3  # of a series, where none is given
+CHOSEN_ON = "best_validation_loss"  # column of runs.csv that chooses the rates
+TARGETS = 3  # default targets of a series
 _USED = (*budget_kinds.AXES.values(), *own_columns.AXES)
 
 
 def series(frame: pandas.DataFrame) -> list[run_series.Series]:
-    """Returns the series of a frame, each with all learning rates that were tried.
+    """Return the series of a frame, each with all learning rates that were tried.
 
-    Rates in words, such as those of an external table, are no choice: they distinguish series.
+    Rates in words, such as in an external table, distinguish series.
     """
     names = run_series.factor_columns(frame)
     if RATE in names and is_numeric_dtype(frame[RATE]):
@@ -41,14 +41,21 @@ def series(frame: pandas.DataFrame) -> list[run_series.Series]:
 
 
 class Chosen(NamedTuple):
-    """One number of each training of a series, each batch size at its chosen rate."""
+    """One number of each training of a series, each batch size at its chosen rate.
 
-    values: np.ndarray  # shape (sizes, seeds)
-    rates: np.ndarray  # of each size, chosen over all seeds; NaN where none could be
-    on_edge: np.ndarray  # whether it is the lowest or the highest of several, shape (sizes,)
-    read: np.ndarray  # which rate each seed is read at, of those of the series; -1 for none
-    # Whether the seeds of a size are read at different rates, or would be if each were read at the
-    # rate that the others choose: then the choice scatters as well.
+    Attributes:
+        values: Shape (sizes, seeds).
+        rates: Rate of each size, chosen by all seeds; NaN without a choice.
+        on_edge: Whether it is the lowest or the highest of several rates, shape (sizes,).
+        read: Index of the rate of each seed, shape (sizes, seeds); -1 without one.
+        tuned: Whether seeds of a size are read at different rates, or would be if the other seeds
+            chose the rate of each seed: the choice adds variance.
+    """
+
+    values: np.ndarray
+    rates: np.ndarray
+    on_edge: np.ndarray
+    read: np.ndarray
     tuned: np.ndarray
 
     def of(self, cube: np.ndarray) -> Chosen:
@@ -134,7 +141,7 @@ class Trainings:
 
     @functools.cached_property
     def epochs_run(self) -> dict[int, float]:
-        """The most epochs that a finished run of each batch size made, where they are known."""
+        """Largest number of epochs of a finished run, for each batch size with known epochs."""
         if "epoch" not in self.finished:
             return {}
         epochs = self.finished.groupby("batch_size")["epoch"].max().dropna()
@@ -146,7 +153,7 @@ class Trainings:
         return self.runs["status"].isin(FAILED).to_numpy()
 
     def taken(self, target: Target, axis: str) -> np.ndarray:
-        """Returns what each training took to a target as a cube; infinity if it never got there."""
+        """Return the cost of each training to a target as a cube; infinite if it is not reached."""
         found = self.by_run(lambda rows: target.crossing(rows, axis, self.metrics))
         return self.cube(np.where(self.failed, math.inf, found))
 
@@ -156,10 +163,10 @@ class Trainings:
         return self.cube(at_first * ~self.failed) == 1
 
     def chosen_by(self, losses: np.ndarray, cube: np.ndarray, others: bool) -> Chosen:
-        """Returns numbers at the rates that losses choose, both cubes.
+        """Return numbers of a cube at the rates that the cube of losses chooses.
 
-        Each seed at the rate that all, or only the others, choose. A size of which every rate lacks
-        a run has none, and no values.
+        All seeds choose the rate of a seed, or only the others do. A size has no rate and no values
+        if every rate lacks a run.
         """
         chosen = chosen_rates.for_other_data(losses)
         index = np.repeat(chosen[:, None], losses.shape[2], axis=1)
@@ -173,7 +180,7 @@ class Trainings:
         return Chosen(values, rates, chosen_rates.on_edge(chosen, losses), read, tuned)
 
     def chosen_for_all(self, losses: np.ndarray, taken: np.ndarray, margin: float) -> Chosen:
-        """Return losses at the rates at which all data are read (see `chosen_rates`)."""
+        """Return losses at the rates for all data (see `chosen_rates.for_all_data`)."""
         index, on_edge = chosen_rates.for_all_data(losses, taken, margin)
         choices, seeds = [index], losses.shape[2]
         for seed in range(seeds) if seeds > 1 else ():
@@ -186,9 +193,9 @@ class Trainings:
         return Chosen(losses, rates, on_edge, read, tuned).of(losses)
 
     def chosen_by_itself(self, cube: np.ndarray) -> Chosen:
-        """Returns numbers of which lower is better, each seed at the rate that the others choose.
+        """Return costs, each seed at the rate with the lowest cost of the others.
 
-        By the numbers themselves: infinite where no other seed got there at any rate.
+        A cost is infinite if no other seed got there at any rate.
         """
         values, read = chosen_rates.leave_one_out(cube)
         tried, best = chosen_rates.tried(cube), chosen_rates.by_lowest(cube)
@@ -215,12 +222,12 @@ class Trainings:
                 yield {"batch_size": size, "learning_rate": rate, **counts, "mean": mean}
 
     def rates(self, index: np.ndarray) -> np.ndarray:
-        """Returns which rates some indices are of; NaN of -1, which is none."""
+        """Return the rates at indices; NaN at -1."""
         return np.array([*self.axes[1], math.nan])[index]
 
     @property
     def target_column(self) -> str | None:
-        """The loss, without any the metric, that default targets are of; None without one."""
+        """Column of default targets: a loss, or else a metric; None without one."""
         rows = self.evaluations
         known = (name for name in own_columns.outcomes(self.metrics) if name in rows)
         return next((name for name in known if np.isfinite(rows[name].astype(float)).any()), None)

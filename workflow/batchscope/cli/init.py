@@ -10,7 +10,6 @@ import re
 import sys
 import textwrap
 from argparse import Namespace
-from concurrent.futures import process
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -64,10 +63,12 @@ def write(arguments: Namespace) -> str:
     if not given["runs"]:
         try:
             given |= study_check.in_process(_found, name, arguments)
-        except process.BrokenProcessPool:
+        except (EOFError, TimeoutError):
             file = arguments.model or arguments.data
-            text = f"MODEL: {file} ended the process. The file must only build a model."
-            raise UserError(text) from None
+            raise UserError(
+                f"MODEL: {file} ended the process, or started a thread that is no daemon. It must "
+                "only build a model."
+            ) from None
     for seeds in (new_study.SEEDS, new_study.FIRST_SEEDS):
         disk.write_text(output, page.render("new_study.txt.j2", **given, seeds=seeds))
         try:

@@ -1,16 +1,15 @@
-"""The figures of an experiment: tidy tables in, SVG, PNG and CSV out.
+"""Figures of an experiment: tidy tables in, SVG, PNG and CSV out.
 
-A figure is a specification: a table, its panels, and the kind of figure that they make.
-Each kind is a module of batchscope.figures.kinds, under its name:
+A specification names a table, panels, and a kind: a module of batchscope.figures.kinds with
 
-- `draw(frame, spec) -> matplotlib.figure.Figure`: the figure, from that frame alone, and from the
-  rows of published.csv as a third argument where a document has numbers of it;
-- `select(tables, spec) -> DataFrame`, where `rows.select` will not do: the rows and columns that
-  the figure shows, its CSV. Where they are none, there is nothing to show, and no figure.
+- `draw(frame, spec) -> matplotlib.figure.Figure`, with the rows of published.csv as a third
+  argument if a document has values of the figure;
+- `select(tables, spec) -> DataFrame`, if `rows.select` is not enough: the rows and columns of the
+  CSV file. A figure without rows is not drawn.
 
-No figure fits, tests, pairs seeds or makes an interval: batchscope.analysis does. That of a mean
-follows the axis that the mean is drawn on (`drawing.canvas.mean_intervals`). This module imports no
-more than the standard library, so that the workflow lists figures without paying for matplotlib.
+Figures do no statistics: batchscope.analysis does. The interval of a mean depends on the scale of
+the axis (`drawing.canvas.mean_intervals`). This module imports only the standard library, so that
+the workflow can list figures quickly.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ LISTING = "figures.json"
 
 
 def select(tables: FigureTables, figure: Figure) -> pandas.DataFrame:
-    """Return the rows and columns that a figure shows; none where there is nothing."""
+    """Return the rows and columns that a figure shows."""
     from batchscope.figures import rows
 
     return getattr(_kind(figure), "select", rows.select)(tables, figure)
@@ -50,11 +49,7 @@ def select(tables: FigureTables, figure: Figure) -> pandas.DataFrame:
 def draw(
     frame: pandas.DataFrame, figure: Figure, numbers: pandas.DataFrame | None = None
 ) -> Drawing:
-    """Return a figure, drawn from the frame that `select` returned.
-
-    Args:
-        numbers: Rows of published.csv, which figures with a document's numbers show.
-    """
+    """Draw the frame that `select` returned, with rows of published.csv if there are any."""
     from batchscope.figures.drawing import canvas
 
     optional = () if numbers is None or numbers.empty else (numbers,)
@@ -67,21 +62,20 @@ def _kind(figure: Figure) -> Any:
 
 
 class FigureTables:
-    """The tidy tables of one experiment, one {name}.csv each; empty where not given.
+    """Tidy tables of one experiment, read from {name}.csv in a folder at first use.
 
-    Those in a folder are read when they are asked for: a figure waits for no other than it shows.
     `metrics` are the user-defined metrics of the experiment.
     """
 
     def __init__(
-        self, folder: Path | None = None, metrics: tasks.Metrics = (), **given: pandas.DataFrame
+        self, folder: Path | None = None, metrics: tasks.Metrics = (), **frames: pandas.DataFrame
     ) -> None:
-        if unknown := given.keys() - table_entries.TABLES.keys():
+        if unknown := frames.keys() - table_entries.TABLES.keys():
             raise TypeError(f"Expected known tables. Received: {unknown}")
-        vars(self).update(given, _folder=folder, metrics=metrics)
+        vars(self).update(frames, _folder=folder, metrics=metrics)
 
     def __getattr__(self, name: str) -> pandas.DataFrame:
-        """Reads a table, once; one of timings over all timing jobs of a configuration."""
+        """Read a table once; tables of timings are combined over repeated jobs."""
         import pandas
 
         from batchscope.analysis import timing_repeats
@@ -89,13 +83,13 @@ class FigureTables:
 
         if name not in table_entries.TABLES:
             raise AttributeError(name)
-        found = pandas.DataFrame()
+        frame = pandas.DataFrame()
         if folder := self._folder:
-            found = timing_repeats.over_jobs(
-                name, lambda each: csv_tables.read(folder / f"{each}.csv")
+            frame = timing_repeats.over_jobs(
+                name, lambda table: csv_tables.read(folder / f"{table}.csv")
             )
-        vars(self)[name] = found
-        return found
+        vars(self)[name] = frame
+        return frame
 
     @property
     def tasks(self) -> tuple[str, ...]:
@@ -103,36 +97,35 @@ class FigureTables:
 
 
 def drawn(experiment: PlannedExperiment) -> list[str]:
-    """Returns the figures of an experiment: those that it names, or all that it allows.
+    """Return the figures that an experiment names, or all that it allows.
 
-    With one over epochs comes the same over the other budgets at which batch sizes are compared:
-    the report switches between them.
+    Figures over epochs are followed by their variants over the other budgets.
     """
     batch_sizes = experiment.batch_sizes
     met = {
         FigureRequirement.AT_EPOCHS: experiment.at_epochs,
-        FigureRequirement.MARGINS: experiment.keys.margins,
         FigureRequirement.PREFIXES: not experiment.by_horizon,
         FigureRequirement.EVALUATIONS: experiment.has_evaluations,
         FigureRequirement.SECONDS: experiment.timed,
         FigureRequirement.BATCH_SIZES: len(batch_sizes) >= own_columns.LEAST_SIZES,
         FigureRequirement.COMMAND: experiment.commands,
+        FigureRequirement.LEARNING_RATES: len(experiment.vary.get("learning_rate", ())) > 1,
     }
     given = figure_names.Given(
         measures={**experiment.measures, **experiment.timings},
-        varied=[factor for factor, values in experiment.vary.items() if len(values) > 1],
         needs=[need for need, found in met.items() if found],
-        own=experiment.columns,
+        own={*experiment.columns, *experiment.vary} if experiment.columns else None,
     )
-    # One batch size makes as many updates in every epoch.
+    # With one batch size, epochs are proportional to updates.
     axes = ("updates", *(["seconds"] if experiment.timed else [])) if len(batch_sizes) > 1 else ()
-    names, found = figure_names.available(given), []
-    # The figures beside the recommendation are drawn regardless of the figures that a study names.
-    first = [name for name in LEAD if name in names]
-    for name in [*first, *(experiment.keys.figures or names)]:
-        variants = FIGURES[name].variants()
-        found += [name, *(each.name for each in variants if each.along in axes)]
-    return list(dict.fromkeys(found))
+    available = figure_names.available(given)
+    # The figures next to the recommendation are drawn even if a study names other figures.
+    first = [name for name in LEAD if name in available]
+    names: dict[str, None] = {}
+    for name in [*first, *(experiment.keys.figures or available)]:
+        variants = (figure for figure in FIGURES[name].variants() if figure.along in axes)
+        names |= dict.fromkeys([name, *(figure.name for figure in variants)])
+    return list(names)
 
 
 def read(folder: Path | str, metrics: tasks.Metrics = ()) -> FigureTables:
@@ -148,14 +141,13 @@ def write(
     figure_format: FigureFormat | None = None,
     metrics: tasks.Metrics = (),
 ) -> None:
-    """Draws figures from the tables in one folder and writes them into another.
+    """Draw figures from the tables in one folder into another, which is replaced as a whole.
 
-    Each gives {name}.svg, {name}.png and the {name}.csv that it was drawn from, unless it has
-    nothing to show. `figures.json` lists those that were drawn, in order. All are drawn into a
-    folder beside it, which then takes its place: it is never there in part. Those in `published`
-    also show a document's numbers.
+    A figure with something to show is written as {name}.svg, {name}.png and the {name}.csv that it
+    shows. `figures.json` lists these figures in order.
 
     Args:
+        published: Figures that also show published values.
         figure_format: Format of one more file per figure.
         metrics: User-defined metrics of the experiment.
 
@@ -174,7 +166,7 @@ def write(
         if name not in FIGURES:
             known = ", ".join(FIGURES)
             raise UserError(f"figures: received {name!r}; one of {known} is expected.")
-    _read_once.cache_clear()  # of tables that were there before
+    _read_once.cache_clear()  # the tables may have changed
     with disk.atomic_folder(folder) as beside:
         numbers = [name in published for name in names]
         shared = repeat(beside), numbers, repeat(figure_format), repeat(metrics)
@@ -192,7 +184,7 @@ def write(
 
 
 def whole(folder: Path) -> bool:
-    """Whether a folder has each file of the figures that it lists; one that is not there has."""
+    """Return whether a folder is absent or has all files of the figures that it lists."""
     if not folder.is_dir():
         return True
     try:
@@ -203,7 +195,7 @@ def whole(folder: Path) -> bool:
     return names <= {path.name for path in folder.iterdir()}
 
 
-_read_once = functools.cache(read)  # by each of the processes that share the figures
+_read_once = functools.cache(read)  # once per process
 
 
 def _write_figure(
@@ -214,7 +206,7 @@ def _write_figure(
     figure_format: FigureFormat | None,
     metrics: tasks.Metrics,
 ) -> dict[str, Any] | None:
-    """Write a figure's files; return its line of the list, None if it shows nothing."""
+    """Write the files of a figure; return its entry of the list, or None without content."""
     from batchscope.figures import rows
     from batchscope.figures.drawing import canvas
     from batchscope.tables import csv_tables

@@ -1,11 +1,10 @@
-"""The rows of tables that figures show: factors, status and columns, and what is left to draw."""
+"""Rows and columns of tables that figures show, and their panels."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pandas
@@ -20,19 +19,23 @@ RUN = ("machine", "run")
 _SETTING = r"(?P<\1>[a-z0-9.-]+)"  # stands for a setting in a column's name
 
 
-def select(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFrame:
-    """Returns the rows and columns of a spec's table that its figure shows, with its factors.
+def select(
+    tables: FigureTables, spec: specifications.Figure, best_rate: bool = False
+) -> pandas.DataFrame:
+    """Return the rows and columns of a figure's table that it shows, with its factors.
 
-    A run that is not in a table of many rows per run has one there, so that failures are seen.
-    None where there is nothing to show: no value, or one batch size of one series.
+    Tables with several rows per run get a row for each absent run, so that failures are counted.
+    The frame is empty if there is no value, or one batch size of one series.
+
+    Args:
+        best_rate: Whether to keep only the best learning rate of each batch size.
     """
-    runs = at_best_rates(tables.runs) if spec.best_rate else tables.runs
+    runs = at_best_rates(tables.runs) if best_rate else tables.runs
     found = runs if spec.table == "runs" else _with_absent(getattr(tables, spec.table), runs)
     found = found.rename(columns={"step": "updates"}) if spec.over else found
     drawn = [panel for frame in (runs, found) for panel in filled(frame, spec)]
-    wanted = [spec.lines, spec.facets, *spec.over, *spec.columns]
+    wanted = [spec.lines, spec.facet, *spec.over, *spec.columns]
     wanted += [name for panel in drawn for name in panel.columns]
-    # What is of a run stands in every row of it.
     of_runs = [name for name in dict.fromkeys(wanted) if name not in found and name in runs]
     if of_runs:
         keys = [name for name in RUN if name in found]
@@ -47,7 +50,7 @@ def only(found: pandas.DataFrame, wanted: Iterable[str]) -> pandas.DataFrame:
 
 
 def shown(frame: pandas.DataFrame, spec: specifications.Figure) -> pandas.DataFrame:
-    """Returns a frame, without rows where a figure of it would show nothing."""
+    """Return the frame, without rows if its figure would show nothing."""
     if frame.empty or not panels(frame, spec):
         return frame.iloc[:0]
     known = finished(frame)
@@ -57,7 +60,7 @@ def shown(frame: pandas.DataFrame, spec: specifications.Figure) -> pandas.DataFr
 
 
 def panels(frame: pandas.DataFrame, spec: specifications.Figure) -> list[Panel]:
-    """Returns the panels that have something to show, one for each column of a pattern."""
+    """Return the panels with finite values, one for each column of a pattern."""
     known, found = finished(frame), []
     for panel in filled(frame, spec):
         values = known[panel.column].astype(float)
@@ -84,7 +87,6 @@ def filled(frame: pandas.DataFrame, spec: specifications.Figure) -> Iterator[Pan
 
 
 def finished(frame: pandas.DataFrame) -> pandas.DataFrame:
-    """Returns the rows of what finished; all of a table without a status."""
     return run_series.finished(frame) if "status" in frame else frame
 
 
@@ -93,8 +95,18 @@ def runs(frame: pandas.DataFrame) -> pandas.DataFrame:
     return frame.drop_duplicates([name for name in keys if name in frame])
 
 
+def parts(frame: pandas.DataFrame, by: str) -> list[tuple[str, pandas.DataFrame]]:
+    """Return label and rows of every series and value of a column."""
+    name = f"{by.replace('_', ' ')} {{}}" if frame[by].nunique() > 1 else ""
+    return [
+        (", ".join(filter(None, [group.label, name.format(value)])), rows)
+        for group in run_series.series(frame)
+        for value, rows in group.frame.groupby(by)
+    ]
+
+
 def _with_absent(long: pandas.DataFrame, runs: pandas.DataFrame) -> pandas.DataFrame:
-    """Returns the rows of a long table of some runs, with one more for every run not in it."""
+    """Return the rows of `runs` in a long table, with a row for each run without one."""
     if long.empty or "run" not in long:
         return long
     keys = [name for name in RUN if name in long]
@@ -105,31 +117,10 @@ def _with_absent(long: pandas.DataFrame, runs: pandas.DataFrame) -> pandas.DataF
     return pandas.concat([kept, absent], ignore_index=True) if len(absent) else kept
 
 
-def by_advice(tables: FigureTables) -> Iterator[tuple[dict[str, Any], FigureTables]]:
-    """Yield the factors that distinguish each series with advice, and its part of the tables."""
-    advice = tables.advice
-    names = [name for name in run_series.factor_columns(advice) if name != "learning_rate"]
-    several = run_series.varying(advice, names) if len(advice) else []
-    every = advice[several].drop_duplicates().to_dict("records") if several else [{}]
-    for factors in every if len(advice) and len(tables.comparisons) else ():
-        parts = {"trajectories": tables.trajectories}
-        for name in ("advice", "comparisons", "to_target", "runs"):
-            frame = getattr(tables, name)
-            known = {factor: value for factor, value in factors.items() if factor in frame}
-            parts[name] = run_series.of(frame, known)
-        if deciding(parts["advice"]):
-            yield factors, FigureTables(metrics=tables.metrics, **parts)
-
-
-def deciding(advice: pandas.DataFrame) -> list[str]:
-    limits = advice["item"].eq("limit") & advice["batch_size"].notna()
-    return list(dict.fromkeys(advice.loc[limits, "name"]))
-
-
 def at_best_rates(runs: pandas.DataFrame) -> pandas.DataFrame:
-    """Returns the runs at the learning rate that is best for their series and batch size.
+    """Return the runs at the best learning rate of their series and batch size.
 
-    By the lowest mean validation loss; without any, the one with the most finished runs.
+    It has the lowest mean validation loss, or the most finished runs if there is no loss.
     """
     if not best_learning_rates.several(runs):
         return runs
@@ -144,9 +135,9 @@ def at_best_rates(runs: pandas.DataFrame) -> pandas.DataFrame:
 
 
 def without_idle(frame: pandas.DataFrame, column: str) -> pandas.DataFrame:
-    """Returns the rows once for all values of a factor that a column does not depend on.
+    """Merge the rows of all values of a factor that a column does not depend on.
 
-    The time of an epoch is of all learning rates: they make no lines of their own.
+    The time of an epoch, for example, has one line for all learning rates.
     """
     for factor in run_series.varying(frame):
         keys = [name for name in run_series.varying(frame) if name != factor]

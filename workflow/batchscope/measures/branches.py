@@ -180,7 +180,7 @@ ENTRY = Measure(
             "smaller ones, with a 95 % interval. Diamonds: gradient noise scale of the same "
             "weights. Grey: critical batch size of whole trainings, if the experiment has one. "
             "Dotted: batch size of the training.",
-            kind="local_critical_batch_size",
+            kind="noise_scale",
             table="local_critical_batch_size",
             panels=(Panel("critical_batch_size", "", "local critical size (examples)", Scale.LOG),),
         ),

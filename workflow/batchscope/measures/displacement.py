@@ -87,9 +87,8 @@ ENTRY = Measure(
                 "times their mean norm times the straightness of the way: its doublings from the "
                 "smallest batch size, paired by seed, are the sum of theirs."
             ),
-            doublings=True,
             panels=tuple(
-                Panel(column, title, "doublings from the smallest size", Scale.LINEAR)
+                Panel(column, title, "doublings from the smallest size", Scale.DOUBLINGS)
                 for column, title in (
                     ("updates", "Number of updates"),
                     ("update_norm_mean", "Mean norm of an update"),
@@ -104,11 +103,10 @@ ENTRY = Measure(
             "Weights",
             "Left: distribution of the norms of all updates, each batch size at its best "
             "learning rate. Right: the median norm.",
-            kind="update_norms",
+            kind="distribution",
             table="updates",
             panels=(Panel("update_norm_median", "Median", "median ‖update‖"),),
             columns=("low", "high", "count", "share"),
-            best_rate=True,
         ),
     ),
     tables={"updates": Table(_UPDATES, _rows)},

@@ -12,7 +12,14 @@ import numpy as np
 from batchscope.measures import Measured, finite
 from batchscope.study import tasks
 from batchscope.study.common_settings import Epoch, OfWeights
-from batchscope.study.specifications import Column, Figure, Measure, Panel, PositiveColumn
+from batchscope.study.specifications import (
+    Column,
+    Figure,
+    Measure,
+    Panel,
+    PositiveColumn,
+    Requirements,
+)
 
 if TYPE_CHECKING:
     from batchscope.measures.finished_run import FinishedRun
@@ -87,7 +94,11 @@ ENTRY = Measure(
                 )
                 for split, title in _TITLES.items()
             ),
-            own=("|".join(f"{split}_{name}" for name in tasks.METRICS for split in _TITLES),),
+            requires=Requirements(
+                columns=(
+                    "|".join(f"{split}_{name}" for name in tasks.METRICS for split in _TITLES),
+                )
+            ),
         ),
         Figure(
             "generalisation_gap",
@@ -104,7 +115,7 @@ ENTRY = Measure(
                     "training − test {first}{points}",
                 ),
             ),
-            own=("|".join(["generalisation_gap", *tasks.GAPS]),),
+            requires=Requirements(columns=("|".join(["generalisation_gap", *tasks.GAPS]),)),
         ),
     ),
     memory_mb=2000,

@@ -99,7 +99,7 @@ ENTRY = Measure(
             "Norm of the mean gradient of b examples over the mean norm of single gradients. The "
             "thin line has the same gradients with random signs: above it gradients agree, on it "
             "they share no direction, below it they cancel.",
-            kind="gradient_alignment",
+            kind="curves",
             table="alignment",
             panels=(Panel("ratio", "", "‖mean of b‖ / mean ‖single‖", Scale.LOG),),
             columns=("place", "epoch", "examples", "norm", "independent"),

@@ -114,7 +114,7 @@ ENTRY = Measure(
                 "directions with the norms of the model's filters (Li et al. 2018, arXiv "
                 "1712.09913). Closer lines are steeper slopes."
             ),
-            kind="landscape",
+            kind="surface",
             table="landscapes",
             panels=(Panel("loss", "Loss surface", "training loss{nats}"),),
         ),
@@ -127,7 +127,7 @@ ENTRY = Measure(
                 "directions (Li et al. 2018, arXiv 1712.09913): thin lines are means over the "
                 "directions of a run, thick ones over seeds with a 95 % interval."
             ),
-            kind="landscape",
+            kind="curves",
             table="landscapes",
             panels=(Panel("rise", "Rise of the loss", "f(a) − f(0){nats}"),),
             over=("a",),

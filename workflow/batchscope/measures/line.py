@@ -91,7 +91,7 @@ ENTRY = Measure(
                 "started from the same weights (Keskar et al. 2017, section 2.2.1): means over "
                 "seeds, and every seed thin."
             ),
-            kind="landscape",
+            kind="curves",
             table="lines",
             panels=(
                 Panel("loss", "Loss", "loss{nats}"),

@@ -76,9 +76,8 @@ ENTRY = Measure(
             "Weights",
             "Distance of each layer's weights from the initial ones, in the model's order.",
             table="layers",
-            panels=(Panel("distance", "", "‖w − w₀‖"),),
+            panels=(Panel("distance", "{layer}", "‖w − w₀‖"),),
             columns=("relative",),
-            facets="layer",
         ),
         Figure(
             "epoch_distance",
@@ -86,12 +85,10 @@ ENTRY = Measure(
             "Weights",
             "How far the weights move from the start of an epoch to its end, each batch size "
             "at its best learning rate: means over seeds with a 95 % interval.",
-            kind="against_progress",
+            kind="by_progress",
             table="history",
             panels=(Panel("epoch_distance", "", "distance within an epoch", Scale.LOG),),
             over=("epoch",),
-            also_over=("updates", "seconds"),
-            best_rate=True,
         ),
     ),
     tables={

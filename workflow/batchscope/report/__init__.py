@@ -1,10 +1,8 @@
 """The report: tables, figures and records of a study -> one self-contained HTML page.
 
-No figure is drawn here and no statistic computed: batchscope.figures and batchscope.analysis do.
-
-`content` reads what lies on disk, and `study_page` turns it into a page. Figures stand in it as SVG
-whose ids are theirs alone; only what draws is kept of them: nothing in one can run or fetch.
-The page's own Content-Security-Policy forbids every request.
+It draws no figure and computes no statistic: batchscope.figures and batchscope.analysis do.
+`content` reads the inputs, `study_page` builds the page, and other modules build its sections.
+The page's Content-Security-Policy forbids every request.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ def write(
     output: Path | str,
     partial: bool = False,
 ) -> None:
-    """Writes a study's report, and its headline into a text file beside it.
+    """Write a study's report, and a text file of the same name with its headline.
 
     Raises:
         UserError: If a table or a figure is missing and `partial` is False, or one is damaged.

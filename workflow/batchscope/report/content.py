@@ -1,4 +1,4 @@
-"""What a report shows, read from the results folder."""
+"""Inputs of a report, read from the results folder."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from batchscope.tables import csv_tables
 if TYPE_CHECKING:
     from batchscope.study.plan import PlannedExperiment, Study
 
-LARGE_TABLE_BYTES = 100_000  # deflated; a figure's data above this stay in their file alone
+LARGE_TABLE_BYTES = 20_000  # deflated; larger data of a figure are in its CSV file only
 ModelKey = tuple[str, tuple[int, ...], int]  # a model's token, shape of an example, classes
 Record = dict[str, Any]
 
 
 class ExperimentResults(NamedTuple):
-    """What there is of one experiment."""
+    """Rows, tables and figures of one experiment."""
 
     experiment: PlannedExperiment
     rows: list[runs_table.Row]  # as `runs_table.complete` returns them
@@ -41,7 +41,7 @@ class ExperimentResults(NamedTuple):
 
 @dataclass(frozen=True)
 class Inputs:
-    """Everything a report shows besides the plan; records have the study's names of machines."""
+    """Contents of a report besides the plan; records have the study's names of machines."""
 
     config_name: str
     config_text: str  # as written
@@ -55,7 +55,6 @@ class Inputs:
     models: dict[ModelKey, list[weights.Layer]]  # layers, as far as they are known
     claims: list[Record]  # the rows of claims.csv
     files: list[Path]  # the tables that have rows, each experiment's after another
-    partial: bool  # asked for with only a part of the results
 
     @property
     def rows(self) -> list[runs_table.Row]:
@@ -65,7 +64,7 @@ class Inputs:
 def read(
     study: Study, results: Path | str, config_path: Path | str, partial: bool = False
 ) -> Inputs:
-    """Reads what a report shows.
+    """Read the inputs of a report.
 
     Raises:
         UserError: If runs.csv, claims.csv or a figure is missing and `partial` is False, or one is
@@ -78,25 +77,23 @@ def read(
     for path in [*expected, *([claims] if study.claims else [])]:
         if not (partial or path.exists()):
             raise UserError(f"{path}: missing; run snakemake to make it.")
-    experiments = {
-        name: _experiment(study, name, folder / name, partial) for name in study.experiments
-    }
-    table = jobs.JobTable(study, results)
-    here, *others = places = [*jobs.places(study, results)]
-    runs, timings = _runs(study, here), _timings(study, places)
-    every = {name: records.data_record(results, name) for name in study.datasets}
-    datasets = {name: record for name, record in every.items() if record is not None}
+    here, *others = places = list(jobs.places(study, results))
+    records_of_data = {name: records.data_record(results, name) for name in study.datasets}
+    datasets = {name: record for name, record in records_of_data.items() if record is not None}
     path = Path(config_path)
     inside = path.is_absolute() and path.is_relative_to(Path.cwd())
     name = path.relative_to(Path.cwd()) if inside else Path(os.path.normpath(path))
+    files = [*sorted(folder.glob("*.csv")), *sorted(folder.glob("*/*.csv"))]
     return Inputs(
         config_name=name.as_posix(),
         config_text=path.read_text(encoding="utf-8"),
-        experiments=experiments,
-        states=table,
-        runs=runs,
+        experiments={
+            name: _experiment(study, name, folder / name, partial) for name in study.experiments
+        },
+        states=jobs.JobTable(study, results),
+        runs=_runs(study, here),
         other_runs=[run for place in others for run in _runs(study, place).values()],
-        timings=timings,
+        timings=_timings(study, places),
         datasets=datasets,
         samples={
             name: samples.few(paths.dataset_folder(results, name), record)
@@ -104,30 +101,25 @@ def read(
         },
         models=_models(study, results, datasets),
         claims=disk.read_rows(claims, *CLAIMS) if study.claims and claims.exists() else [],
-        files=[path for each in ("*.csv", "*/*.csv") for path in _filled(folder.glob(each))],
-        partial=partial,
+        files=[path for path in files if path.read_bytes().count(b"\n") > 1],
     )
 
 
 def _experiment(study: Study, name: str, folder: Path, partial: bool) -> ExperimentResults:
-    there = (folder / csv_tables.RUNS).exists()
-    rows = disk.read_rows(folder / csv_tables.RUNS, "run", "status") if there else []
+    exists = (folder / csv_tables.RUNS).exists()
+    rows = disk.read_rows(folder / csv_tables.RUNS, "run", "status") if exists else []
     experiment = study.experiments[name]
-    tables = FigureTables(folder if there else None, experiment.metrics)
+    tables = FigureTables(folder if exists else None, experiment.metrics)
     rows = runs_table.evaluated(rows, tables.trajectories, experiment.metrics)
     figures = read_figures(folder / "figures", partial)
     return ExperimentResults(experiment, runs_table.complete(study, name, rows), tables, figures)
 
 
-def _filled(tables: Iterable[Path]) -> list[Path]:
-    return [path for path in sorted(tables) if path.read_bytes().count(b"\n") > 1]
+def read_figures(folder: Path, partial: bool = False) -> list[Record]:
+    """Return the figures that a folder lists, each with its drawing and its rows.
 
-
-def read_figures(folder: Path, partial: bool) -> list[Record]:
-    """Reads the figures that a folder lists, each with its picture and rows as the page has them.
-
-    `anchor` names the figure in the page, `width` is that of the picture in CSS pixels, 0 if it
-    does not say, and `packed` are the rows that it was drawn from.
+    `anchor` names the figure in the page, `width` is in CSS pixels, 0 if unknown, and `packed`
+    are its rows.
     """
     if partial and not (folder / LISTING).exists():
         return []
@@ -143,15 +135,14 @@ def listed(folder: Path) -> list[Record]:
 def _drawing(path: Path) -> Record:
     anchor, rows = f"{path.parent.parent.name}-{path.stem}", path.with_suffix(".csv")
     with errors.reading(path, "an SVG image", path.parent):
-        content = path.read_bytes()
-        svg = inline_svg.read(content, anchor)
-    width = re.search(rb"<svg[^>]*?\sviewBox=\"[\d.-]+ [\d.-]+ ([\d.]+) ", content[:8192])
+        svg = inline_svg.read(path.read_bytes(), anchor)
+    width = re.match(r"<svg[^>]*?\sviewBox=\"[\d.-]+ [\d.-]+ ([\d.]+) ", svg)
     # Deflated without a header.
     packed = zlib.compress(rows.read_bytes(), 9, -zlib.MAX_WBITS) if rows.exists() else b""
     return {
         "anchor": anchor,
         "svg": svg,
-        # Matplotlib's unit is the point: 72 to the inch, where CSS has 96 pixels.
+        # Matplotlib's unit is the point: 72 to the inch, and CSS has 96 pixels.
         "width": round(float(width[1]) * 96 / 72) if width else 0,
         "packed": base64.b64encode(packed).decode() if len(packed) <= LARGE_TABLE_BYTES else "",
     }
@@ -174,24 +165,24 @@ def _models(
 
 
 def _runs(study: Study, place: jobs.Place) -> dict[str, Record]:
-    every = (*study.runs, *study.commands)
-    found = {run: paths.run_record(paths.run_folder(place.results, run)) for run in every}
-    return {run: _record(path, place.machine) for run, path in found.items() if path.exists()}
+    runs = (*study.runs, *study.commands)
+    files = {run: paths.run_record(paths.run_folder(place.results, run)) for run in runs}
+    return {run: _record(path, place.machine) for run, path in files.items() if path.exists()}
 
 
 def _timings(study: Study, places: Iterable[jobs.Place]) -> list[Record]:
-    found = {
+    machines = {
         job.path: place.machine
         for experiment in study.experiments.values()
         for place in places
         for job in jobs.measure_jobs(experiment, place.results, place.recorded)
         if job.measure in TIMINGS
     }
-    return [_record(path, machine) for path, machine in found.items() if path.exists()]
+    return [_record(path, machine) for path, machine in machines.items() if path.exists()]
 
 
 def _record(path: Path, machine: str) -> Record:
-    """Returns a record under the name that its machine has in this study."""
+    """Return a record with the name of its machine in this study."""
     record = disk.read_json(path, "status")
     described = record.get("machine")
     described = described if isinstance(described, dict) else {}

@@ -1,13 +1,13 @@
-"""Which batch size to use, as the page and the terminal show it: rows of tables to dicts.
+"""The recommendation as the page and the terminal show it: rows of tables to dicts.
 
-Words are the templates' own: `decision.txt.j2` has the sentences, which both use.
+Both take their sentences from `decision.txt.j2`.
 """
 
 from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,99 +15,131 @@ import pandas
 import yaml
 
 from batchscope import project_files, wording
-from batchscope.analysis import advice_series, intervals, run_series
+from batchscope.analysis import advice_series, intervals, run_series, verdicts
 from batchscope.analysis.advice import BASELINE, RATE_ON_EDGE, Headline, Item
 from batchscope.analysis.expectations import COUNTED, EPOCH_SECONDS, MEMORY_PEAK, PATIENCE
 from batchscope.errors import UserError
 from batchscope.figures import FigureTables
-from batchscope.report import gaps, page, rising, training_code
+from batchscope.report import batch_schedules, page, training_code, unfinished
 from batchscope.report.text import (
     ESTIMATE,
     VERDICTS,
     bracketed,
     label,
     level,
+    margin,
     of_difference,
-    rounded,
     unit,
     whole,
 )
-from batchscope.study import advice_needs, factor_words, own_columns, suggestions, tasks
+from batchscope.store import records
+from batchscope.study import advice_needs, factor_words, suggestions, tasks
 from batchscope.study.budget_kinds import (
     CONVERGENCE,
     EPOCHS,
     EXAMPLES,
     PAID,
+    SECONDS,
     TAKEN,
     TARGET,
     UPDATES,
     of_ends,
 )
+from batchscope.study.names import split_token
 from batchscope.study.outcomes import LEAST_WITH_INTERVAL, Reason, Verdict
+from batchscope.tables import advice as advice_tables
 
 if TYPE_CHECKING:
-    from batchscope.study.plan import Study
+    from batchscope.study.plan import PlannedExperiment, Study
 
 RATE = "learning_rate"
-_SCOPE = ("model", "dataset", "optimizer", "device", "machine")
-_HERE = ("local", own_columns.ELSEWHERE)  # machines that are not named
+NEAR_CHANCE = 0.9  # a target near chance leaves more of the error of a constant prediction
+_SCOPE = ("model", "dataset", "optimizer", "device")
 _MEAN = [f"mean{end}" for end in intervals.ENDS]
-_TIMES = ("seconds", EPOCH_SECONDS)
 _TITLES = {EPOCH_SECONDS: "Time per epoch", MEMORY_PEAK: "Memory"}
 Row = dict[str, Any]
+ChanceLevels = dict[str, dict[str, float]]
+
+
+def chance_levels(study: Study, results: Path | str) -> ChanceLevels:
+    """Return data set -> outcome -> value of the best constant prediction."""
+    levels: ChanceLevels = {}
+    for experiment in study.experiments.values():
+        levels |= advice_tables.baselines(results, experiment)
+    for token in study.datasets:
+        record = records.data_record(results, token) or {}
+        if record.get("task", tasks.CLASSIFICATION) != tasks.CLASSIFICATION:
+            continue
+        for split, counts in (record.get("class_counts") or {}).items():
+            shares = [count / sum(counts) for count in counts if count]
+            entropy = -sum(share * math.log(share) for share in shares)
+            levels.setdefault(split_token(token)[0], {})[f"{split}_loss"] = entropy
+    return levels
 
 
 def cards(
-    study: Study, tables: Mapping[str, FigureTables], config: str = project_files.DEFAULT_CONFIG
+    study: Study,
+    tables: Mapping[str, FigureTables],
+    config: str = project_files.DEFAULT_CONFIG,
+    levels: ChanceLevels | None = None,
 ) -> list[Row]:
-    """Returns the decision of every series of a study, those that recommend something first.
+    """Return the decision of every series of a study, those that recommend something first.
 
     Args:
-        config: Path of the study's file, for the commands to run again.
+        config: Path of the study's file, as commands state it.
+        levels: Values of constant predictions, of `chance_levels`.
     """
-    found, command = [], gaps.snakemake(study, config, how="--cores all")
-    for name, each in tables.items():
-        advice = each.advice
-        factors = [factor for factor in run_series.factor_columns(advice) if factor != RATE]
-        several = run_series.varying(advice, factors)
+    decisions, command = [], unfinished.snakemake(study, config, how="--cores all")
+    for name, of_experiment in tables.items():
+        advice = of_experiment.advice
+        names = [factor for factor in run_series.factor_columns(advice) if factor != RATE]
+        several = run_series.varying(advice, names)
         groups = advice.groupby(several, sort=False, dropna=False) if several else [((), advice)]
-        for at, (values, rows) in enumerate(groups) if len(advice) else ():
+        for at, (values, rows) in enumerate(groups if len(advice) else (), start=1):
+            factors = rows[names].iloc[0].to_dict()
+            by_item: dict[str, list[Row]] = {item: [] for item in Item}
+            for row in rows.to_dict("records"):
+                by_item[row["item"]].append({**row, **_texts(row)})
+            targets = (levels or {}).get(factors.get("dataset"), {})
+            card = _card(by_item, factors, of_experiment, targets)
+            changes = _suggestions(study, name, by_item[Item.SUGGESTION], command)
+            code = {**_command(study.experiments[name], card["best"]), **card["code"]}
             series = factor_words.describe(dict(zip(several, values, strict=True)))
-            known = {"experiment": name, "title": study.experiments[name].title, "series": series}
-            known["id"] = f"card-{name}-{at + 1}"
-            card = _card(rows, rows[factors].iloc[0].to_dict(), each)
-            changes = _suggestions(study, name, card.pop("rows")[Item.SUGGESTION], command)
-            code = {**_command(study, name, card["best"]), **card["code"]}
-            found.append({**known, **card, "suggestions": changes, "code": code})
-    return sorted(found, key=lambda card: card["best"] is None)
+            card |= {"experiment": name, "title": study.experiments[name].title, "series": series}
+            decisions.append(
+                card | {"id": f"card-{name}-{at}", "suggestions": changes, "code": code}
+            )
+    return sorted(decisions, key=lambda card: card["best"] is None)
 
 
 def text(study: Study, results: Path | str, config: str, seeds: bool = False) -> str:
-    """Returns the decisions of a study for the terminal; with `seeds`, what more would resolve.
+    """Return the decisions of a study for the terminal.
+
+    Args:
+        seeds: Whether to list the limits that more seeds would resolve.
 
     Raises:
         UserError: If a table is missing; with the command that makes it.
     """
     folder = Path(results) / "studies" / study.folder_name
-    trained = [name for name, each in study.experiments.items() if each.batch_sizes]
+    trained = [name for name, each in study.experiments.items() if not each.timings]
     for name in trained:
         if not (path := folder / name / "advice.csv").exists():
-            command = gaps.snakemake(study, config, how="--cores all")
+            command = unfinished.snakemake(study, config, how="--cores all")
             raise UserError(f"{path}: missing; it is expected. Make it by: {command}")
     tables = {
         name: FigureTables(folder / name, study.experiments[name].metrics) for name in trained
     }
-    of_rises = {name: rising.of_experiment(each) for name, each in tables.items()}
-    shown = cards(study, tables, config)
+    growing = {name: batch_schedules.of_experiment(each) for name, each in tables.items()}
+    shown = cards(study, tables, config, chance_levels(study, results))
+    without = [
+        name for name in trained if tables[name].advice.empty and not any(growing[name].values())
+    ]
     text = page.render(
         "advice.txt.j2",
-        cards=[{**card, "lines": [*_aligned(card["sizes"])]} for card in shown],
-        rising=[*of_rises.values()],
-        without=[
-            name
-            for name, each in tables.items()
-            if each.advice.empty and not any(of_rises[name].values())
-        ],
+        cards=[{**card, "lines": _aligned(card["sizes"])} for card in shown],
+        rising=[*growing.values()],
+        without=without,
         seeds=seeds,
         trained=trained,
     )
@@ -127,30 +159,34 @@ def first_guess(study: Study, cards: Iterable[Row]) -> str:
     return page.render("guess.txt.j2", guess=study.guess, ratios=ratios).strip()
 
 
-def _card(advice: pandas.DataFrame, factors: Row, tables: FigureTables) -> Row:
-    """Returns what is said of one series, which these factors distinguish."""
-    rows: dict[str, list[Row]] = {item: [] for item in Item}
-    for row in advice.to_dict("records"):
-        rows[row["item"]].append({**row, **_texts(row)})
+def _card(
+    rows: Mapping[str, list[Row]],
+    factors: Row,
+    tables: FigureTables,
+    levels: Mapping[str, float],
+) -> Row:
+    """Return the decision of one series.
+
+    Args:
+        rows: Rows of its advice by item, with the texts of their numbers.
+        factors: The factors that distinguish the series.
+        levels: Outcome -> value of a constant prediction.
+    """
     head, sizes, limits = rows[Item.RECOMMENDATION][0], rows[Item.SIZE], rows[Item.LIMIT]
     best = head if pandas.notna(head["batch_size"]) else None
-    compared, runs = (
-        advice_series.of_factors(tables.comparisons, factors),
-        advice_series.of_factors(tables.runs, factors),
-    )
+    compared = advice_series.of_factors(tables.comparisons, factors)
+    runs = advice_series.of_factors(tables.runs, factors)
     about = [int(size) for size in head["sizes"].split()] if isinstance(head["sizes"], str) else []
     names = dict.fromkeys(row["name"] for row in limits if pandas.notna(row["batch_size"]))
     ends = of_ends(compared["budget"].unique())
-    budgets = {name: PAID if name in TAKEN else ends for name in names}
     checks = _checks(rows[Item.CHECK])
     expected = [row for row in rows[Item.EXPECTATION] if _is(row, best)]
     stop = _stop(expected, checks, best)
     at_end = compared[compared["budget"].isin(ends) & compared["mean"].notna()]
     metrics = (name for name in at_end["outcome"] if tasks.metric(name, tables.metrics))
-    epochs_run = compared.groupby("batch_size")["epochs_run"].max()
     rates = pandas.to_numeric(runs[RATE], errors="coerce").dropna() if RATE in runs else []
+    open_limits = [row for row in limits if pandas.notna(row["seeds_to_resolve"])]
     return {
-        "rows": rows,
         "headline": head["headline"],
         "best": best,
         "n": int(head["n"]),
@@ -168,29 +204,35 @@ def _card(advice: pandas.DataFrame, factors: Row, tables: FigureTables) -> Row:
         "scope": [
             factor_words.value_words(name, factors[name])
             for name in _SCOPE
-            if pandas.notna(factors.get(name)) and factors[name] not in _HERE
+            if pandas.notna(factors.get(name))
         ],
+        "near_chance": _near_chance(compared[compared["budget"] == TARGET], levels, tables.metrics),
         "reached": _reached(compared, best["batch_size"], names) if best else None,
         "outcomes": [
-            _outcome(name, _at(compared, name, *budgets[name]), about)
+            _outcome(name, _at(compared, name, *(PAID if name in TAKEN else ends)), about)
             for name in sorted(names, key=TAKEN.__contains__)
         ],
-        "sizes": _sizes(
-            [{**row, "epochs_run": epochs_run.get(row["batch_size"])} for row in sizes],
-            best,
-            _columns(sizes, compared, rows, runs, tables.utilisation),
-        ),
+        "sizes": _sizes(sizes, best, compared, rows[Item.EXPECTATION]),
         "checks": checks,
         "limits": [row for row in limits if pandas.isna(row["batch_size"])],
-        "open": sorted(
-            (row for row in limits if pandas.notna(row["seeds_to_resolve"])),
-            key=lambda row: row["seeds_to_resolve"],
-        ),
+        "open": sorted(open_limits, key=lambda row: row["seeds_to_resolve"]),
     }
 
 
+def _near_chance(
+    targets: pandas.DataFrame, levels: Mapping[str, float], metrics: tasks.Metrics
+) -> Row | None:
+    """Return the column of a target near the value of a constant prediction, and that value."""
+    for column, chance in levels.items():
+        best = 1.0 if tasks.higher_is_better(column, metrics) else 0.0
+        values = targets.loc[targets["budget_column"] == column, "budget_value"]
+        if ((best - values).abs() >= NEAR_CHANCE * abs(best - chance)).any():
+            return {"name": column, "level": chance}
+    return None
+
+
 def _texts(row: Row) -> Row:
-    """Returns the numbers of a row of the advice as texts."""
+    """Return the numbers of a row of the advice as texts."""
     sizes = ("batch_size", "smallest", "largest", "seeds_to_resolve")
     minutes, name = row["minutes_to_resolve"], str(row["name"])
     how = of_difference(name) if row["item"] == Item.LIMIT else wording.PLAIN
@@ -256,23 +298,22 @@ def _code(best: Row | None, runs: pandas.DataFrame, stop: Row) -> dict[str, list
     """Return the recommended training in Keras and in PyTorch."""
     if not best:
         return {}
-    own = advice_series.of_factors(
-        run_series.finished(runs), {name: best[name] for name in ("batch_size", RATE)}
-    )
-    if own.empty:
+    runs = run_series.finished(runs)
+    runs = advice_series.of_factors(runs, {name: best[name] for name in ("batch_size", RATE)})
+    if runs.empty:
         return {}
-    factors, patience, epochs = own.iloc[0].to_dict(), stop.get("patience"), stop.get("last")
+    factors, patience, epochs = runs.iloc[0].to_dict(), stop.get("patience"), stop.get("last")
     if patience is not None:
-        patience = int(factors.get("patience") or patience)  # some runs stopped by their own
-        epochs = int(own[EPOCHS].max()) if EPOCHS in own else epochs
+        patience = int(factors.get("patience") or patience)  # runs may have stopped early
+        epochs = int(runs[EPOCHS].max()) if EPOCHS in runs else epochs
     return training_code.lines(factors, epochs, patience)
 
 
-def _command(study: Study, experiment: str, best: Row | None) -> dict[str, list[str]]:
+def _command(experiment: PlannedExperiment, best: Row | None) -> dict[str, list[str]]:
     """Return the command of a recommended run; nothing if no command makes the runs."""
-    for run in study.experiments[experiment].commands.values() if best else ():
-        rates = {best[RATE], run.factors.get(RATE, best[RATE])}
-        if run.factors["batch_size"] == best["batch_size"] and len(rates) == 1:
+    for run in experiment.commands.values() if best else ():
+        same_rate = RATE not in run.factors or run.factors[RATE] == best[RATE]
+        if run.factors["batch_size"] == best["batch_size"] and same_rate:
             return {"Command": [shlex.join(run.resolved("OUT")[0])]}
     return {}
 
@@ -283,15 +324,17 @@ def _suggestions(study: Study, experiment: str, rows: Sequence[Row], command: st
     Args:
         command: The command that runs the study.
     """
-    found: dict[str, Row] = {}
+    by_name: dict[str, Row] = {}
     for row in rows:
         size = int(row["batch_size"]) if pandas.notna(row["batch_size"]) else None
-        values = found.setdefault(row["name"], {**row, "values": {}})["values"]
+        values = by_name.setdefault(row["name"], {**row, "values": {}})["values"]
         values[size] = yaml.safe_load(str(row["value"])) if pandas.notna(row["value"]) else ""
     distinct: dict[Any, Row] = {}
-    for row in found.values():
-        changed = suggestions.changes(study, experiment, [(row["key"], row["values"])])
-        lines, value = suggestions.lines(changed), next(iter(row["values"].values()))
+    for row in by_name.values():
+        value = next(iter(row["values"].values()))
+        lines = suggestions.lines(
+            suggestions.changes(study, experiment, [(row["key"], row["values"])])
+        )
         if row["key"] == advice_needs.RERUN:
             lines = [f"{command} {advice_needs.RERUN} {value}"]
         listed = wording.listed(map(str, value if isinstance(value, list) else [value]))
@@ -306,29 +349,24 @@ def _at(compared: pandas.DataFrame, outcome: str, *budgets: str) -> pandas.DataF
 
 
 def _reached(compared: pandas.DataFrame, best: int, limits: Collection[str]) -> Row | None:
-    """Returns what the best size takes to the target, and how the next ones compare with it.
+    """Return the cost of the best size to the target, and its ratio for the neighbouring sizes.
 
     Seconds are left out if the examples rank the sizes in their place.
     """
-    ranked_by_examples = EXAMPLES in limits
-    for taken in ("seconds", "examples", "updates")[ranked_by_examples:]:
-        rows = _at(compared, taken, *PAID)
+    for cost in (SECONDS, EXAMPLES, UPDATES)[EXAMPLES in limits :]:
+        rows = _at(compared, cost, TARGET, EXAMPLES)
         if best not in rows.index or pandas.isna(rows.loc[best, "mean"]):
             continue
-        at, own = rows.index.get_loc(best), rows.loc[best]
-        beside, how = rows.iloc[max(at - 1, 0) : at + 2].drop(best), unit(taken, [own["mean"]])
+        at, row = rows.index.get_loc(best), rows.loc[best]
+        neighbours, how = rows.iloc[max(at - 1, 0) : at + 2].drop(best), unit(cost, [row["mean"]])
         others = [
-            {
-                "batch_size": size,
-                "ratio": bracketed(row[[*ESTIMATE]]),
-                "against": int(row["against"]) if row["against"] != best else None,
-            }
-            for size, row in beside[beside["estimate"].notna()].iterrows()
+            {"batch_size": size, "ratio": bracketed(other[[*ESTIMATE]])}
+            | {"against": int(other["against"]) if other["against"] != best else None}
+            for size, other in neighbours[neighbours["estimate"].notna()].iterrows()
         ]
-        shown = bracketed(own[_MEAN], how) + how.suffix
-        if taken == "seconds" and (jobs := whole(own["reached"])):
-            shown += wording.aside(f"n = {jobs}")
-        return {**own, "name": taken, "taken": shown, "others": others}
+        jobs = whole(row["reached"]) if cost == SECONDS else ""
+        shown = bracketed(row[_MEAN], how) + how.suffix + wording.aside(jobs and f"n = {jobs}")
+        return {**row, "name": cost, "taken": shown, "others": others}
     return None
 
 
@@ -336,115 +374,96 @@ def _outcome(name: str, rows: pandas.DataFrame, about: Sequence[int]) -> Row:
     """Return the batch sizes by verdict of one limit, and whether the given ones are within."""
     kinds = (Verdict.WITHIN, Verdict.BEYOND, "failed", "open")
     by_verdict: dict[str, list[int]] = {kind: [] for kind in kinds}
-    verdicts = advice_series.verdicts(rows)
-    for size, verdict, reason in zip(rows.index, verdicts, rows["reason"], strict=True):
+    read = verdicts.read_off(rows)
+    for size, verdict, reason in zip(rows.index, read, rows["reason"], strict=True):
         kind = "failed" if reason in (Reason.FAILED, Reason.NOT_REACHED) else verdict
         by_verdict[kind if kind in by_verdict else "open"].append(int(size))
     how = wording.Unit(" %", 100.0) if name in TAKEN else of_difference(name)
-    margin = rounded(how.times * float(rows["margin"].iloc[0]))
     return {
         **by_verdict,
         "label": label(name),
         "taken": name in TAKEN,
         "shown": {*about} <= {*by_verdict[Verdict.WITHIN]},
-        "margin": margin + (how.suffix.rstrip("s") if margin == "1" else how.suffix),
+        "margin": margin(rows["margin"].iloc[0], how),
     }
 
 
 Cells = dict[int, tuple[str, Any]]  # batch size -> text and the value to sort by
 
 
-def _columns(
-    sizes: Sequence[Row],
-    compared: pandas.DataFrame,
-    rows: Mapping[str, Sequence[Row]],
-    runs: pandas.DataFrame,
-    measured: pandas.DataFrame,
-) -> Iterator[tuple[str, Cells]]:
-    """Yields the columns of the table of batch sizes, whose numbers are at the rate of the row."""
-    yield "Learning rate", {row["batch_size"]: (row["rate"], row[RATE]) for row in sizes}
-    for taken, title in (("seconds", "Time to target"), ("examples", "Examples to target")):
-        yield _column(title, taken, _at(compared, taken, TARGET))
-    yield _column("Time", "seconds", _at(compared, "seconds", *PAID[1:]))
-    by_name: dict[str, dict[int, Row]] = {}
-    for row in rows[Item.EXPECTATION]:
-        by_name.setdefault(row["name"], {})[row["batch_size"]] = row
-    for name, of_sizes in by_name.items():
+def _sizes(
+    sizes: Sequence[Row], best: Row | None, compared: pandas.DataFrame, expected: Sequence[Row]
+) -> Row:
+    """Return the table with a row per batch size, of the columns that have a text."""
+    columns: dict[str, Cells] = {
+        "Learning rate": {row["batch_size"]: (row["rate"], row[RATE]) for row in sizes},
+        **_column("Time to target", SECONDS, _at(compared, SECONDS, TARGET)),
+        **_column("Examples to target", EXAMPLES, _at(compared, EXAMPLES, TARGET)),
+        **_column("Time", SECONDS, _at(compared, SECONDS, EXAMPLES)),
+    }
+    for name in dict.fromkeys(row["name"] for row in expected):
+        rows = {row["batch_size"]: row for row in expected if row["name"] == name}
         if name in _TITLES:
-            values = {size: [row["estimate"], row["n"]] for size, row in of_sizes.items()}
-            columns = [_MEAN[0], "reached"]
-            means = pandas.DataFrame.from_dict(values, orient="index", columns=columns)
-            yield _column(_TITLES[name], name, means)
-        elif name not in (PATIENCE, "seconds"):
-            yield (
-                label(name),
-                {size: (row["shown"], row["estimate"]) for size, row in of_sizes.items()},
-            )
-    if len(measured) and len(runs):
-        names = {*run_series.factor_columns(measured)} & {*runs}
-        single = {name: runs[name].iloc[0] for name in names if runs[name].nunique() == 1}
-        own = (
-            advice_series.of_factors(measured, single)
-            .dropna(subset=[MEMORY_PEAK])
-            .set_index("batch_size")
-        )
-        if own.index.is_unique:
-            frame = own[[MEMORY_PEAK]].set_axis(_MEAN[:1], axis="columns")
-            yield _column(_TITLES[MEMORY_PEAK], MEMORY_PEAK, frame)
-
-
-def _column(title: str, name: str, rows: pandas.DataFrame) -> tuple[str, Cells]:
-    """Returns a head with its unit, and its cells.
-
-    Means of times have the number of their jobs: in the head if it is the same for all sizes.
-    """
-    how = unit(name, rows["mean"])
-    texts = {size: level(name, row.reindex(_MEAN), how) for size, row in rows.iterrows()}
-    jobs = rows["reached"].dropna() if name in _TIMES else rows["mean"].iloc[:0]
-    jobs = jobs[[size for size in jobs.index if texts[size]]]
-    notes = [how.suffix.strip()]
-    if jobs.nunique() == 1:
-        notes.append(f"n = {whole(jobs.iloc[0])}")
-    elif len(jobs):
-        texts |= {size: f"{texts[size]}, n = {whole(number)}" for size, number in jobs.items()}
-    cells = {int(size): (text, rows.loc[size, "mean"]) for size, text in texts.items()}
-    return title + wording.aside(", ".join(filter(None, notes))), cells
-
-
-def _sizes(sizes: Sequence[Row], best: Row | None, columns: Iterator[tuple[str, Cells]]) -> Row:
-    """Returns the table with a row per batch size, of the columns that have a text."""
-    filled = {title: cells for title, cells in columns if any(text for text, _ in cells.values())}
-    verdicts = advice_series.verdicts(
-        pandas.DataFrame(sizes).assign(outcome=[str(row["name"]) for row in sizes])
-    )
+            means = pandas.DataFrame.from_dict(rows, orient="index")[["estimate", "n"]]
+            means = means.set_axis([_MEAN[0], "reached"], axis="columns")
+            columns |= _column(_TITLES[name], name, means)
+        elif name not in (PATIENCE, SECONDS):
+            texts = {size: (row["shown"], row["estimate"]) for size, row in rows.items()}
+            columns[label(name)] = texts
+    filled = {
+        title: cells for title, cells in columns.items() if any(text for text, _ in cells.values())
+    }
+    read = verdicts.read_off(pandas.DataFrame(sizes))
     alone = best is not None and best["headline"] == Headline.RECOMMENDED
     lines = [
         {
             **row,
             "verdict": verdict,
-            "words": _verdict(row, verdict, best),
+            "words": _verdict(row, verdict, best, compared),
             # No size is highlighted if none is distinguished or within every margin.
             "inside": _is(row, best) and (alone or best["verdict"] == Verdict.WITHIN),
             "cells": [cells.get(row["batch_size"], ("", None)) for cells in filled.values()],
         }
-        for row, verdict in zip(sizes, verdicts, strict=True)
+        for row, verdict in zip(sizes, read, strict=True)
     ]
     return {"heads": [*filled], "rows": lines}
+
+
+def _column(title: str, name: str, rows: pandas.DataFrame) -> dict[str, Cells]:
+    """Return a head with its unit, and its cells.
+
+    Means of times have the number of their jobs: in the head if it is the same for all sizes.
+    """
+    how = unit(name, rows["mean"])
+    texts = {size: level(name, row.reindex(_MEAN), how) for size, row in rows.iterrows()}
+    jobs = rows["reached"].dropna() if name in (SECONDS, EPOCH_SECONDS) else pandas.Series()
+    jobs = {size: f"n = {whole(number)}" for size, number in jobs.items() if texts[size]}
+    same = {*jobs.values()} if len({*jobs.values()}) == 1 else ()
+    if not same:
+        texts |= {size: f"{texts[size]}, {number}" for size, number in jobs.items()}
+    head = title + wording.aside(", ".join(filter(None, [how.suffix.strip(), *same])))
+    return {head: {int(size): (text, rows.loc[size, "mean"]) for size, text in texts.items()}}
 
 
 def _is(row: Row, best: Row | None) -> bool:
     return best is not None and row["batch_size"] == best["batch_size"]
 
 
-def _verdict(row: Row, verdict: str, best: Row | None) -> str:
+def _verdict(row: Row, verdict: str, best: Row | None, compared: pandas.DataFrame) -> str:
     """Return the verdict on a batch size, with the limit that decides about it."""
     if _is(row, best):
         several = best["headline"] == Headline.NOT_DISTINGUISHED
         return "best measured" if several and best["verdict"] != Verdict.WITHIN else "recommended"
-    decides = isinstance(row["name"], str) and verdict != Verdict.WITHIN
     if row["reason"] == Reason.NOT_REACHED:
-        return f"target not reached in {whole(row['epochs_run'])} epochs"
+        rows = compared[compared["batch_size"] == row["batch_size"]]
+        epochs = whole(rows["epochs_run"].max())
+        rows = rows[(rows["budget"] == TARGET) & (rows["outcome"] != SECONDS)]
+        reached, seeds = rows["reached"].max(), whole(rows["seeds"].max())
+        words = f"{whole(reached)} of {seeds} seeds reached the target"
+        words = words if reached > 0 else "target not reached"
+        return f"{words} in {epochs} epochs" if epochs else words
     words = "runs failed" if row["reason"] == Reason.FAILED else VERDICTS[verdict]
+    decides = isinstance(row["name"], str) and verdict != Verdict.WITHIN
     return f"{words}: {wording.lower(label(row['name']))}" if decides else words
 
 
@@ -462,13 +481,11 @@ def _checks(rows: list[Row]) -> list[Row]:
     return sorted(found.values(), key=lambda row: row["state"] == "passed")
 
 
-def _aligned(table: Row) -> Iterator[str]:
-    """Yields the lines of the table of batch sizes, for a terminal."""
+def _aligned(table: Row) -> list[str]:
+    """Return the table of batch sizes as aligned lines."""
     lines = [["Batch size", *table["heads"], "Verdict"]]
     for row in table["rows"]:
-        cells = (text or wording.ABSENT for text, _ in row["cells"])
+        cells = [text or wording.ABSENT for text, _ in row["cells"]]
         lines.append([whole(row["batch_size"]), *cells, row["words"]])
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    for cells in lines:
-        padded = (cell.rjust(width) for cell, width in zip(cells, widths, strict=True))
-        yield "  ".join(padded).rstrip()
+    frame = pandas.DataFrame(lines).map(" {}".format)
+    return frame.to_string(index=False, header=False).splitlines()

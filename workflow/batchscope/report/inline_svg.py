@@ -19,6 +19,11 @@ _COLOUR = re.compile("|".join(COLOURS))
 _ID = re.compile(r'(\bid="|\bhref="#|\burl\(#)')
 # Matplotlib's style element would apply to the whole page.
 _DROPPED = re.compile(r"<(metadata|style)\b.*?</\1>", re.S)
+# The page states the font of figures once; empty groups and rotations by 0 show nothing.
+_WITHOUT_EFFECT = re.compile(
+    r"<g/>| font-family: [^;]*;(?=[^<]*>)| transform=\"rotate\(-0 [^\"]*\"(?=>)"
+)
+_FONT = "font-family=\"'DejaVu Sans', 'Segoe UI', Helvetica, Arial, sans-serif\""
 # A group of markers that share a style.
 _MARKS = re.compile(r'<g([^>]*)>(<use [^>]*( style="[^"]*")/>(?:<use [^>]*\3/>)+)</g>')
 
@@ -34,11 +39,12 @@ def read(content: bytes, prefix: str) -> Markup:
         raise ValueError("it has no viewBox")
     body = re.sub(r">\s+<(?!tspan)", "><", _DROPPED.sub("", text[root.end() :]))
     body = re.sub(r'<g id="[^"]*"', "<g", body)  # no group is referred to
-    body = _MARKS.sub(_styled_once, body)
-    body = _ID.sub(rf"\g<1>{prefix}-", body).replace("<text ", '<text fill="currentColor" ')
+    body = _MARKS.sub(_styled_once, _WITHOUT_EFFECT.sub("", body))
+    body = _ID.sub(rf"\g<1>{prefix}-", body)
+    body = re.sub(r"<text (?![^>]*fill: )", '<text fill="currentColor" ', body)
     body = _COLOUR.sub(lambda colour: COLOURS[colour[0]], body)
     body = body.replace("xlink:href", "href")
-    return Markup(f'<svg xmlns="http://www.w3.org/2000/svg"{root[1]} role="img">{body}')
+    return Markup(f'<svg xmlns="http://www.w3.org/2000/svg"{root[1]} {_FONT} role="img">{body}')
 
 
 def _styled_once(group: re.Match) -> str:

@@ -1,7 +1,7 @@
-"""Pages and texts from our templates: the one module that renders them.
+"""Pages and texts of the templates.
 
-All of them escape every text, since an escaping page trusts the macros of any other template; what
-is made of a template that ends in .txt.j2 is plain text again.
+All templates escape, because a page trusts the macros of any other template. The text of a template
+that ends in .txt.j2 is unescaped at the end.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _FILTERS = {
 
 
 def render(template: str, **values: Any) -> str:
-    found = _environment().get_template(template).render(**values)
-    return Markup(found).unescape() if template.endswith(".txt.j2") else found
+    text = _environment().get_template(template).render(**values)
+    return Markup(text).unescape() if template.endswith(".txt.j2") else text
 
 
 def words(macro: str, row: dict[str, Any]) -> str:
@@ -44,8 +44,8 @@ def words(macro: str, row: dict[str, Any]) -> str:
 
 @functools.cache
 def _environment() -> jinja2.Environment:
-    """Returns what compiles each template once: it takes longer than to fill it in."""
-    found = jinja2.Environment(
+    """Return the environment, which compiles each template once."""
+    environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(project_files.TEMPLATES),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
@@ -53,20 +53,13 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    found.filters.update(_FILTERS)
-    found.globals["explanations"] = explanations.EXPLANATIONS
-    return found
-
-
-def style(rules: str = "") -> Markup:
-    return Markup("\n" + asset("report.css") + rules)
+    environment.filters.update(_FILTERS)
+    environment.globals["explanations"] = explanations.EXPLANATIONS
+    return environment
 
 
 def asset(name: str) -> str:
-    """Returns one of our own files without indents and whole lines of comment.
-
-    Refuses what could end its element early.
-    """
+    """Return a style or a script without indents and lines of comment."""
     content = (project_files.TEMPLATES / name).read_text(encoding="utf-8")
     if "</" in content:
         raise ValueError(f"Expected no closing tag in {name}.")
@@ -75,7 +68,7 @@ def asset(name: str) -> str:
 
 
 def policy(script: str = "") -> str:
-    """Returns a policy under which only this script runs, or none, and nothing is fetched."""
+    """Return a policy that runs this script only, and fetches nothing."""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     scripts = f"'sha256-{digest}'" if script else "'none'"
     return (

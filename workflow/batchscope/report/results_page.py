@@ -51,21 +51,23 @@ def write(results: Path, output: Path, studies: Sequence[str] = ()) -> None:
 
 
 def _write_records(results: Path, study: str, folder: Path) -> None:
-    """Replace the records of a study, one per document. A picture in use stays, if it exists."""
+    """Replace the records and pictures of a study, one per document."""
+    for path in folder.glob("*.json"):
+        if disk.read_json(path)["study"] == study:
+            path.unlink()
+            path.with_suffix(".png").unlink(missing_ok=True)
     study_folder = results / "studies" / study
     table = study_folder / csv_tables.CLAIMS
     rows = disk.read_rows(table, *CLAIMS) if table.exists() else []
     documents = list(dict.fromkeys(row["document"] for row in rows)) or [""]
-    previous = _remove_records(study, folder)
-    tables = study_folder.glob("**/*.csv")
-    date = datetime.date.fromtimestamp(max(path.stat().st_mtime for path in tables))
+    latest = max(path.stat().st_mtime for path in study_folder.glob("**/*.csv"))
     for number, document in enumerate(documents, start=1):
         claims = [row for row in rows if row["document"] == document]
-        picture = _picture(study_folder, claims, previous.get(document))
+        picture = _picture(study_folder, claims)
         record = {
             "document": document,
             "study": study,
-            "date": date.isoformat(),
+            "date": datetime.date.fromtimestamp(latest).isoformat(),
             "machines": _machines(results),
             "picture": picture,
             "recommended": [] if document else _recommended(study_folder),
@@ -75,31 +77,16 @@ def _write_records(results: Path, study: str, folder: Path) -> None:
         disk.write_json(folder / f"{name}.json", record)
         if picture:
             image = study_folder / picture["experiment"] / "figures" / f"{picture['figure']}.png"
-            with disk.atomic_path(folder / f"{name}.png") as temporary:
-                shutil.copyfile(image, temporary)
+            shutil.copyfile(image, folder / f"{name}.png")
 
 
-def _remove_records(study: str, folder: Path) -> dict[str, Record]:
-    """Remove a study's records and images. Return document -> its picture."""
-    pictures = {}
-    for path in folder.glob("*.json"):
-        record = disk.read_json(path)
-        if record["study"] == study:
-            pictures[record["document"]] = record["picture"]
-            path.unlink()
-            path.with_suffix(".png").unlink(missing_ok=True)
-    return pictures
-
-
-def _picture(study_folder: Path, claims: list[Row], previous: Record | None) -> Record | None:
-    """Return the previous picture, or else the figure of most claims, or of the decision."""
-    named = Counter((row["experiment"], row["figure"]) for row in claims)
-    names = [name for name, _ in named.most_common()]
+def _picture(study_folder: Path, claims: list[Row]) -> Record | None:
+    """Return the figure of most claims; without claims, the figure of the recommendation."""
+    counts = Counter((row["experiment"], row["figure"]) for row in claims)
+    names = [name for name, _ in counts.most_common()]
     if not claims:
         listings = sorted(study_folder.glob(f"*/figures/{LISTING}"))
         names = [(path.parent.parent.name, PRIMARY) for path in listings]
-    if previous:
-        names.insert(0, (previous["experiment"], previous["figure"]))
     for experiment, figure in names:
         folder = study_folder / experiment / "figures"
         if (folder / f"{figure}.png").exists():
@@ -138,15 +125,12 @@ def _machines(results: Path) -> list[Record]:
     """Return the distinct machines, with versions, of the first run and the first timing."""
     machines: list[Record] = []
     for pattern in ("runs/*/record.json", "timing/*/*/*/*.json"):
-        for path in sorted(results.glob(pattern))[:1]:
-            record = disk.read_json(path)
-            if "machine" in record and "versions" in record:
-                names = ("cpu", "usable_cores", "memory_gb", "gpu")
-                machine = {name: record["machine"][name] for name in names}
-                machine["versions"] = record["versions"]
-                if machine not in machines:
-                    machines.append(machine)
-    return machines
+        record = next(map(disk.read_json, sorted(results.glob(pattern))), {})
+        if "machine" in record and "versions" in record:
+            names = ("cpu", "usable_cores", "memory_gb", "gpu")
+            machine = {name: record["machine"][name] for name in names}
+            machines.append({**machine, "versions": record["versions"]})
+    return machines[:1] if machines[:1] == machines[1:] else machines
 
 
 def _page(records: dict[str, Record], folder: str) -> str:
@@ -156,28 +140,22 @@ def _page(records: dict[str, Record], folder: str) -> str:
     ]
     documents = [section for section in sections if section["document"]]
     documents.sort(key=_contradicted, reverse=True)
-    contradicted = [
-        (section, claim)
-        for section in documents
-        for claim in section["claims"]
-        if claim["surprise"] is not None
-    ]
-    contradicted.sort(key=lambda pair: pair[1]["surprise"], reverse=True)
+    claims = [(section, claim) for section in documents for claim in section["claims"]]
+    surprising = [pair for pair in claims if pair[1]["surprise"] is not None]
+    surprising.sort(key=lambda pair: pair[1]["surprise"], reverse=True)
     return page.render(
         "results.md.j2",
         folder=folder,
-        total=_counts([claim for section in documents for claim in section["claims"]]),
+        total=_counts([claim for _, claim in claims]),
         documents=documents,
         others=[section for section in sections if not section["document"]],
-        surprising=contradicted[:_MOST_SURPRISING],
+        surprising=surprising[:_MOST_SURPRISING],
     )
 
 
 def _counts(claims: list[Record]) -> dict[str, int]:
-    counts = dict.fromkeys(map(str, COUNTED), 0)
-    for claim in claims:
-        counts[claim["verdict"] if claim["verdict"] in counts else OPEN] += 1
-    return counts
+    counts = Counter(claim["verdict"] if claim["verdict"] in COUNTED else OPEN for claim in claims)
+    return {str(verdict): counts[verdict] for verdict in COUNTED}
 
 
 def _contradicted(section: Record) -> tuple[float, int]:

@@ -1,9 +1,8 @@
-"""The table of runs: which columns, in which order, and their cells."""
+"""The table of runs: its columns in order, and their cells."""
 
 from __future__ import annotations
 
 import math
-from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pandas
@@ -18,9 +17,8 @@ from batchscope.study.names import split_token
 if TYPE_CHECKING:
     from batchscope.study.plan import Study
 
-Row = dict[str, str]  # column of runs.csv -> text, empty where there is no value
+Row = dict[str, str]  # column of runs.csv -> text, empty without a value
 
-PRINTED_COLUMNS = 11  # what an A4 page holds
 _KEPT = ("batch_size", "seed", "status", "run")  # columns even where all runs share them
 
 
@@ -32,26 +30,28 @@ def _evaluated(metrics: tasks.Metrics) -> list[str]:
 def evaluated(
     rows: list[Row], evaluations: pandas.DataFrame, metrics: tasks.Metrics = ()
 ) -> list[Row]:
-    """Returns rows of runs.csv with outcomes of the last evaluation where they have none."""
+    """Return the rows of finished runs with missing outcomes of their last evaluation."""
     names = [name for name in _evaluated(metrics) if name in evaluations]
-    keys = ["run", *(["machine"] if "machine" in evaluations else [])]
-    if not names or not rows:
+    if not names:
         return rows
-    last = evaluations.groupby(keys, sort=False, dropna=False)[names].last()
-    texts = last.map(lambda value: "" if pandas.isna(value) else repr(value)).to_dict("index")
+    keys = [name for name in ("run", "machine") if name in evaluations]
+    last = evaluations.groupby(keys, sort=False, dropna=False)[names].last().reset_index()
+    values: dict[tuple[str, ...], Row] = {}
+    for row in last.to_dict("records"):
+        key = tuple(str(row[name]) for name in keys)
+        values[key] = {name: repr(row[name]) for name in names if pandas.notna(row[name])}
     filled = []
     for row in rows:
-        key = row["run"] if len(keys) == 1 else (row["run"], row.get("machine", ""))
-        given = texts.get(key, {}) if row["status"] == records.FINISHED else {}
-        filled.append({**row, **{name: row.get(name) or text for name, text in given.items()}})
+        key = tuple(row.get(name, "") for name in keys)
+        final = values.get(key, {}) if row["status"] == records.FINISHED else {}
+        filled.append({**row, **{name: row.get(name) or final[name] for name in final}})
     return filled
 
 
 def complete(study: Study, name: str, rows: list[Row]) -> list[Row]:
-    """Returns a row for every planned run of an experiment; without a record: `missing`.
+    """Return a row for every planned run, then the rows of other machines and of external runs.
 
-    Its factors are as in paths, 0.1 and 1e-5, true and false. Behind them stand the rows of other
-    machines, and those made elsewhere.
+    A run without a record is `missing`. Factors are as in paths: 0.1, 1e-5, true, false.
     """
     experiment, here = study.experiments[name], (None, study.machine)
     tidy = [
@@ -88,90 +88,51 @@ def _unrecorded(study: Study, experiment: str, run: str) -> Row:
 
 
 def distinct(rows: list[Row]) -> dict[str, Row]:
-    """Returns one row per run and machine: a run may stand in several experiments.
-
-    Under the run's name; behind it, for another machine's, the machine's.
-    """
+    """Return name -> row of each run; with several machines, the name ends with the machine."""
     several = len({row.get("machine") for row in rows}) > 1
     return {row["run"] + (wording.aside(row["machine"]) if several else ""): row for row in rows}
 
 
-def build(rows: list[Row], metrics: tasks.Metrics) -> tuple[dict[str, Any], str]:
-    """Returns the table, and the style rules of its columns: what is aligned, what is printed.
+def build(rows: list[Row], metrics: tasks.Metrics) -> dict[str, Any]:
+    """Return the columns and cells of the table, and the settings that all runs share (`same`).
 
-    Columns are what distinguishes runs, the status, outcomes, the rest, and the name. What all
-    runs share is no column: the factors among it stand in `same`.
+    The columns are the factors that distinguish runs, the status, outcomes, and the name of a run.
+    All other columns are in runs.csv.
     """
     present = list(dict.fromkeys(name for row in rows for name in row))
-    asked = [name for name in present if name in _evaluated(metrics) or outcomes.outcome(name)]
+    evaluated_names = _evaluated(metrics)
+    outcome_names = [name for name in present if name in evaluated_names or outcomes.outcome(name)]
     factors = [name for name in present if _is_factor(name)]
-    first = ("experiment", "machine", *run_factors.FACTORS, *factors, "status", *asked, *present)
+    first = ("experiment", "machine", *run_factors.FACTORS, *factors, "status", *outcome_names)
     shown, same = [], {}
-    for name in sorted(dict.fromkeys(first), key=lambda name: name == "run"):
-        factor, found = run_factors.FACTORS.get(name), {row.get(name, "") for row in rows}
-        if name not in present:
-            continue
-        if len(found) > 1 or len(rows) == 1 or name in _KEPT:
-            shown.append(_column(name, found, tasks.of_columns(present), metrics))
-        elif factor and (factor.required or {*found} != {plain(factor.default)}):
-            (same[name],) = found
-    selects = [
-        {
-            "label": name.title(),
-            "column": position,
-            "options": [*Counter(row.get(name, "") for row in rows).items()],
-        }
-        for name in ("status", "experiment")
-        for position, column in enumerate(shown)
-        if column["name"] == name
-    ]
-    cells = [[_cell(row, column) for column in shown] for row in rows]
-    return {"columns": shown, "rows": cells, "same": same, "selects": selects}, _rules(shown)
+    for name in (name for name in dict.fromkeys((*first, "run")) if name in present):
+        factor, values = run_factors.FACTORS.get(name), {row.get(name, "") for row in rows}
+        if (len(values) > 1 or len(rows) == 1 or name in _KEPT) and any(values):
+            shown.append(_column(name, values, tasks.of_columns(present), metrics))
+        elif factor and (factor.required or values != {plain(factor.default)}):
+            (same[name],) = values
+    cells = [[_cell(row.get(column["name"], ""), column) for column in shown] for row in rows]
+    return {"columns": shown, "rows": cells, "same": same}
 
 
 def _column(
-    name: str, found: set[str], learned: tuple[str, ...], metrics: tasks.Metrics
+    name: str, values: set[str], learned: tuple[str, ...], metrics: tasks.Metrics
 ) -> dict[str, Any]:
-    """Returns a column: its `kind` is how it is sorted, `usual` whether it is shown at first."""
-    documented, doc = columns.describe(name, metrics), ""
-    numbers = [parsed(text) for text in found if text]
-    kind = "number" if numbers and None not in numbers else "text"
-    if documented is not None:
-        unit = tasks.unit(documented.unit, learned)
-        doc = documented.doc + (f" [{unit}]" if unit else "")
-        if documented.kind:
-            kind = "number" if documented.kind in ("int", "float") else "text"
-    shown = ("experiment", "machine", "status", "run", *_evaluated(metrics))
-    usual = name in shown or _is_factor(name)
+    described, doc = columns.describe(name, metrics), ""
+    numeric = None not in map(parsed, values - {""})
+    if described:
+        unit = tasks.unit(described.unit, learned)
+        doc = described.doc + (f" [{unit}]" if unit else "")
+        numeric = described.kind in ("int", "float") if described.kind else numeric
+    label = Markup("_<wbr>").join(escape(part) for part in name.split("_"))  # may break there
+    return {"name": name, "label": label, "numeric": numeric, "doc": doc}
+
+
+def _cell(text: str, column: dict[str, Any]) -> dict[str, str]:
+    name, number = column["name"], parsed(text) if column["numeric"] else None
+    failed = name == "status" and text not in ("", records.FINISHED)
+    rounded = number is not None and not _is_factor(name)
     return {
-        "name": name,
-        "label": Markup("_<wbr>").join(escape(part) for part in name.split("_")),  # may break there
-        "kind": kind,
-        "doc": doc,
-        "usual": bool(numbers) and (usual or outcomes.outcome(name) is not None),
+        "text": wording.cell(number) if rounded else text or wording.ABSENT,
+        "css": "bad" if failed else "n" if column["numeric"] else "",
     }
-
-
-def _cell(row: Row, column: dict[str, Any]) -> dict[str, str]:
-    """Returns a cell: shown text, exact text if it differs, and CSS class."""
-    name, text = column["name"], row.get(column["name"], "")
-    value = parsed(text) if column["kind"] == "number" and not _is_factor(name) else None
-    shown = text or wording.ABSENT if value is None else wording.cell(value)
-    bad = name == "status" and text != records.FINISHED
-    full = text if value is not None and parsed(shown) != value else ""
-    return {"text": shown, "full": full, "css": "bad" if bad and text else ""}
-
-
-def _rules(shown: list[dict[str, Any]]) -> str:
-    """Returns a rule for all columns of numbers, and one that prints the first usual ones."""
-    places = dict(enumerate(shown, 1))
-    numbers = [place for place, column in places.items() if column["kind"] == "number"]
-    usual = [at for at, column in places.items() if column["usual"] and column["name"] != "run"]
-    hidden = [place for place in places if place not in usual[:PRINTED_COLUMNS]]
-    aligned, gone = (
-        ", ".join(f".runs {cells}:nth-child({place})" for place in found)
-        for cells, found in (("td", numbers), (":is(th, td)", hidden))
-    )
-    return f"{aligned or '.runs .none'} {{ text-align: right; }}\n" + (
-        f"@media print {{ {gone} {{ display: none; }} }}\n" if gone else ""
-    )

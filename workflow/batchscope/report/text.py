@@ -1,4 +1,4 @@
-"""Values as pages and terminal show them, most as filters of templates; see also `wording`."""
+"""Values as texts of the page and the terminal, most of them filters of templates."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from batchscope.wording import PLAIN, POINTS, FormattedEstimate, Unit
 
 _SECONDS, _MILLISECONDS = Unit(" s"), Unit(" ms", 1000.0)
 ESTIMATE = ("estimate", "low", "high")
-# Outcomes that no table of runs has: what is taken to a target.
-_TAKEN = {"updates": "Updates", "examples": "Examples", "seconds": "Time"}
+# Costs to a target, which are no columns of runs.csv.
+_COSTS = {"updates": "Updates", "examples": "Examples", "seconds": "Time"}
 VERDICTS = {
     Verdict.WITHIN: "within the margin",
     Verdict.BEYOND: "worse than the margin allows",
@@ -34,28 +34,33 @@ VERDICTS = {
 
 
 def label(column: str) -> str:
-    found = columns.describe(column)
-    named = found.label if found and column not in _TAKEN else ""
-    return named or _TAKEN.get(column) or wording.capital(column.replace("_", " "))
+    described = columns.describe(column)
+    name = described.label if described and column not in _COSTS else ""
+    return name or _COSTS.get(column) or wording.capital(column.replace("_", " "))
 
 
 def unit(column: str, values: Sequence[Any] = ()) -> Unit:
-    """Returns how an outcome is written: a share as it is, short times in milliseconds."""
+    """Return the unit of an outcome; short times are in milliseconds."""
     if "seconds" in column:
-        known = [float(value) for value in values if pandas.notna(value)]
-        return _MILLISECONDS if known and max(known) < 1 else _SECONDS
-    found = columns.describe(column)
-    named = found.unit if found and column not in _TAKEN else ""
-    return Unit(f" {named}") if named not in ("", "share") else PLAIN
+        times = [float(value) for value in values if pandas.notna(value)]
+        return _MILLISECONDS if times and max(times) < 1 else _SECONDS
+    described = columns.describe(column)
+    name = described.unit if described and column not in _COSTS else ""
+    return Unit(f" {name}") if name not in ("", "share") else PLAIN
 
 
 def of_difference(column: str) -> Unit:
     return POINTS if tasks.is_share(column) else PLAIN
 
 
-def difference(row: Mapping[str, Any]) -> tuple[str, str]:
+def difference(row: Mapping[str, Any]) -> FormattedEstimate:
     values = with_interval([row[name] for name in ESTIMATE], row["n"])
-    return _parts(values, of_difference(row["outcome"]))
+    return estimate(values, of_difference(row["outcome"])) or FormattedEstimate("")
+
+
+def margin(value: float, how: Unit) -> str:
+    text = rounded(how.times * abs(float(value)))
+    return text + (how.suffix.rstrip("s") if text == "1" else how.suffix)
 
 
 def with_interval(values: Sequence[Any], count: float) -> Sequence[Any]:
@@ -63,44 +68,36 @@ def with_interval(values: Sequence[Any], count: float) -> Sequence[Any]:
 
 
 def whole(value: Any) -> str:
-    """Returns a whole number as text; an empty one where there is none."""
     return "" if pandas.isna(value) else f"{int(value)}"
 
 
 def rounded(value: Any) -> str:
-    """Returns a number within a sentence; an empty text where there is none."""
     return "" if pandas.isna(value) else wording.number(float(value))
 
 
 def level(column: str, values: Sequence[Any], unit: Unit = PLAIN) -> str:
-    """Returns a mean with its interval, cut where the outcome cannot be."""
+    """Return a mean with its interval, within the possible values of the outcome."""
     value, *ends = values
-    if any(map(pandas.isna, ends)):
-        return bracketed(values, unit)
-    return bracketed([value, *clipped(column, map(float, ends))], unit)
+    ends = ends if any(map(pandas.isna, ends)) else clipped(column, map(float, ends))
+    return bracketed([value, *ends], unit)
 
 
 def bracketed(values: Sequence[Any], unit: Unit = PLAIN) -> str:
-    """Returns a value with its interval, `1.27 [1.13, 1.44]`; an open end is a dash."""
-    return " ".join(filter(None, _parts(values, unit)))
+    """Return a value with its interval, `1.27 [1.13, 1.44]`; an open end is a dash."""
+    shown = estimate(values, unit)
+    return shown.bracketed if shown else ""
 
 
-def _parts(values: Sequence[Any], unit: Unit) -> tuple[str, str]:
+def estimate(values: Sequence[Any], unit: Unit = PLAIN) -> FormattedEstimate | None:
+    """Return a value and the ends of its interval as text; None without a finite value."""
     value, low, high = (math.nan if pandas.isna(each) else float(each) for each in values)
-    if math.isnan(value):
-        return "", ""
-    if math.isnan(low) == math.isnan(high):
-        found = wording.estimate(value, low, high, unit)
-        return found.value, f"[{found.low}, {found.high}]" if found.low else ""
-    ends = ["–" if math.isnan(end) else wording.number(unit.times * end) for end in (low, high)]
-    return wording.number(unit.times * value), f"[{', '.join(ends)}]"
-
-
-def format_interval(
-    value: float | None, low: float | None, high: float | None
-) -> FormattedEstimate | None:
-    """Returns a value and its interval as `wording.estimate` does; None where there is no value."""
-    return wording.estimate(value, low, high) if is_number(value) else None
+    if not math.isfinite(value):
+        return None
+    shown = wording.estimate(value, low, high, unit)
+    if math.isnan(low) != math.isnan(high):  # one end is open
+        ends = [wording.cell(unit.times * end, 3) for end in (low, high)]
+        shown = shown._replace(low=ends[0], high=ends[1])
+    return shown
 
 
 def is_number(value: Any) -> bool:
@@ -108,7 +105,6 @@ def is_number(value: Any) -> bool:
 
 
 def parsed(text: str) -> float | None:
-    """Returns the number behind a text, or None."""
     try:
         return float(text)
     except ValueError:
@@ -116,7 +112,7 @@ def parsed(text: str) -> float | None:
 
 
 def plain(value: Any) -> str:
-    """Returns any value of a record or configuration as text."""
+    """Return a value of a record or a configuration as text."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
@@ -133,11 +129,12 @@ def markdown(text: Any) -> Markup:
     return Markup(" ".join(marked.replace("&#34;", '"').replace("&#39;", "'").split()))
 
 
-def counted(number: int, noun: str, several: str = "") -> str:
-    """Returns a number with its noun: `1 run`, `1,000 runs`."""
-    return f"{number:,} {noun if number == 1 else several or wording.plural(noun)}"
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun: `1 run`, `1,000 runs`."""
+    return f"{number:,} {noun if number == 1 else wording.plural(noun)}"
 
 
-def cells(found: list[tuple[str, list[str]]], last: str = "and") -> str:
-    """Returns names with their values: `batch size 4, epoch 1 and 2`."""
-    return ", ".join(" ".join(filter(None, [name, wording.listed(of, last)])) for name, of in found)
+def cells(factors: list[tuple[str, list[str]]], last: str = "and") -> str:
+    """Return names with their values: `batch size 4, epoch 1 and 2`."""
+    words = ([name, wording.listed(values, last)] for name, values in factors)
+    return ", ".join(" ".join(filter(None, pair)) for pair in words)

@@ -35,7 +35,9 @@ _BUDGET = {
 def _verdict(states: str) -> dict[str, Column]:
     """Return the columns of a verdict with these values."""
     return {
-        "n": IntegerColumn("Paired seeds: seeds with a value at every compared batch size."),
+        "n": IntegerColumn(
+            "Paired seeds of the estimate: seeds with a value at every compared batch size."
+        ),
         "verdict": TextColumn(states),
         "reason": TextColumn(
             "Reason, if the interval alone does not explain the verdict; may be empty."
@@ -124,9 +126,10 @@ TRENDS: dict[str, Column] = {
         "Mean over the paired seeds of the slope against the base-2 logarithm of the batch size; "
         "for a target, the factor per doubling."
     ),
-    "low": Column("Lower end of its t-interval at the level; empty if it is open."),
+    "low": Column(
+        "Lower end of its t-interval at alpha* of the experiment's trends; empty if it is open."
+    ),
     "high": Column("Upper end."),
-    "level": Column("One-sided level of each end: alpha* of the experiment's trends."),
     **_verdict(
         "supported (the interval is on the side of the direction), contradicted (on the other "
         "side), not_resolved, provisional (2 to 5 paired seeds), one_seed or not_testable."
@@ -399,13 +402,16 @@ CLAIMS: dict[str, Column] = {
     "high": Column("Upper end."),
     "level": Column(
         "One-sided level of each end: alpha* of the document's claims, divided among several parts "
-        "or bounds; of 0.05 with fewer than six replicates."
+        "or bounds, times the share of the interim analysis; alpha* is 0.05 with fewer than six "
+        "replicates."
     ),
     "n": IntegerColumn(
-        "Paired seeds, or timing jobs, with a value in every cell; the smallest number of all "
-        "contrasts."
+        "Paired seeds, or timing jobs, of the estimate; the smaller number if another contrast has "
+        "fewer."
     ),
-    "replicates": IntegerColumn("Total number of seeds or timing jobs."),
+    "replicates": IntegerColumn(
+        "Total number of seeds or timing jobs, at the interim analysis of the estimate."
+    ),
     "p": Column("One-sided p-value of the statement: the largest of its contrasts."),
     "p_against": Column(
         "One-sided p-value of the opposite: the smallest of its contrasts times their number."

@@ -37,18 +37,16 @@ def problems(
     for at, name in _names(place, keys):
         if name not in FIGURES:
             yield received(at, name, "the name of a figure", FIGURES)
-        elif needed := figure_names.lacking(FIGURES[name].measures, measures):
+        elif needed := figure_names.lacking(FIGURES[name].requires.measures, measures):
             yield _without(at, FIGURES[name], wording.listed(map(_home, needed)))
         elif at[-2] == "published" and keys.figures and name not in keys.figures:
             yield received(at, name, "a figure of `figures`", keys.figures)
     for at, figure in named(place, keys):
         if figure.along == "seconds" and not timed:
             yield _without(at, figure, TIMED)
-        for need in figure.needs:
-            if need in (FigureRequirement.AT_EPOCHS, FigureRequirement.MARGINS) and not getattr(
-                keys, need.value
-            ):
-                yield _without(at, figure, f"{need.value} in the experiment")
+        at_epochs = FigureRequirement.AT_EPOCHS
+        if at_epochs in figure.requires.conditions and not keys.at_epochs:
+            yield _without(at, figure, f"{at_epochs.value} in the experiment")
 
 
 def named(place: Place, keys: Experiment) -> Iterator[tuple[Place, Figure]]:

@@ -16,22 +16,18 @@ class Given:
     """Properties of an experiment that figures require."""
 
     measures: Collection[str] = ()  # measures and timings
-    varied: Collection[str] = ()  # factors with several values, combined with all other factors
     needs: Collection[FigureRequirement] = ()  # fulfilled requirements
     own: Collection[str] | None = None  # columns of external runs; None for trainings
 
     def suffices(self, figure: Figure) -> bool:
         """Return whether the experiment draws a figure by default."""
-        if (
-            figure.along
-            or figure.asked
-            or not ({*figure.varied} <= {*self.varied} and {*figure.needs} <= {*self.needs})
-        ):
+        required = figure.requires
+        if figure.along or not {*required.conditions} <= {*self.needs}:
             return False
         if self.own is not None:
-            return not of_own_runs(figure, {*self.own, *self.varied})
+            return not of_own_runs(figure, self.own)
         trained = not self.measures or not {*self.measures} <= {*OF_SWEEPS}
-        return bool(trained or figure.measures) and not lacking(figure.measures, self.measures)
+        return bool(trained or required.measures) and not lacking(required.measures, self.measures)
 
 
 def available(properties: Given) -> list[str]:
@@ -44,11 +40,13 @@ def of_own_runs(figure: Figure, columns: Collection[str]) -> str:
     Args:
         columns: Columns of our tables that the logs fill, and varied factors.
     """
-    measured = figure.own == () and not {*figure.measures} <= {*OF_OUTCOMES}
-    if figure.own is None or FigureRequirement.AT_EPOCHS in figure.needs or measured:
+    required = figure.requires
+    measured = required.columns == () and not {*required.measures} <= {*OF_OUTCOMES}
+    if required.columns is None or measured or FigureRequirement.AT_EPOCHS in required.conditions:
         return "it shows what a training here leaves behind"
-    missing = [name.replace("|", " or ") for name in lacking(figure.own, columns)]
-    missing += [f"several values of {name}" for name in figure.varied if name not in columns]
+    missing = [name.replace("|", " or ") for name in lacking(required.columns, columns)]
+    if FigureRequirement.LEARNING_RATES in required.conditions and "learning_rate" not in columns:
+        missing.append("several values of learning_rate")
     return f"it needs {wording.listed(missing)}" if missing else ""
 
 

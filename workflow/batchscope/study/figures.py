@@ -10,7 +10,13 @@ from batchscope import wording
 from batchscope.study import tasks
 from batchscope.study.common_settings import MEMORY, UTILISATION
 from batchscope.study.registry import MEASURES, OF_OUTCOMES, OF_SECONDS, TIMINGS
-from batchscope.study.specifications import Figure, FigureRequirement, Panel, Scale
+from batchscope.study.specifications import (
+    Figure,
+    FigureRequirement,
+    Panel,
+    Requirements,
+    Scale,
+)
 from batchscope.study.tasks import METRICS, Metric
 
 PRIMARY = "primary"  # the outcome that decides between batch sizes
@@ -20,11 +26,10 @@ _PRIMARY = Figure(
     PRIMARY,
     "Cost or quality by batch size",
     "Quality",
-    "Dots: seeds at the best learning rate of each size. Squares: means, with 95 % intervals from "
-    "three seeds on. Shaded: the batch sizes of a recommendation.",
-    kind="primary",
+    "Means at the best learning rate of each size, with 95 % intervals from three seeds on; small "
+    "points are seeds. Shaded: the batch sizes of a recommendation.",
     table="comparisons",
-    needs=(FigureRequirement.BATCH_SIZES,),
+    requires=Requirements(conditions=(FigureRequirement.BATCH_SIZES,)),
 )
 _OF_SEVERAL = (
     Figure(
@@ -33,16 +38,14 @@ _OF_SEVERAL = (
         "Training",
         "Training and validation loss, each batch size at its best learning rate: means over seeds "
         "with a 95 % interval. A thin line is a run that did not finish.",
-        kind="against_progress",
+        kind="by_progress",
         table="history",
         panels=(
             Panel("train_loss", "Training loss", "loss{nats}"),
             Panel("validation_loss", "Validation loss", "loss{nats}"),
         ),
         over=("epoch",),
-        also_over=("updates", "seconds"),
-        best_rate=True,
-        own=None,
+        requires=Requirements(columns=None),
     ),
     Figure(
         "progress",
@@ -51,14 +54,14 @@ _OF_SEVERAL = (
         "Validation loss by cost, each batch size at its best learning rate: the best batch size "
         "depends on the kind of cost. Dotted: the target. The curve that crosses it first belongs "
         "to the batch size with the lowest cost.",
-        kind="against_progress",
+        kind="by_progress",
         table="trajectories",
         panels=(Panel("validation_loss", "", "validation loss{nats}"),),
         over=("updates", "examples", "seconds"),
-        best_rate=True,
-        target=True,
-        needs=(FigureRequirement.EVALUATIONS, FigureRequirement.PREFIXES),
-        own=("validation_loss",),
+        requires=Requirements(
+            conditions=(FigureRequirement.EVALUATIONS, FigureRequirement.PREFIXES),
+            columns=("validation_loss",),
+        ),
     ),
     Figure(
         "best_losses",
@@ -69,7 +72,7 @@ _OF_SEVERAL = (
             Panel("best_train_loss", "Best training loss", "loss{nats}"),
             Panel("best_validation_loss", "Best validation loss", "loss{nats}"),
         ),
-        own=("best_train_loss|best_validation_loss",),
+        requires=Requirements(columns=("best_train_loss|best_validation_loss",)),
     ),
     Figure(
         "learning_rate",
@@ -78,13 +81,14 @@ _OF_SEVERAL = (
         "Lowest validation loss of each run by its learning rate after scaling: means over seeds "
         "with a 95 % interval. A ring marks the best rate of a batch size. A cross above a rate "
         "marks a diverged run.",
-        kind="rates",
+        kind="by_learning_rate",
         panels=(
             Panel("best_validation_loss", "Loss by learning rate", "best validation loss{nats}"),
         ),
         over=("effective_learning_rate",),
-        varied=("learning_rate",),
-        own=("best_validation_loss",),
+        requires=Requirements(
+            conditions=(FigureRequirement.LEARNING_RATES,), columns=("best_validation_loss",)
+        ),
     ),
     Figure(
         "best_learning_rate",
@@ -92,10 +96,11 @@ _OF_SEVERAL = (
         "Quality",
         "Learning rate after scaling with the lowest mean validation loss of each batch size. The "
         "line is rate = c (batch size)^k, the mean of one fit per seed.",
-        kind="rates",
+        kind="by_learning_rate",
         panels=(Panel("best_rate", "Best learning rate", "learning rate"),),
-        varied=("learning_rate",),
-        own=("best_validation_loss",),
+        requires=Requirements(
+            conditions=(FigureRequirement.LEARNING_RATES,), columns=("best_validation_loss",)
+        ),
     ),
     Figure(
         "accuracy_by_epochs",
@@ -105,8 +110,7 @@ _OF_SEVERAL = (
         table="at_epochs",
         panels=(Panel("test_{metric}", "Test {metric}", "test {metric}{percent}"),),
         lines="at_epoch",
-        measures=(*OF_OUTCOMES,),
-        needs=(FigureRequirement.AT_EPOCHS,),
+        requires=Requirements(measures=(*OF_OUTCOMES,), conditions=(FigureRequirement.AT_EPOCHS,)),
     ),
     Figure(
         "rate_map",
@@ -114,10 +118,11 @@ _OF_SEVERAL = (
         "Quality",
         "Mean over seeds of each cell: the cost to the target, or the lowest validation loss. "
         "Darker is better.",
-        kind="rate_map",
+        kind="heat_map",
         table="comparisons",
-        varied=("learning_rate",),
-        needs=(FigureRequirement.BATCH_SIZES,),
+        requires=Requirements(
+            conditions=(FigureRequirement.LEARNING_RATES, FigureRequirement.BATCH_SIZES)
+        ),
     ),
     _PRIMARY,
     replace(_PRIMARY, name="primary_outcome", title="Quality by batch size"),
@@ -135,7 +140,9 @@ _OF_SEVERAL = (
             Panel("updates", "Updates", "updates to the target"),
             Panel("examples", "Examples", "examples to the target"),
         ),
-        needs=(FigureRequirement.BATCH_SIZES, FigureRequirement.PREFIXES),
+        requires=Requirements(
+            conditions=(FigureRequirement.BATCH_SIZES, FigureRequirement.PREFIXES)
+        ),
     ),
     Figure(
         "fastest_batch_size",
@@ -147,12 +154,14 @@ _OF_SEVERAL = (
         kind="to_target",
         table="to_target",
         panels=(Panel("seconds", "Seconds", "time to the target (s)"),),
-        needs=(
-            FigureRequirement.BATCH_SIZES,
-            FigureRequirement.SECONDS,
-            FigureRequirement.PREFIXES,
+        requires=Requirements(
+            conditions=(
+                FigureRequirement.BATCH_SIZES,
+                FigureRequirement.SECONDS,
+                FigureRequirement.PREFIXES,
+            ),
+            columns=("seconds",),
         ),
-        own=("seconds",),
     ),
     Figure(
         "training_time",
@@ -174,8 +183,9 @@ _OF_SEVERAL = (
             ),
         ),
         lines="at_epoch",
-        measures=("|".join(OF_SECONDS),),
-        needs=(FigureRequirement.AT_EPOCHS,),
+        requires=Requirements(
+            measures=("|".join(OF_SECONDS),), conditions=(FigureRequirement.AT_EPOCHS,)
+        ),
     ),
     Figure(
         "usage",
@@ -184,8 +194,7 @@ _OF_SEVERAL = (
         "CPU and GPU utilisation of a command while it trained, the peak memory of its processes, "
         "and its training examples per second. 100 % of the CPU are the threads of a run.",
         panels=(*UTILISATION, *MEMORY, Panel("examples_per_second", "Throughput", "examples/s")),
-        needs=(FigureRequirement.COMMAND,),
-        own=("seconds",),
+        requires=Requirements(conditions=(FigureRequirement.COMMAND,), columns=("seconds",)),
     ),
 )
 # In the order of a report.

@@ -56,7 +56,7 @@ def problems(
         yield received((*place, "at_epochs"), list(keys.at_epochs), text, why=f" {why}")
     yield from of_budgets(place, keys.budgets, schedule)
     for at, figure in figure_checks.named(place, keys):
-        if FigureRequirement.PREFIXES in figure.needs:
+        if FigureRequirement.PREFIXES in figure.requires.conditions:
             yield received(at, figure.name, f"{expected}, or another figure", why=f" {why}")
     horizons: dict[int, set[int]] = {}
     for run in runs:

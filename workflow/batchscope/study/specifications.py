@@ -103,17 +103,17 @@ class Table:
 class FigureRequirement(enum.Enum):
     """Requirements of a figure, in addition to measures and factors.
 
-    A figure that a study names is drawn without EVALUATIONS, SECONDS or BATCH_SIZES too. Without
-    one of the others it is refused.
+    A figure that a study names is refused without AT_EPOCHS or PREFIXES. The other requirements
+    decide only whether it is drawn by default.
     """
 
     AT_EPOCHS = "at_epochs"  # the experiment has the key `at_epochs`
-    MARGINS = "margins"  # the experiment has the key `margins`
     PREFIXES = "prefixes"  # a prefix of a training is a shorter training: no rate falls to the end
     EVALUATIONS = "evaluations"  # all runs have `evaluate_every`
     SECONDS = "seconds"  # the time of a step is known
     BATCH_SIZES = "batch_sizes"  # the experiment trains at three batch sizes
     COMMAND = "command"  # a command makes the runs
+    LEARNING_RATES = "learning_rates"  # the experiment varies the learning rate
 
 
 class Scale(enum.StrEnum):
@@ -124,6 +124,7 @@ class Scale(enum.StrEnum):
     LOG = "log"
     ZERO = "zero"  # linear from zero, so that heights can be compared
     PERCENT = "percent"  # shares as percentages, on the same axis in all panels
+    DOUBLINGS = "doublings"  # binary logarithms relative to the smallest batch size
 
 
 @dataclass(frozen=True)
@@ -162,6 +163,21 @@ class Panel:
 
 
 @dataclass(frozen=True)
+class Requirements:
+    """Requirements of a figure.
+
+    Attributes:
+        measures: Measures and timings, `a|b` for either. Default: the module of the figure's entry.
+        conditions: Further requirements.
+        columns: Columns that external runs need instead of measures; None if they cannot have it.
+    """
+
+    measures: tuple[str, ...] = ()
+    conditions: tuple[FigureRequirement, ...] = ()
+    columns: tuple[str, ...] | None = ()
+
+
+@dataclass(frozen=True)
 class Figure:
     """Figure of every experiment that has the right measures.
 
@@ -172,44 +188,32 @@ class Figure:
         caption: How to read it, in a sentence or two.
         kind: Module of `batchscope.figures.kinds` that draws it.
         table: Table that it shows.
-        panels: Panels, in order.
+        panels: Panels, in order. The title `{column}` has a panel for each value of that column.
         columns: Required columns of the table besides columns of the panels.
         lines: Column with a line in each panel for each value, in addition to the series.
-        facets: Column with a panel for each value.
         over: Columns of the horizontal axes, a panel for each.
-        also_over: Further columns of the horizontal axis: the report switches between them.
         of: Name of the figure with the same content over another axis.
-        best_rate: Whether it shows each batch size at its best learning rate alone.
-        doublings: Whether it shows columns in doublings, the last one as the sum of the others.
-        target: Whether it also draws the loss to reach, if there is a target.
-        asked: Whether it is drawn only if a study names it.
-        measures: Required measures and timings, `a|b` for either. Default: its own module.
-        varied: Factors that must have several values.
-        needs: Further requirements.
-        own: Columns that external runs need instead of measures; None if they cannot have it.
+        requires: Requirements.
     """
 
     name: str
     title: str
     category: str
     caption: str
-    kind: str = "against_batch_size"
+    kind: str = "by_batch_size"
     table: str = "runs"
     panels: tuple[Panel, ...] = ()
     columns: tuple[str, ...] = ()
     lines: str = ""
-    facets: str = ""
     over: tuple[str, ...] = ()
-    also_over: tuple[str, ...] = ()
     of: str = ""
-    best_rate: bool = False
-    doublings: bool = False
-    target: bool = False
-    asked: bool = False
-    measures: tuple[str, ...] = ()
-    varied: tuple[str, ...] = ()
-    needs: tuple[FigureRequirement, ...] = ()
-    own: tuple[str, ...] | None = ()
+    requires: Requirements = Requirements()
+
+    @property
+    def facet(self) -> str:
+        """Column with a panel for each value."""
+        match = re.fullmatch(r"{(\w+)}", self.panels[0].title) if self.panels else None
+        return match[1] if match and match[0] not in self.panels[0].column else ""
 
     def shows(self, column: str) -> bool:
         names = (re.sub(r"\\{\w+\\}", ".+", re.escape(panel.column)) for panel in self.panels)
@@ -220,9 +224,10 @@ class Figure:
         return self.over[0] if self.of else ""
 
     def variants(self) -> Iterator[Figure]:
-        for axis in self.also_over:
+        """Yield a figure over epochs by updates and seconds; the report switches between them."""
+        for axis in ("updates", "seconds") if self.over == ("epoch",) else ():
             name, title = f"{self.name}_by_{axis}", f"{self.title} by {OVER[axis]}"
-            yield replace(self, name=name, title=title, over=(axis,), also_over=(), of=self.name)
+            yield replace(self, name=name, title=title, over=(axis,), of=self.name)
 
 
 def no_problems(
@@ -289,7 +294,11 @@ class Entry:
         """Return the specification with its name and doc. Figures and tables get its name."""
         names = tuple(figure.name for figure in self.figures)
         figures = tuple(
-            replace(figure, measures=figure.measures or (name,)) for figure in self.figures
+            replace(
+                figure,
+                requires=replace(figure.requires, measures=figure.requires.measures or (name,)),
+            )
+            for figure in self.figures
         )
         tables = {
             key: replace(table, measures=table.measures or (name,), figures=table.figures or names)

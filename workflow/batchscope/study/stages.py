@@ -3,8 +3,7 @@
 An analysis of n_i of the planned seeds spends w_i = (n_i - n_(i-1)) / planned. With p_i the p of a
 statement by its first n_i seeds, min(1, min over analyses of p_i / w_i) is a p whenever one stops
 (Bonferroni over the analyses, with weights; Genovese, Roeder, Wasserman 2006, Biometrika 93, 509).
-The interval after an analysis is the intersection of the intervals at w_i times the level
-(repeated confidence intervals; Jennison and Turnbull 1989, J. R. Stat. Soc. B 51, 305).
+The interval of an analysis is that of its seeds at w_i times the level (`analysis.verdicts`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The rows of advice.csv: what the runs decide, what the data are, what one more seed takes."""
+"""advice.csv: the recommendation, with the baselines of the data and the price of a seed."""
 
 from __future__ import annotations
 
@@ -66,9 +66,9 @@ def price_of_a_seed(
 
 
 def baselines(results: Path | str, experiment: PlannedExperiment) -> dict[str, dict[str, float]]:
-    """Returns data set -> outcome -> that of the best that no example is looked at for.
+    """Return data set -> outcome -> value of the best constant prediction.
 
-    Of classes it is always naming the most frequent one; all else is in the data set's record.
+    For classes it is the most frequent one; other values are in the data set's record.
     """
     found = {}
     for token in {factors["dataset"] for factors in experiment.runs.values()}:
@@ -91,7 +91,7 @@ def by_position(results: Path | str, experiment: PlannedExperiment) -> set[str]:
 def rows(
     results: Path | str, experiment: PlannedExperiment, tables: Mapping[str, pandas.DataFrame]
 ) -> pandas.DataFrame:
-    """Returns which batch sizes to use, with what limits them and what is missing."""
+    """Return the recommended batch sizes, with their limits and missing requirements."""
     names = ("comparisons", "runs", "limits", "critical_batch_size", "trajectories")
     measures = experiment.measures
     best_weights = any(measures.get(name, {}).get("weights") == "best" for name in OF_OUTCOMES)

@@ -1,4 +1,4 @@
-"""All tables of an experiment, and of a study the one of its claims: made, and written as CSV."""
+"""All tables of an experiment, the claims of a study and its interim analyses, as CSV files."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from batchscope.analysis import (
     trends,
 )
 from batchscope.analysis.targets import Target
+from batchscope.analysis.trainings import Trainings
 from batchscope.store import paths
 from batchscope.study import outcomes
 from batchscope.study.budget_kinds import END, SECONDS
@@ -42,10 +43,10 @@ from batchscope.tables import (
 )
 
 if TYPE_CHECKING:
-    from batchscope.study.plan import PlannedExperiment, Study
+    from batchscope.study.plan import Study
 
 Tables = dict[str, pandas.DataFrame]
-# As `AdviceTables` has them.
+# Tables of an interim analysis, in the order of `AdviceTables`.
 _OF_INTERIM = ("comparisons", "runs", "limits", "critical_batch_size")
 
 
@@ -53,61 +54,68 @@ def make(
     results: Path | str,
     study: Study,
     experiment: str,
-    default_target: readings.DefaultTarget = trainings.Trainings.default_target,
+    default_target: readings.DefaultTarget = Trainings.default_target,
 ) -> Tables:
-    """Returns all tables of an experiment by name, in the order of the registry.
+    """Return all tables of an experiment by name, in the order of the registry.
 
     Args:
-        default_target: Returns the target of a series where the experiment states none.
+        default_target: Returns the target of a series if the experiment states none.
     """
-    chosen, at = study.experiments[experiment], (results, study, experiment)
-    if chosen.columns:  # known by their evaluations alone
+    planned, at = study.experiments[experiment], (results, study, experiment)
+    if planned.columns:  # the evaluations of external runs are all that is known
         logged = logged_runs.read(*at)
-        runs = logged_runs.runs(logged, study.name, experiment)
-        long = long_tables.made(*at, list(logged.rows))
-        long["trajectories"] = logged_runs.trajectories(logged)
+        tables = long_tables.made(*at, list(logged.rows))
+        tables["runs"] = logged_runs.runs(logged, study.name, experiment)
+        tables["trajectories"] = logged_runs.trajectories(logged)
     else:
-        runs, long = run_table.collect(*at), long_tables.made(*at)
-    made = {
-        "runs": runs,
-        **long,
-        **timing_tables.made(*at),
-        "limits": timing_tables.limits(*at),
-        **held_equal(study, experiment, runs, long["trajectories"], default_target),
-        **to_target(chosen, runs, long["trajectories"], default_target),
-    }
-    tolerance = chosen.measures.get("branches", {}).get("tolerance", math.nan)
-    made["local_critical_batch_size"] = local_critical_batch_size.table(
-        made["branches"], made["branch_points"], tolerance, chosen.looks
-    )
-    made["ramps"] = ramps.table(runs, chosen.keys.margins, chosen.looks)
-    made["advice"] = advice.rows(results, chosen, made)
-    made["published"] = published.table(chosen, made)
-    return {name: made[name] for name in TABLES}
+        tables = {**long_tables.made(*at), "runs": run_table.collect(*at)}
+    tables |= {**timing_tables.made(*at), "limits": timing_tables.limits(*at)}
+    tables |= decisions(study, experiment, tables, default_target)
+    tables["advice"] = advice.rows(results, planned, tables)
+    tables["published"] = published.table(planned, tables)
+    return {name: tables[name] for name in TABLES}
 
 
-def held_equal(
+def decisions(
     study: Study,
     experiment: str,
-    runs: pandas.DataFrame,
-    trajectories: pandas.DataFrame,
-    default_target: readings.DefaultTarget = trainings.Trainings.default_target,
+    tables: Tables,
+    default_target: readings.DefaultTarget = Trainings.default_target,
 ) -> Tables:
-    """Returns what the runs say at every budget: of each batch size, and along the sizes."""
+    """Return the tables of verdicts and fits, from runs, trajectories and branches."""
     planned = study.experiments[experiment]
-    keys, looks = planned.keys, planned.looks
+    keys, looks, runs = planned.keys, planned.looks, tables["runs"]
+    trajectories = to_target = tables["trajectories"]
     margins = {**keys.margins, SECONDS: keys.advice.slower}
-    given = (runs, trajectories, keys.budgets, margins, looks, default_target, planned.metrics)
-    found = list(readings.of_experiment(*given))
-    at_budgets = [each for each in found if each.budget.kind != END]
+    metrics = planned.metrics
+    of_runs = runs, trajectories, keys.budgets, margins, looks, default_target, metrics
+    found = list(readings.of_experiment(*of_runs))
+    if run_series.by_horizon(trajectories) and not trainings.at_own_targets(runs):
+        # A run that was to end at the target would have had lower rates before.
+        to_target = trajectories.iloc[:0]
+    targets = [Target(*stated) for stated in keys.budgets.get("target", {}).items()]
+    scalings = to_target_tables.of_study(to_target, runs, targets, default_target, metrics)
+    constant = run_series.constants(runs)
+    tolerance = planned.measures.get("branches", {}).get("tolerance", math.nan)
     return {
         "comparisons": comparisons.table(runs, found),
-        "trends": trends.table(runs, at_budgets, _stated(study, experiment), looks),
+        "trends": trends.table(
+            runs,
+            [one for one in found if one.budget.kind != END],
+            _stated(study, experiment),
+            looks,
+        ),
+        "critical_batch_size": to_target_tables.fits(scalings, constant),
+        "to_target": to_target_tables.trainings(scalings, constant),
+        "local_critical_batch_size": local_critical_batch_size.table(
+            tables["branches"], tables["branch_points"], tolerance, looks
+        ),
+        "ramps": ramps.table(runs, keys.margins, looks),
     }
 
 
 def _stated(study: Study, experiment: str) -> dict[str, Outcome]:
-    """Returns what documents state about the columns of an experiment's runs."""
+    """Return the columns with a direction that documents state for the whole experiment."""
     found = {
         claim.test.column: outcomes.with_direction(
             claim.test.column,
@@ -118,31 +126,7 @@ def _stated(study: Study, experiment: str) -> dict[str, Outcome]:
         for claim in study.claims
         if claim.test.trend_experiment == experiment
     }
-    return {column: stated for column, stated in found.items() if stated}
-
-
-def to_target(
-    planned: PlannedExperiment,
-    runs: pandas.DataFrame,
-    trajectories: pandas.DataFrame,
-    default_target: readings.DefaultTarget = trainings.Trainings.default_target,
-) -> Tables:
-    """Returns what each batch size takes to a target: the fits, and the runs behind them.
-
-    A run whose rate falls towards its horizon serves no target before its end: one that was to end
-    there would have had lower rates before.
-    """
-    wanted = [Target(*each) for each in planned.keys.budgets.get("target", {}).items()]
-    if run_series.by_horizon(trajectories) and not trainings.at_own_targets(runs):
-        trajectories = trajectories.iloc[:0]
-    scalings = to_target_tables.of_study(
-        trajectories, runs, wanted, default_target, planned.metrics
-    )
-    constant = run_series.constants(runs)
-    return {
-        "critical_batch_size": to_target_tables.fits(scalings, constant),
-        "to_target": to_target_tables.trainings(scalings, constant),
-    }
+    return {column: outcome for column, outcome in found.items() if outcome}
 
 
 def write(results: Path | str, study: Study, experiment: str, folder: Path | str) -> None:
@@ -179,16 +163,15 @@ def _interim_rows(study: Study, folder: Path) -> Iterator[dict[str, Any]]:
         planned = experiment.looks
         if not planned:
             continue
-        tables = {each: csv_tables.read(folder / name / f"{each}.csv") for each in _OF_INTERIM}
+        tables = {table: csv_tables.read(folder / name / f"{table}.csv") for table in _OF_INTERIM}
         asked = advice_series.AdviceRequest(
             experiment.keys.margins, looks=planned, metrics=experiment.metrics
         )
-        first = experiment.seeds[0]
-        own = {"experiment": name, "planned": planned[-1], "first": first}
-        found = [*open_statements.of_advice(advice_series.AdviceTables(*tables.values()), asked)]
+        first = {"experiment": name, "planned": planned[-1], "first": experiment.seeds[0]}
+        rows = [*open_statements.of_advice(advice_series.AdviceTables(*tables.values()), asked)]
         stated = [claim for claim in study.claims if claim.test.experiment == name]
         if stated:
             judged = csv_tables.read(folder / csv_tables.CLAIMS)
-            found += open_statements.of_claims(stated, judged, tables["runs"], planned)
-        # An experiment that states nothing was looked at too.
-        yield from ({**own, **row} for row in found or [dict.fromkeys(INTERIMS, None) | own])
+            rows += open_statements.of_claims(stated, judged, tables["runs"], planned)
+        # An experiment that states nothing was analysed too.
+        yield from ({**first, **row} for row in rows or [dict.fromkeys(INTERIMS) | first])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -73,6 +73,26 @@ def shown_status(record: Row) -> str:
     return records.OFF_TARGET if missed else record["status"]
 
 
+def recorded(
+    results: Path | str, study: Study, runs: Mapping[str, Row]
+) -> Iterator[tuple[Place, str, Row | None, str]]:
+    """Yield the place, name, record and status of runs on every machine, in the plan's order.
+
+    A run without a record has the status `missing`, or names its missing requirement. For another
+    machine, only the runs in its results are yielded.
+
+    Args:
+        runs: Name -> factors that the run requires of the machine.
+    """
+    for place in jobs.places(study, results):
+        for run, factors in runs.items():
+            record = read_record(paths.run_record(paths.run_folder(place.results, run)), "status")
+            if record is not None:
+                yield place, run, record, shown_status(record)
+            elif place.machine == study.machine:
+                yield place, run, None, jobs.unrecorded(factors)
+
+
 def history(results: Path | str, run: str) -> list[dict[str, float]]:
     """Returns the rows of a trained run's history; a field that is empty is NaN."""
     return _numbers(results, run, "history.csv", "epoch", "train_loss")
@@ -86,9 +106,9 @@ def _numbers(results: Path | str, run: str, file: str, *columns: str) -> list[di
 def made(
     results: Path | str, study: Study, experiment: str, logged: Collection[str] = ()
 ) -> dict[str, pandas.DataFrame]:
-    """Returns every long table of an experiment by name, those of measures by their entries.
+    """Return every long table of an experiment by name.
 
-    What a row does not have is NaN, and what is no column of the table is left out.
+    A value that a row lacks is NaN; values without a column are left out.
 
     Args:
         logged: Columns of logs, whose metrics tell the tasks of runs without a data set.
@@ -128,10 +148,10 @@ def _histories(place: Place, study: Study, chosen: PlannedExperiment) -> Parts:
 
 
 def _trajectories(places: list[Place], study: Study, chosen: PlannedExperiment) -> Parts:
-    """Yields one row per machine, run and evaluation; without these, of its history.
+    """Yield one row per machine, run and evaluation; without evaluations, the rows of its history.
 
-    Seconds are never what a training measured of itself: those of its examples in a timing job that
-    had the machine to itself, `time_epoch`'s or else `throughput`'s of an experiment beside it.
+    Seconds are never measured by the training itself. A timing job that ran exclusively gives the
+    seconds of its examples: `time_epoch`, or else `throughput` of an experiment under `beside`.
     """
     for place in places:
         clock = _clock(place, study, chosen)

@@ -29,23 +29,14 @@ _DTYPES = {"int": "Int64", "str": "object", "bool": "bool"}  # whole numbers may
 
 
 def collect(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
-    """Returns one row per machine and run of an experiment, in the plan's order.
-
-    A run without a record has the status `missing`, or that of what is not here; of another machine
-    only the runs that its results hold have a row.
-    """
+    """Return one row per machine and run of an experiment (see `long_tables.recorded`)."""
     chosen, rows = study.experiments[experiment], []
-    for place in jobs.places(study, results):
-        read = functools.cache(long_tables.read_record)  # what runs share
-        for run, factors in chosen.runs.items():
-            row = {"run": run, "study": study.name, "experiment": experiment}
-            row |= {"machine": place.machine, **long_tables.named(factors)}
-            row |= _values(place, chosen, run, factors, read)
-            if row["status"] == records.MISSING:
-                if place.machine != study.machine:
-                    continue
-                row["status"] = jobs.unrecorded(factors)
-            rows.append(row)
+    read = functools.cache(long_tables.read_record)  # runs share data sets and timings
+    for place, run, record, status in long_tables.recorded(results, study, chosen.runs):
+        factors = chosen.runs[run]
+        row = {"run": run, "study": study.name, "experiment": experiment}
+        row |= {"machine": place.machine, **long_tables.named(factors), "status": status}
+        rows.append(row | _values(place, chosen, run, record, read))
     # A record of another version may have columns that are not documented.
     learned = long_tables.learned(results, study, chosen)
     found = itertools.chain(columns.of_measures(chosen.measures, learned), *rows)
@@ -55,15 +46,17 @@ def collect(results: Path | str, study: Study, experiment: str) -> pandas.DataFr
 
 
 def _values(
-    place: jobs.Place, experiment: PlannedExperiment, run: str, factors: Factors, read: Reader
+    place: jobs.Place,
+    experiment: PlannedExperiment,
+    run: str,
+    record: dict[str, Any] | None,
+    read: Reader,
 ) -> dict[str, Any]:
-    """Returns the columns that the files of one run give."""
-    results = place.results
-    record = long_tables.read_record(paths.run_folder(results, run) / "record.json", "status")
+    """Return the columns that the files of one run give."""
+    results, factors = place.results, experiment.runs[run]
     dataset = read(paths.dataset_folder(results, factors["dataset"]) / "record.json", "counts")
     counts = dataset["counts"] if dataset else {}
     row: dict[str, Any] = {f"{split}_examples": counts.get(split) for split in paths.SPLITS}
-    row["status"] = long_tables.shown_status(record) if record else records.MISSING
     if record:
         row |= {name: record.get(name) for name in columns.OF_RECORD}
         losses = (epoch["train_loss"] for epoch in long_tables.history(results, run))

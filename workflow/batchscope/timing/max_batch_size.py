@@ -72,7 +72,7 @@ ENTRY = Timing(
             "Machine",
             "Batch sizes that were tried, each in a new process, and their peak memory. Unknown "
             "memory is at the upper edge. The fit is fixed memory plus memory per example.",
-            kind="tries",
+            kind="sweep",
             table="largest",
             columns=("seconds", "message"),
         ),

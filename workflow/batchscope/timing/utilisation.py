@@ -174,7 +174,7 @@ ENTRY = Timing(
             "Machine",
             "Samples during consecutive trainings of one job, which rests before each; shaded "
             "spans are the trainings. Every sample represents the time since the sample before.",
-            kind="utilisation_over_time",
+            kind="profile",
             table="samples",
         ),
     ),

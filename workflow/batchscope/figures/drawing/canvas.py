@@ -1,4 +1,4 @@
-"""What all figures share: style, colours, axes, marks for what failed, legend, and files."""
+"""Style, colours, axes, marks of failed runs, legends and files of all figures."""
 
 from __future__ import annotations
 
@@ -65,9 +65,9 @@ _NUMBER, _PLACES = re.compile(r"-?\d+\.\d{3,}"), re.compile(r' (?:d|x|y|transfor
 
 
 def svg_and_png(figure: Figure, title: str) -> tuple[str, bytes]:
-    """Returns a figure as SVG, without a ground, and as PNG at 150 dots per inch.
+    """Return a figure as SVG without a background, and as PNG at 150 dots per inch.
 
-    The same bytes for the same data, whenever they are drawn.
+    The bytes are the same for the same data.
     """
 
     def rounded(places: re.Match) -> str:  # to hundredths of a point: two thirds of the size
@@ -75,7 +75,7 @@ def svg_and_png(figure: Figure, title: str) -> tuple[str, bytes]:
 
     text, image = io.StringIO(), io.BytesIO()
     with style():
-        # Laid out once for both formats, and drawn once for each: savefig draws twice.
+        # One layout serves both formats; savefig would draw twice.
         figure.get_layout_engine().execute(figure)
         figure.set_layout_engine("none")
         figure.set_dpi(matplotlib.rcParams["savefig.dpi"])
@@ -96,8 +96,8 @@ def _text_ratio(figure_format: FigureFormat) -> float:
 def page(figure_format: FigureFormat) -> Iterator[None]:
     """Lay out the figures in this block for the page of a format, for `pdf` to finish.
 
-    The layout has the style's font size, on a page whose width is divided by the ratio of both font
-    sizes. So lines of text, legends and rows of panels break where they should.
+    The layout has the font size of the style, and the page is wider by the ratio of font sizes, so
+    that text, legends and rows of panels break at the right places.
     """
     token = _page_width.set(figure_format.width / MM_PER_INCH / _text_ratio(figure_format))
     try:
@@ -134,9 +134,9 @@ def panels(
     height: float = PANEL_HEIGHT,
     **shared: Any,
 ) -> tuple[Figure, np.ndarray]:
-    """Returns a figure of so many panels and their axes, row by row; the last row may have fewer.
+    """Return a figure with `count` panels and their axes, row by row.
 
-    Without a number of columns three stand in a row, or two of four; on a `page` as many as fit.
+    By default three panels stand in a row, or two of four; on a `page` as many as fit.
     """
     columns = columns or (2 if count == 4 else min(count, 3))
     figure_width = page_width(width * columns)
@@ -152,7 +152,7 @@ def panels(
 
 
 def title(axes: Axes, text: str, lifted: float = 0.0) -> None:
-    """Sets a panel's heading, in lines as wide as the panel, so many points above its place."""
+    """Set the heading of a panel in lines as wide as the panel, lifted by some points."""
     columns = axes.get_subplotspec().get_gridspec().ncols
     letters = int(_TITLE_LETTERS * (axes.figure.get_size_inches()[0] / columns - 0.6))
     pad = matplotlib.rcParams["axes.titlepad"] + lifted
@@ -160,10 +160,7 @@ def title(axes: Axes, text: str, lifted: float = 0.0) -> None:
 
 
 def size_styles(sizes: Iterable[int]) -> dict[int, dict[str, Any]]:
-    """Returns batch size -> colour of its line: the same in all figures of the same sizes.
-
-    Where there are many, four from the smallest to the largest have a colour, the others are grey.
-    """
+    """Return batch size -> colour: four from the smallest to the largest, the others grey."""
     sizes = sorted({int(size) for size in sizes})
     places = np.linspace(0, len(sizes) - 1, min(len(sizes), len(COLOURS))).round().astype(int)
     coloured = dict(zip(places.tolist(), COLOURS, strict=False))
@@ -176,7 +173,7 @@ def size_styles(sizes: Iterable[int]) -> dict[int, dict[str, Any]]:
 
 
 def size_legend(figure: Figure, styles: dict[int, dict[str, Any]]) -> None:
-    """Draws the legend of batch sizes: those with a colour, and all between as one."""
+    """Draw the legend of batch sizes, with all grey ones as one entry."""
     named = {str(size): look["color"] for size, look in styles.items() if look["color"] != OTHERS}
     if between := [str(size) for size in styles if str(size) not in named]:
         shown = between if len(between) < 4 else [between[0], "…", between[-1]]
@@ -186,7 +183,7 @@ def size_legend(figure: Figure, styles: dict[int, dict[str, Any]]) -> None:
 
 
 def series_styles(count: int) -> list[dict[str, Any]]:
-    """Returns the looks of lines that are no batch sizes: shapes and lines in two tones of ink."""
+    """Return markers and lines in two tones of ink, for series other than batch sizes."""
     return [
         {
             "color": (INK, MUTED)[index % 2],
@@ -205,10 +202,7 @@ def line_look(look: dict[str, Any], count: int) -> dict[str, Any]:
 
 
 def batch_size_axis(axes: Axes, batch_sizes: list[int], room: float = 0.075) -> None:
-    """Turns the horizontal axis, in log2(batch size), into batch sizes as plain numbers.
-
-    Each label needs `room`, a share of the axis.
-    """
+    """Label a horizontal axis in log2(batch size); a label needs `room`, a share of the axis."""
     shown = spread(batch_sizes, room)
     axes.set_xticks(np.log2(shown), [str(size) for size in shown])
     if batch_sizes:
@@ -218,17 +212,17 @@ def batch_size_axis(axes: Axes, batch_sizes: list[int], room: float = 0.075) -> 
     axes.set_xlabel("batch size")
 
 
-def spread(batch_sizes: list[int], room: float = 0.075) -> list[int]:
-    """Returns the batch sizes to label: those with room beside each other, powers of two first."""
-    if len(batch_sizes) < 2:
-        return batch_sizes
-    width = np.log2(max(batch_sizes)) - np.log2(min(batch_sizes))
-    powers = [size for size in batch_sizes if size & (size - 1) == 0]
-    candidates = powers if len(powers) >= 4 and len(batch_sizes) > 9 else batch_sizes
-    kept: list[int] = []
-    for size in sorted(candidates, key=lambda size: (size not in powers, -size)):
-        if all(abs(np.log2(size / other)) >= room * width for other in kept):
-            kept.append(size)
+def spread(values: list[Any], room: float = 0.075) -> list[Any]:
+    """Return the values to label on a log2 axis with `room` for each, powers of two first."""
+    if len(values) < 2:
+        return values
+    width = np.log2(max(values)) - np.log2(min(values))
+    powers = [value for value in values if np.log2(value) in range(64)]
+    candidates = powers if len(powers) >= 4 and len(values) > 9 else values
+    kept: list[Any] = []
+    for value in sorted(candidates, key=lambda value: (value not in powers, -value)):
+        if all(abs(np.log2(value / other)) >= room * width for other in kept):
+            kept.append(value)
     return sorted(kept)
 
 
@@ -238,9 +232,9 @@ def spacing(batch_sizes: list[int]) -> float:
 
 
 def value_scale(axes: Axes, values: Any) -> None:
-    """Makes the vertical axis logarithmic where positive values span much, linear elsewhere.
+    """Make the vertical axis logarithmic if positive values span much.
 
-    Before intervals are drawn: what they are depends on it, as `mean_intervals` says.
+    Call it before intervals are drawn, because `mean_intervals` depends on the scale.
     """
     values = np.asarray(values, float)
     values = values[np.isfinite(values)]
@@ -249,24 +243,20 @@ def value_scale(axes: Axes, values: Any) -> None:
 
 
 def alike_scales(every: Iterable[Axes], values: Sequence[Any]) -> None:
-    """Makes all panels of a quantity logarithmic where one is: neighbours are compared.
-
-    Before intervals are drawn, as with `value_scale`. Panels beyond the values are left alone.
-    """
-    found = list(zip(every, values, strict=False))
-    for axes, each in found:
-        value_scale(axes, each)
-    if any(axes.get_yscale() == "log" for axes, _ in found):
-        for axes, each in found:
-            if np.nanmin(np.asarray(each, float), initial=np.inf) > 0:
+    """Make all panels with positive values logarithmic if one of them spans much."""
+    pairs = list(zip(every, values, strict=False))
+    for axes, of_panel in pairs:
+        value_scale(axes, of_panel)
+    if any(axes.get_yscale() == "log" for axes, _ in pairs):
+        for axes, of_panel in pairs:
+            if np.nanmin(np.asarray(of_panel, float), initial=np.inf) > 0:
                 axes.set_yscale("log")
 
 
 def mean_intervals(axes: Axes, values: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Return the mean of each row, the ends of its 95 % t-interval, and its count of numbers.
+    """Return mean, ends of the 95 % t-interval, and count of the numbers of each row.
 
-    Too few numbers have no ends. On a logarithmic axis the ends are those of the mean's logarithm:
-    else the lower end of a positive quantity may lie below 0, where such an axis has no place.
+    On a logarithmic axis the interval is that of the logarithms, so that its ends are positive.
     """
     logarithmic = axes.get_yscale() == "log"
     mean, low, high, count = intervals.t_intervals(values, logarithmic=logarithmic)
@@ -275,13 +265,12 @@ def mean_intervals(axes: Axes, values: np.ndarray) -> tuple[np.ndarray, ...]:
 
 
 def error_bars(axes: Axes, at: Any, mean: Any, low: Any, high: Any, **look: Any) -> None:
-    """Draws means with the ends of their intervals; one without an end has none."""
-    mean, low, high = (np.atleast_1d(np.asarray(each, float)) for each in (mean, low, high))
+    mean, low, high = (np.atleast_1d(np.asarray(part, float)) for part in (mean, low, high))
     axes.errorbar(at, mean, yerr=np.nan_to_num([mean - low, high - mean]), **look)
 
 
 def curve(axes: Axes, table: pandas.DataFrame, look: dict[str, Any], at: Any = None) -> None:
-    """Draws the mean of each row, at its index, with its interval as a band if it has a colour."""
+    """Draw the mean of each row; a line with a colour also has its interval as a band."""
     mean, low, high, _ = mean_intervals(axes, table.to_numpy(float))
     at = table.index.to_numpy(float) if at is None else at
     axes.plot(at, mean, **look)
@@ -294,36 +283,24 @@ def linear_ticks(axis: Axis, most: int = 5) -> None:
 
 
 def few_log_labels(axis: Axis, span: float, crowded: float = 500) -> None:
-    """Labels 1, 2 and 5 where there are few decades, as plain numbers where they are short.
-
-    From a ratio of the axis' ends on, `crowded`, decades alone are labelled.
-    """
+    """Label 1, 2 and 5 as plain numbers, or decades alone from the ratio `crowded` of the ends."""
     subs = (1.0, 2.0, 5.0) if span < crowded else (1.0,)
     if span < 10:
         subs = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)
     axis.set_major_locator(LogLocator(subs=subs))
     axis.set_minor_locator(NullLocator())
-    axis.set_major_formatter(plain_tick)
-
-
-def plain_tick(value: float, _: Any = None) -> str:
-    return wording.tick(value)
+    axis.set_major_formatter(lambda value, _: wording.tick(value))
 
 
 def percent_tick(value: float, _: Any = None) -> str:
-    """Returns a share as a percentage, for an axis whose label names the unit."""
     return wording.tick(round(100 * value, 6))
 
 
 def value_axis(axes: Axes, values: Any, ends: Any = (), scale: str = Scale.AUTO) -> None:
-    """Sets ticks and ends of the vertical axis, which `value_scale` has scaled or does here.
+    """Set ticks and ends of the vertical axis, and its scale if `value_scale` has not.
 
-    Where positive values and zeros span much it is linear up to the least of them.
-
-    Args:
-        ends: Ends of intervals, which a logarithmic axis reaches too. Its foot is a third of the
-            least value or higher: the lower end of an interval of few values may lie anywhere.
-        scale: What the axis is by its spec.
+    A logarithmic axis shows the ends of intervals down to a third of the smallest value. If values
+    with a zero span much, the axis is linear up to the smallest positive one.
     """
     values = np.asarray(values, float)
     values = values[np.isfinite(values)]
@@ -341,13 +318,13 @@ def value_axis(axes: Axes, values: Any, ends: Any = (), scale: str = Scale.AUTO)
     elif scale == Scale.AUTO and len(positive) and positive.max() >= LOG_SPAN * positive.min():
         if values.min() == 0:
             axes.set_yscale("symlog", linthresh=positive.min())
-            axes.yaxis.set_major_formatter(plain_tick)
+            axes.yaxis.set_major_formatter(lambda value, _: wording.tick(value))
     elif scale == Scale.PERCENT:
         axes.yaxis.set_major_formatter(percent_tick)
 
 
 def around(axes: Axes, values: Any, share: float) -> None:
-    """Ends a linear vertical axis so far beyond all values: no wide interval squeezes them."""
+    """End a linear vertical axis near the values, so that no wide interval squeezes them."""
     values = np.asarray(values, float)
     values = values[np.isfinite(values)]
     if len(values) and axes.get_yscale() == "linear":
@@ -356,7 +333,7 @@ def around(axes: Axes, values: Any, share: float) -> None:
 
 
 def keep_possible(axes: Axes, column: str, values: Any) -> None:
-    """Keeps a linear vertical axis to what a column can have; a marker at an end gets room."""
+    """Limit a linear vertical axis to the possible values, with room for markers at the ends."""
     values = np.asarray(values, float)
     if axes.get_yscale() != "linear" or not np.isfinite(values).any():
         return
@@ -369,24 +346,21 @@ def keep_possible(axes: Axes, column: str, values: Any) -> None:
 
 
 def present(frame: pandas.DataFrame) -> list[run_series.Series]:
-    """Returns the series but those whose every run waits for what is not here, or all if none else.
-
-    They would be an empty panel, or a line of a legend without a line; a note counts their runs.
-    """
+    """Return the series with a run whose requirements are met, or all if there is none."""
     groups = run_series.series(frame)
-    there = [group for group in groups if not group.frame["status"].isin(requirements.LABELS).all()]
-    return there or groups
+    met = [group for group in groups if not group.frame["status"].isin(requirements.LABELS).all()]
+    return met or groups
 
 
-def first(found: Sequence[Any], most: int, what: str = "series") -> tuple[Sequence[Any], str]:
-    shown = f"The first {most} of {len(found)} {what}; the CSV file holds all."
-    return found[:most], shown if most < len(found) else ""
+def first(items: Sequence[Any], most: int, noun: str = "series") -> tuple[Sequence[Any], str]:
+    note = f"The first {most} of {len(items)} {noun}; the CSV file holds all."
+    return items[:most], note if most < len(items) else ""
 
 
 def mark_failures(axes: Axes, frame: pandas.DataFrame, text: str) -> None:
-    """Sets a panel's heading, and below it over each batch size how many runs failed, and how.
+    """Set the heading of a panel, and below it the failed runs of each batch size.
 
-    A kind of failure is a line, such as `3 div.`; where batch sizes are many there is no room.
+    Each status has a line such as `3 div.`, if there are few batch sizes.
     """
     look = {"ha": "center", "va": "bottom", "fontsize": 7, "color": FAILED_COLOUR}
     look |= {"linespacing": 1.0, "annotation_clip": False, "xycoords": axes.get_xaxis_transform()}
@@ -414,10 +388,10 @@ def grow(figure: Figure, inches: float) -> None:
 
 
 def notes(figure: Figure, frame: pandas.DataFrame, *others: str) -> None:
-    """Writes below a figure what a reader must know, what is coupled and what failed."""
+    """Write notes, factors that change with the batch size, and failed runs below a figure."""
     coupled = []
     for factor, values in run_series.coupled_factors(frame).items():
-        words = [each if isinstance(each, str) else wording.shortest(each) for each in values]
+        words = [value if isinstance(value, str) else wording.shortest(value) for value in values]
         listed = words if len(words) < 7 else [*words[:3], "…", words[-1]]
         coupled.append(f"{factor.replace('_', ' ')} {', '.join(listed)}")
     counts = frame["status"].value_counts()

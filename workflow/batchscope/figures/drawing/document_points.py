@@ -1,4 +1,4 @@
-"""A document's numbers as points in a figure of ours: hollow stars at its batch sizes."""
+"""Published values of a document as hollow stars at its batch sizes."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ _STAR |= {"linewidth": 0.7, "zorder": 5}
 
 
 class Line(NamedTuple):
-    """A series of a document: the place of our line of the same factors, sizes and values."""
+    """Published values of a series, with the index of our series that has the same factors."""
 
-    place: int | None  # None where several of ours are of its factors
+    place: int | None  # None if several of ours have them
     sizes: pandas.Series
     values: pandas.Series
 
 
 def lines(numbers: pandas.DataFrame, column: str, ours: Sequence[Series]) -> Iterator[Line]:
-    """Yields the series with numbers of a column; not those whose factors none of ours has."""
+    """Yield the published series of a column whose factors one of ours has."""
     shown = numbers["column"].map(lambda name: column in published.OF_MACHINE.get(name, (name,)))
     for _, rows in numbers[shown.astype(bool)].groupby("series", sort=False, dropna=False):
-        factors = published.factors_of(rows.iloc[0])
+        factors = published.factors_of(rows.iloc[0]).items()
         same = [
             place
             for place, line in enumerate(ours)
-            if all(line.factors[name] == factors[name] for name in factors if name in line.factors)
+            if all(line.factors.get(name, value) == value for name, value in factors)
         ]
         if same:
             rows = rows.sort_values("batch_size").astype({"value": float})
@@ -40,15 +40,15 @@ def lines(numbers: pandas.DataFrame, column: str, ours: Sequence[Series]) -> Ite
 
 
 def draw(axes: Axes, at: Any, values: Any, look: dict[str, Any] | None) -> None:
-    """Draws a series in the tone and the stroke of the line of ours that it belongs to, if any."""
-    tone = {"color": canvas.INK, "linestyle": "none"}
+    """Draw a series with the colour and line style of ours, if there is one."""
+    style = {"color": canvas.INK, "linestyle": "none"}
     if look and len(values) > 2:
-        tone |= {"color": look["color"], "linestyle": look["linestyle"]}
-    axes.plot(at, values, **{**_STAR, **tone})
+        style = {"color": look["color"], "linestyle": look["linestyle"]}
+    axes.plot(at, values, **_STAR, **style)
 
 
 def entries(numbers: pandas.DataFrame | None) -> list[tuple[dict[str, Any], str]]:
-    """Returns the entry of a legend, where there are numbers: where in the document they stand."""
+    """Return the entry of a legend if there are published values."""
     if numbers is None:
         return []
     look = {**_STAR, "color": canvas.INK, "linestyle": "none"}

@@ -1,4 +1,4 @@
-"""What figures of times share: rows, series, numbers of a series, and the vertical axis.
+"""Rows, series and vertical axes of the figures of timings.
 
 A series is a sweep on a machine: all its batch sizes were timed in turns by one job.
 """
@@ -20,9 +20,9 @@ from batchscope.study.tables import possible
 
 
 def here(rows: pandas.DataFrame) -> pandas.DataFrame:
-    """Returns the rows of a table but those that wait for a device.
+    """Return the rows with met requirements, with utilisations of at most 100 %.
 
-    No utilisation in them is above 100 %, which short samples can show.
+    Short samples can be above 100 %.
     """
     rows = rows[~rows["status"].isin(requirements.LABELS)] if "status" in rows else rows
     shares = rows.filter(like="_percent")
@@ -34,21 +34,20 @@ def factor_columns(frame: pandas.DataFrame) -> list[str]:
 
 
 def series(frame: pandas.DataFrame) -> list[run_series.Series]:
-    """Returns the series, each in order of batch size.
+    """Return the series in order of batch size.
 
-    A factor that the batch size settles still distinguishes two sweeps here, since each has fits
-    of its own.
+    Two sweeps are distinguished by a factor that follows the batch size too, since they have
+    different fits.
     """
     frame = frame.reset_index(drop=True)
-    found = run_series.series(frame.assign(batch_size=0))
     return [
         replace(group, frame=frame.loc[group.frame.index].sort_values("batch_size", kind="stable"))
-        for group in found
+        for group in run_series.series(frame.assign(batch_size=0))
     ]
 
 
 def one(rows: pandas.DataFrame, column: str) -> float:
-    """Returns a number that stands on every row of a series; NaN where none does."""
+    """Return the number that all rows of a series have, or NaN."""
     known = rows[column].dropna() if column in rows else ()
     return float(known.iloc[0]) if len(known) else math.nan
 
@@ -56,12 +55,11 @@ def one(rows: pandas.DataFrame, column: str) -> float:
 def value_axis(
     axes: Axes, values: Sequence[np.ndarray], linear: bool = False, dense: bool = False
 ) -> None:
-    """Scales the vertical axis: from zero, or logarithmic where values span much.
+    """Scale the vertical axis: linear from zero, or logarithmic if values span much.
 
     Args:
-        linear: Whether it is from zero whatever they span.
-        dense: Whether only the series' highest values decide, so that a linear axis shows steps
-            of one series undistorted unless another would be squashed.
+        linear: Whether the axis is linear in any case.
+        dense: Whether it is linear if the highest values of the series are similar.
     """
     finite = [part[np.isfinite(part)] for part in values]
     peaks = [part.max() for part in finite if len(part)]

@@ -1,8 +1,10 @@
-"""The gradient noise scale over the training, with the batch sizes that were used."""
+"""Gradient noise scale and local critical batch size during the training."""
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas
@@ -12,22 +14,40 @@ from matplotlib.ticker import MaxNLocator
 from matplotlib.transforms import ScaledTranslation
 
 from batchscope import wording
-from batchscope.analysis import noise_scales, run_series
-from batchscope.analysis.noise_scales import EARLY, END, START, Point
+from batchscope.analysis import critical_batch_size, intervals, noise_scales, run_series
+from batchscope.analysis.noise_scales import EARLY, END, START
 from batchscope.figures import FigureTables, rows
 from batchscope.figures.drawing import canvas
+from batchscope.store import records
 from batchscope.study import specifications
 
-_SCALE = "gradient_noise_scale"
+_SCALE, _CRITICAL = "gradient_noise_scale", "critical_batch_size"
 _COLUMNS = [_SCALE, f"{_SCALE}_error", "gradient_norm_squared", "gradient_variance"]
-_STEP, _WIDEST = 5.0, 32.0  # points between two batch sizes' marks at one epoch, and of all
+_LOCAL, _NOISE = ([f"{name}{end}" for end in intervals.ENDS] for name in (_CRITICAL, "noise_scale"))
+_WHOLE = [f"whole_runs{end}" for end in intervals.ENDS]
+_STEP, _WIDEST = 6.0, 32.0  # points between the marks of two batch sizes, and of all
 _MOST_PANELS = 6  # series
 
 
-def select(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFrame:
-    """Returns one row per run and place in its training, in order: factors, status and columns.
+class PlacedEstimate(NamedTuple):
+    """An estimate of one batch size at one place in the training."""
 
-    The place is `start`, `end`, or `epoch` for what lies between them.
+    at: float
+    value: float
+    low: float
+    high: float  # infinite if the interval has no upper end
+    marker: str = "o"
+    bound: bool = False  # the value is a lower bound
+
+
+def select(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFrame:
+    return _select_local(tables) if spec.table != "runs" else _select_noise(tables, spec)
+
+
+def _select_noise(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFrame:
+    """Return one row per run and place in its training.
+
+    The place is `start`, `end`, or `epoch` for the epochs between them.
     """
     runs = tables.runs
     if _SCALE not in runs:
@@ -41,59 +61,128 @@ def select(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFram
     if len(tables.at_epochs):
         early = tables.at_epochs[[*keys, "at_epoch", *_COLUMNS]]
         early = about.merge(early.rename(columns={"at_epoch": "epoch"}), on=keys)
-        # The weights after a training's last epoch are its end.
+        # The weights after the last epoch are the end of the training.
         parts[EARLY] = early[early["epoch"] < early["epochs_run"]].assign(place=EARLY)
     in_order = [
         parts[place].astype({"epoch": float}).sort_values("epoch", kind="stable")
         for place in (START, EARLY, END)
         if place in parts
     ]
-    kept = pandas.concat(in_order)[[*factors, "place", "epoch", *_COLUMNS]].reset_index(drop=True)
-    return kept if rows.panels(kept, spec) else kept.iloc[:0]
+    frame = pandas.concat(in_order)[[*factors, "place", "epoch", *_COLUMNS]].reset_index(drop=True)
+    return frame if rows.panels(frame, spec) else frame.iloc[:0]
+
+
+def _select_local(tables: FigureTables) -> pandas.DataFrame:
+    """Return one row per series, batch size and point, with the critical size of whole runs."""
+    points = tables.local_critical_batch_size
+    if points.empty:
+        return points
+    names = [*run_series.varying(points), "batch_size"]
+    columns = [*names, "share", "examples_used", *_LOCAL, *_NOISE]
+    frame = points.drop_duplicates([*names, "share"])[columns].reset_index(drop=True)
+    return frame.assign(**dict(zip(_WHOLE, _of_whole_runs(tables), strict=True)))
+
+
+def _of_whole_runs(tables: FigureTables) -> list[float]:
+    """Return the critical batch size to the last target if one series has one that fits."""
+    fits = tables.critical_batch_size
+    if not fits.empty and not run_series.varying(fits):
+        last = fits.iloc[-1]
+        if last["points"] and not critical_batch_size.departs(float(last["lack_of_fit"])):
+            return [float(last[name]) for name in _LOCAL]
+    return [math.nan] * 3
 
 
 def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
-    """Returns the figure: one panel per series."""
-    groups, more = canvas.first(canvas.present(frame), _MOST_PANELS)
+    """Return the figure: one panel per series."""
+    local = spec.table != "runs"
+    every = run_series.series(frame) if local else canvas.present(frame)
+    groups, more = canvas.first(every, _MOST_PANELS)
     looks = canvas.size_styles(frame["batch_size"].unique())
     alike = {"sharex": True, "sharey": True, "width": 5.6 if len(groups) == 1 else 4.4}
     figure, grid = canvas.panels(len(groups), min(len(groups), 2), height=3.2, **alike)
-    points = [{size: noise_scales.points(group.frame, size) for size in looks} for group in groups]
-    shown = [point for found in points for each in found.values() for point in each]
-    low, high = _limits(shown, list(looks))
-    grid[0].set_yscale("log")
-    grid[0].set_ylim(low, high)
+    estimates = _local_estimates if local else _noise_estimates
+    of_groups = [[*estimates(group.frame, looks)] for group in groups]
+    shown = [estimate for found in of_groups for _, sizes in found for estimate in sizes]
+    whole = frame[_WHOLE].iloc[0].to_numpy(float) if local else np.array([])
+    low, high = _limits(shown, [*looks, *whole])
+    grid[0].set(yscale="log", ylim=(low, high))
     canvas.few_log_labels(grid[0].yaxis, high / low)
-    for axes, group, found in zip(grid, groups, points, strict=True):
-        _draw_panel(axes, found, looks, low)
-        _epoch_axis(axes, sorted({point.epoch for point in shown}))
+    for axes, group, found in zip(grid, groups, of_groups, strict=True):
+        if np.isfinite(whole).any():
+            ends = np.where(np.isnan(whole), [math.nan, low, high], whole)
+            axes.axhspan(ends[1], ends[2], color=canvas.MUTED, alpha=0.15, linewidth=0)
+            axes.axhline(whole[0], color=canvas.MUTED, linewidth=1.2)
+        _draw_panel(axes, found, looks, (low, high))
         canvas.title(axes, wording.capital(group.label) or spec.title)
         if axes.get_subplotspec().is_first_col():
             axes.set_ylabel(spec.panels[0].label)
+        if local:
+            axes.set_xlabel("examples used")
+    if local:
+        used = frame["examples_used"].astype(float)
+        grid[0].set(xscale="log", xlim=(used.min() / 1.4, used.max() * 1.4))
+        canvas.few_log_labels(grid[0].xaxis, used.max() / used.min(), crowded=30)
+        notes = ["Dots: the local critical batch size; diamonds: the gradient noise scale there."]
+        if np.isfinite(whole).any():
+            notes.append("Grey: the critical batch size of whole trainings.")
+    else:
+        for axes in grid:
+            _epoch_axis(axes, sorted({estimate.at for estimate in shown}))
+        unresolved = sum(math.isnan(estimate.value) for estimate in shown)
+        hollow = any(estimate.bound for estimate in shown)
+        notes = ["Hollow, with an open interval: a lower bound."] * hollow
+        notes += [f"Not resolved, and not drawn: {unresolved} of {len(shown)}."] * bool(unresolved)
     canvas.size_legend(figure, looks)
-    open_ended = any(point.found.open for point in shown)
-    unknown = sum(not point.found.resolved for point in shown)
-    arrow = "Hollow, with an arrow: at least so much." if open_ended else ""
-    left_out = f"Not resolved, and not drawn: {unknown} of {len(shown)}." if unknown else ""
-    canvas.notes(figure, rows.runs(frame), more, arrow, left_out)
+    runs = frame.assign(status=records.FINISHED) if local else rows.runs(frame)
+    canvas.notes(figure, runs, *notes, more)
     return figure
 
 
-def _limits(points: list[Point], sizes: list[int]) -> tuple[float, float]:
-    """Returns the vertical axis's ends: what is drawn, above zero, and the batch sizes."""
-    known = [point for point in points if point.found.resolved]
-    centre = [*sizes, *(p.found.low if p.found.open else p.found.ratio for p in known)]
-    centre = np.array([value for value in centre if value > 0], float)
-    ends = np.array([end for point in known for end in point.ends], float)
+def _noise_estimates(
+    frame: pandas.DataFrame, sizes: dict[int, Any]
+) -> Iterator[tuple[int, list[PlacedEstimate]]]:
+    """Yield the noise scales of each batch size; NaN if a scale is not resolved."""
+    for size in sizes:
+        found = []
+        for point in noise_scales.points(frame, size):
+            ratio = point.found
+            values = (ratio.low if ratio.open else ratio.ratio, *point.ends)
+            values = values if ratio.resolved else (math.nan,) * 3
+            found.append(PlacedEstimate(point.epoch, *values, bound=ratio.open))
+        if found:
+            yield size, found
+
+
+def _local_estimates(
+    frame: pandas.DataFrame, sizes: dict[int, Any]
+) -> Iterator[tuple[int, list[PlacedEstimate]]]:
+    for size, points in frame.groupby("batch_size"):
+        ordered = points.sort_values("examples_used")
+        at = ordered["examples_used"].to_numpy(float)
+        for columns, marker in ((_LOCAL, "o"), (_NOISE, "D")):
+            values = ordered[columns].to_numpy(float)
+            known = np.isfinite(values).any(axis=1, keepdims=True)
+            values[:, 1:] = np.where(
+                np.isnan(values[:, 1:]) & known, [-math.inf, math.inf], values[:, 1:]
+            )
+            yield int(size), [PlacedEstimate(*row, marker) for row in np.column_stack([at, values])]
+
+
+def _limits(estimates: list[PlacedEstimate], sizes: list[float]) -> tuple[float, float]:
+    """Return the ends of the vertical axis, which shows all estimates and batch sizes."""
+    centre = np.array([*sizes, *(estimate.value for estimate in estimates)], float)
+    centre = centre[np.isfinite(centre) & (centre > 0)]
+    ends = np.array([estimate[2:4] for estimate in estimates], float).ravel()
     shown = np.append(centre, ends[np.isfinite(ends) & (ends > 0)])
-    # A lower end close to zero would leave the rest no room.
+    # A lower end close to zero would leave no room for the rest.
     low, high = max(shown.min(), centre.min() / 10), shown.max()
     margin = max((high / low) ** 0.07, 1.5)
     return float(low / margin), float(high * margin)
 
 
 def _epoch_axis(axes: Axes, epochs: list[float]) -> None:
-    """Labels the epochs that were measured; logarithmic from epoch 1 on where they span much."""
+    """Label the measured epochs, on a logarithmic axis if they span much."""
     axes.set_xlabel("epoch")
     last = epochs[-1] if epochs else 0.0
     between = [epoch for epoch in epochs if 0 < epoch < last]
@@ -109,39 +198,27 @@ def _epoch_axis(axes: Axes, epochs: list[float]) -> None:
 
 
 def _draw_panel(
-    axes: Axes, points: dict[int, list[Point]], looks: dict[int, dict[str, Any]], low: float
+    axes: Axes,
+    lines: list[tuple[int, list[PlacedEstimate]]],
+    looks: dict[int, dict[str, Any]],
+    edges: tuple[float, float],
 ) -> None:
-    """Draws the estimates of every batch size and their intervals, side by side at an epoch."""
-    if not any(points.values()):
+    """Draw the lines of estimates side by side; an open interval reaches the edge."""
+    if not lines:
         canvas.empty(axes)
-        return
-    step = min(_STEP, _WIDEST / len(points))
-    dotted = {"linestyle": canvas.LINES[2], "linewidth": 1, "zorder": 1}
-    for index, (size, each) in enumerate(points.items()):
-        if not each:
-            continue
-        axes.axhline(size, **{**looks[size], **dotted})
-        shift = step * (index - (len(points) - 1) / 2) / 72
+    step = min(_STEP, _WIDEST / max(len(lines), 1))
+    for index, (size, estimates) in enumerate(lines):
+        look = looks[size]
+        axes.axhline(size, **{**look, "linestyle": canvas.LINES[2], "linewidth": 1, "zorder": 1})
+        shift = step * (index - (len(lines) - 1) / 2) / 72
         beside = axes.transData + ScaledTranslation(shift, 0, axes.figure.dpi_scale_trans)
-        place = {"transform": beside, **looks[size]}
-        known = [point for point in each if point.found.resolved]
-        # Broken where there is no more than a lower end.
-        values = [np.nan if point.found.open else point.found.ratio for point in known]
-        line = canvas.line_look({"linestyle": "-", "linewidth": 1, **place}, len(known))
-        axes.plot([point.epoch for point in known], values, **line)
-        for point in known:
-            _draw_point(axes, point, place, low)
-
-
-def _draw_point(axes: Axes, point: Point, place: dict[str, Any], foot: float) -> None:
-    at, found = point.epoch, point.found
-    if found.open:
-        arrow = {"arrowstyle": "<-", "color": place["color"], "shrinkA": 0, "shrinkB": 2}
-        beside = {"xycoords": place["transform"], "arrowprops": arrow}
-        canvas.annotate(axes, "", (at, found.low), (0, 22), **beside)
-        axes.plot(at, found.low, marker="o", markerfacecolor=canvas.PAPER, **place)
-        return
-    bottom, top = point.ends
-    if np.isfinite(top):
-        axes.plot([at] * 2, [max(bottom, foot), top], linewidth=1, **place)
-    axes.plot(at, found.ratio, marker="o", **{**canvas.EDGED, **place})
+        place = {"transform": beside, **look}
+        centre = [estimate for estimate in estimates if estimate.marker == "o"]
+        if len(centre) > 2:  # with a gap at lower bounds
+            values = [math.nan if estimate.bound else estimate.value for estimate in centre]
+            axes.plot([estimate.at for estimate in centre], values, linewidth=1, **place)
+        for at, value, low, high, marker, bound in estimates:
+            hollow = {"markerfacecolor": canvas.PAPER, "markeredgecolor": look["color"]}
+            edge = hollow if marker == "D" or bound else {}
+            axes.plot([at] * 2, np.clip([low, high], *edges), linewidth=1, **place)
+            axes.plot(at, value, **{**canvas.EDGED, "marker": marker, **edge, **place})

@@ -1,8 +1,9 @@
-"""What the wall time of training steps goes to: compute, waiting for input, or neither."""
+"""Time and utilisation of training steps: shares of the wall time, and samples over time."""
 
 from __future__ import annotations
 
 import math
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas
@@ -16,44 +17,71 @@ from batchscope.figures import FigureTables
 from batchscope.figures.drawing import canvas, timings
 from batchscope.study import specifications
 
-# Column -> words, and the colour of its bars: dark, middle and light, so that they differ in grey.
-PARTS = {
+# Column -> words and colour of its bars, which also differ in grey.
+_PARTS = {
     "compute": ("compute", "#0072B2"),
     "input": ("waiting for input", "#E69F00"),
     "host": ("neither", "#d0d0d0"),
 }
-_ALWAYS = ("loop", "input_pipeline")  # in a heading even where all bars share them
-# Columns at the right of the bars -> their headings; those without a value are left out.
-_BESIDE = {"steps_per_second": "steps/s", "process_percent": "CPU %", "gpu_percent": "GPU %"}
+_ALWAYS = ("loop", "input_pipeline")  # in all headings
+# Columns of numbers at the right of the bars -> their headings.
+_NUMBERS = {"steps_per_second": "steps/s", "process_percent": "CPU %", "gpu_percent": "GPU %"}
 _BAR, _ROW, _WIDTH = 0.78, 0.22, 7.6  # height of a bar in rows, of a row and the figure in inches
-_LEAST_WRITTEN = 0.055  # share of a bar that has room for its percentage
-_MOST_BARS = 60
-_COLUMN = 44  # width of a column of numbers beside the bars, points
+_LEAST_WRITTEN = 0.055  # share of a bar with room for its percentage
+_MOST_BARS, _MOST_SERIES = 60, 4
+_COLUMN = 44  # width of a column of numbers in points
+_SAMPLES = "samples"
+_HEIGHTS = (2.0, 1.25)  # inches, of the two panels of a series of samples
+_LETTER, _POINTS = 6.0, 560.0  # approximate widths of a digit and of the time axis in points
+_PROCESS: dict[str, Any] = {"color": canvas.INK, "linewidth": 1.0}
+_GPU: dict[str, Any] = {**_PROCESS, "linestyle": (0, (4, 1.2))}
+_UTILISATION = {
+    "machine_percent": ({"color": canvas.MUTED, "linewidth": 0.6}, "CPU of the whole machine"),
+    "process_percent": (_PROCESS, "CPU of the process, and its memory"),
+    "gpu_percent": (_GPU, "GPU, and its memory"),
+}
+_MEMORY = {"memory_mb": (_PROCESS, ""), "gpu_memory_mb": (_GPU, "")}
+
+
+class TracePhase(NamedTuple):
+    """A training with its start and its end in seconds."""
+
+    batch_size: int
+    start: float
+    stop: float
 
 
 def select(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFrame:
-    """Returns one row per configuration and batch size: shares of the wall time, and speed.
+    """Return one row per series and sample, or per configuration and batch size.
 
-    The speed is that without the profiler, and so is how busy CPU and GPU were meanwhile.
+    Speed and utilisation of a configuration are those without the profiler.
     """
     rows = timings.here(getattr(tables, spec.table))
-    if rows.empty or rows["compute"].isna().all():
-        return rows.iloc[:0]
-    names = [*timings.factor_columns(rows), *_ALWAYS, "batch_size", "status", *PARTS, "steps"]
-    return rows[list(dict.fromkeys([*names, *_BESIDE]))].reset_index(drop=True)
+    if rows.empty:
+        return rows
+    columns = ["batch_size", "phase", "seconds", *_UTILISATION, *_MEMORY]
+    if spec.table != _SAMPLES:
+        rows = rows if rows["compute"].notna().any() else rows.iloc[:0]
+        columns = [*_ALWAYS, "batch_size", "status", *_PARTS, "steps", *_NUMBERS]
+    names = list(dict.fromkeys([*timings.factor_columns(rows), *columns]))
+    return rows[names].reset_index(drop=True)
 
 
 def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
-    """Returns the figure: one bar per configuration and batch size, under their headings."""
+    return _draw_samples(frame) if spec.table == _SAMPLES else _draw_bars(frame, spec)
+
+
+def _draw_bars(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
+    """Return one bar per configuration and batch size, under headings."""
     bars = _bars(frame)[:_MOST_BARS]
     figure, (axes,) = canvas.panels(1, 1, _WIDTH, 0.75 + _ROW * max(len(bars), 4))
-    beside, sizes = [name for name in _BESIDE if frame[name].notna().any()], {}
-    for at, (heading, row) in enumerate(bars):
-        if row is None:
-            axes.text(0.0, at, heading, va="center", fontweight="bold", in_layout=False)
+    numbers = [name for name in _NUMBERS if frame[name].notna().any()]
+    sizes = {at: str(row["batch_size"]) for at, row in enumerate(bars) if not isinstance(row, str)}
+    for at, row in enumerate(bars):
+        if isinstance(row, str):
+            axes.text(0.0, at, row, va="center", fontweight="bold", in_layout=False)
         else:
-            _draw_bar(axes, at, row, beside)
-            sizes[at] = str(row["batch_size"])
+            _draw_bar(axes, at, row, numbers)
     axes.set_yticks([*sizes], [*sizes.values()])
     axes.set(xlim=(0, 1), ylim=(len(bars) - 0.4, -0.6), title=spec.title, ylabel="batch size")
     axes.xaxis.set_major_formatter(canvas.percent_tick)
@@ -61,45 +89,103 @@ def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
     axes.tick_params(axis="y", length=0)
     axes.grid(visible=False)
     axes.spines["left"].set_visible(False)
-    for column, name in enumerate(beside, 1):
-        _write(axes, column, 0.0, _BESIDE[name])
+    for column, name in enumerate(numbers, 1):
+        _write(axes, column, 0.0, _NUMBERS[name])
     edge = {"edgecolor": canvas.MUTED, "linewidth": 0.5}
-    patches = [(Patch(facecolor=colour, **edge), word) for word, colour in PARTS.values()]
+    patches = [(Patch(facecolor=colour, **edge), word) for word, colour in _PARTS.values()]
     canvas.legend(figure, patches)
     return figure
 
 
-def _bars(frame: pandas.DataFrame) -> list[tuple[str, pandas.Series | None]]:
-    """Returns the rows from top to bottom: a heading without a bar, or a bar."""
+def _bars(frame: pandas.DataFrame) -> list[str | pandas.Series]:
+    """Return headings and rows with a bar from top to bottom."""
     factors = [*run_series.varying(frame), *_ALWAYS]
-    found: list[tuple[str, pandas.Series | None]] = []
+    found: list[str | pandas.Series] = []
     for group in timings.series(frame):
         same = [name for name in factors if group.frame[name].nunique() == 1]
         heading = run_series.describe({name: group.frame[name].iloc[0] for name in same})
-        found.append((wording.capital(heading), None))
-        found += [("", row) for _, row in group.frame.iterrows()]
+        found += [wording.capital(heading), *(row for _, row in group.frame.iterrows())]
     return found
 
 
-def _draw_bar(axes: Axes, at: float, row: pandas.Series, beside: list[str]) -> None:
-    shares = np.array([row[name] for name in PARTS], float)
+def _draw_bar(axes: Axes, at: float, row: pandas.Series, numbers: list[str]) -> None:
+    shares = np.array([row[name] for name in _PARTS], float)
     if not np.isfinite(shares).all():
         look = {"va": "center", "fontsize": 8, "color": canvas.FAILED_COLOUR}
         axes.text(0.01, at, str(row["status"]).replace("_", " "), **look)
         return
     starts = np.cumsum(shares) - shares
-    for (_, colour), start, share in zip(PARTS.values(), starts, shares, strict=True):
+    for (_, colour), start, share in zip(_PARTS.values(), starts, shares, strict=True):
         axes.barh(at, share, _BAR, left=start, color=colour, edgecolor=canvas.PAPER, zorder=2)
         if share >= _LEAST_WRITTEN:
             ink = canvas.PAPER if start == 0 else "#000000"
             look = {"ha": "center", "va": "center", "fontsize": 7.5, "zorder": 3, "color": ink}
             axes.text(start + share / 2, at, wording.percent(share, 0), **look)
-    for column, name in enumerate(beside, 1):
-        value = float(row[name])
-        if math.isfinite(value):
+    for column, name in enumerate(numbers, 1):
+        if math.isfinite(value := float(row[name])):
             _write(axes, column, at, wording.grouped(value))
 
 
 def _write(axes: Axes, column: int, at: float, text: str) -> None:
     look = {"ha": "right", "va": "center", "fontsize": 8.5, "annotation_clip": False}
     canvas.annotate(axes, text, (1.0, at), (_COLUMN * column, 0), **look)
+
+
+def _draw_samples(frame: pandas.DataFrame) -> Figure:
+    """Return the utilisation over the memory of each series, through consecutive trainings."""
+    groups = timings.series(frame)[:_MOST_SERIES]
+    ratios, height = _HEIGHTS * len(groups), 0.4 + sum(_HEIGHTS) * len(groups)
+    figure = Figure(figsize=(canvas.page_width(8.8), height), layout="constrained")
+    grid = figure.subplots(2 * len(groups), 1, squeeze=False, height_ratios=ratios)[:, 0]
+    for upper, lower, group in zip(grid[::2], grid[1::2], groups, strict=True):
+        # The rows are in order of batch size, with rests last.
+        rows = group.frame.sort_index().sort_values("seconds", kind="stable")
+        trainings, seconds = phases(rows), rows["seconds"].to_numpy(float)
+        for axes, columns in ((upper, _UTILISATION), (lower, _MEMORY)):
+            for phase in trainings:
+                shade = {"color": canvas.MUTED, "alpha": 0.15, "linewidth": 0, "zorder": 0}
+                axes.axvspan(phase.start, phase.stop, **shade)
+            known = {name: rows[name] for name in columns if rows[name].notna().any()}
+            values = {name: column.to_numpy(float) for name, column in known.items()}
+            for name, samples in values.items():
+                axes.plot(seconds, samples, drawstyle="steps-pre", **columns[name][0])
+            timings.value_axis(axes, [*values.values()], linear=True)
+            axes.set_xlim(seconds.min(), max(seconds.max(), seconds.min() + 1e-3))
+        upper.set_ylabel("utilisation (%)")
+        lower.set_ylabel("memory (MB)")
+        upper.set_title(wording.titled("Utilisation", group.label), pad=16)
+        upper.tick_params(labelbottom=False)
+        _label(upper, trainings, float(np.ptp(seconds)))
+    grid[-1].set_xlabel("time (s)")
+    canvas.legend(
+        figure, [_UTILISATION[name] for name in _UTILISATION if frame[name].notna().any()]
+    )
+    return figure
+
+
+def phases(rows: pandas.DataFrame) -> list[TracePhase]:
+    """Return the trainings of a series of samples in order.
+
+    A sample represents the time since the previous one, so a training starts at the last sample
+    before its own.
+    """
+    rows = rows.astype({"batch_size": float, "seconds": float})
+    rows["start"] = rows["seconds"].shift().fillna(rows["seconds"])
+    changes = rows["batch_size"].ne(rows["batch_size"].shift()).cumsum()
+    trainings = rows[rows["batch_size"].notna()].groupby(changes)
+    found = trainings.agg({"batch_size": "first", "start": "first", "seconds": "last"})
+    return [TracePhase(int(size), start, stop) for size, start, stop in found.to_numpy(float)]
+
+
+def _label(axes: Axes, trainings: list[TracePhase], seconds: float) -> None:
+    """Write the batch sizes above their trainings if there is room."""
+    look = {"xycoords": axes.get_xaxis_transform(), "ha": "center", "fontsize": 8}
+    end = -math.inf
+    for phase in trainings:
+        middle = (phase.start + phase.stop) / 2
+        room = _LETTER * len(str(phase.batch_size)) / 2 * seconds / _POINTS
+        if middle - room > end:
+            end = middle + room
+            canvas.annotate(axes, str(phase.batch_size), (middle, 1.0), (0, 3), **look)
+    left = {"xycoords": "axes fraction", "ha": "right", "fontsize": 8}
+    canvas.annotate(axes, "batch size", (0.0, 1.0), (-4, 3), **left)

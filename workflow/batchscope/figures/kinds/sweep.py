@@ -1,6 +1,7 @@
-"""Times, utilisation and memory against batch size: a line per sweep, medians with quartiles.
+"""Times, utilisation and memory by batch size: a line per sweep, medians with quartiles.
 
-A column of sweeps.csv, of which a sweep has one value, is drawn as a row per sweep instead.
+Columns of sweeps.csv have one value per sweep and are drawn as a row per sweep instead. The search
+for the largest batch size has a panel per search, with a point for every size that it tried.
 """
 
 from __future__ import annotations
@@ -15,25 +16,25 @@ import pandas
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from batchscope import wording
 from batchscope.analysis import run_series, step_cost
 from batchscope.analysis.intervals import ENDS
 from batchscope.figures import FigureTables
 from batchscope.figures.drawing import canvas, timings
 from batchscope.store import records
-from batchscope.study import specifications
+from batchscope.study import run_factors, specifications
 from batchscope.study.common_settings import QUARTILES
 from batchscope.study.specifications import Panel, Scale
 from batchscope.study.tables import TABLES, clipped
 
-Lines = Sequence[tuple[run_series.Series, dict[str, Any]]]  # each with its look
-Transform = Callable[[Any], np.ndarray]
+Lines = Sequence[tuple[run_series.Series, dict[str, Any]]]  # with their looks
 _STEP, _EXAMPLES = "seconds_per_step", "examples_per_second"
 _FIXED, _PER_EXAMPLE = "fixed_seconds", "seconds_per_image"  # a and b of a + b B
 _PLATEAU = "plateau_examples_per_second"
 _KNEES = ("knee_fitted", "knee_batch_size")
 _BY_SWEEP, _BY_BLOCK = TABLES["sweeps"].columns, (_STEP, _EXAMPLES, "iterations_per_second")
 _KEYS = {"machine": str, "sweep": str, "batch_size": int}
-_DENSE_SIZES, _DENSE_LARGEST = 12, 128  # so many sizes up to this one show steps at multiples
+_DENSE_SIZES, _DENSE_LARGEST = 12, 128  # at least 12 sizes up to 128 show steps at multiples
 _ROOM = {"linear": 1.6, "log": 5.0}  # times the highest throughput, above which no limit is drawn
 _LIMITED = 2  # series beyond which their limits would hide each other
 # Name of a limit -> its label and look.
@@ -45,31 +46,65 @@ _LOST = {"linestyle": "none", "marker": "x", "markersize": 4.5, "color": canvas.
 _DISTURBED = {"linestyle": "none", "marker": "o", "markersize": 8, "fillstyle": "none"}
 _DISTURBED |= {"color": canvas.FAILED_COLOUR, "markeredgewidth": 0.5}
 _FLAGS = ("disturbed_blocks", "disturbed")  # above 0 where other processes disturbed
-_LABEL_WIDTH = 26  # letters of a row's label before it is broken
+_LABEL_WIDTH = 26  # letters of a line in a label of a row
+# Outcome of a tried batch size -> marker.
+_OUTCOMES: dict[str, dict[str, Any]] = {
+    records.FITS: {"color": canvas.INK, "marker": "o"},
+    records.OUT_OF_MEMORY: {"color": canvas.FAILED_COLOUR, "marker": "X"},
+    "over_limit": {"color": canvas.FAILED_COLOUR, "marker": "s"},
+    "killed": {"color": canvas.FAILED_COLOUR, "marker": "v"},
+}
+_OTHER = {"color": canvas.MUTED, "marker": "*"}
+_LIMIT: dict[str, Any] = {"color": canvas.INK, "linewidth": 1.2, "linestyle": (0, (5, 2))}
+_FIT: dict[str, Any] = {"color": canvas.MUTED, "linewidth": 1.3, "linestyle": "-"}
+_LARGEST: dict[str, Any] = {"color": canvas.INK, "marker": "o", "markersize": 11}
+_LARGEST |= {"fillstyle": "none", "linestyle": "none"}
+_MEMORY = ("memory_limit_mb", "memory_fixed_mb", "memory_mb_per_image")
+_SEARCHES, _MOST_SEARCHES = "largest", 6
 
 
 def select(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFrame:
-    """Returns one row per series and batch size, with what its sweep says on each of its rows.
-
-    What the figure's table has not is a column of sweeps.csv.
-    """
+    """Return one row per series and batch size, with the columns of its sweep."""
+    if spec.table == _SEARCHES:
+        return _select_searches(tables, spec)
     rows = timings.here(getattr(tables, spec.table))
     if rows.empty:
         return rows
     first = [*timings.factor_columns(rows), "batch_size", "status"]
     named = [f"{panel.column}{end}" for panel in spec.panels for end in (*QUARTILES, *ENDS[1:])]
-    wanted = list(dict.fromkeys([*first, *named, *spec.columns]))
+    names = list(dict.fromkeys([*first, *named, *spec.columns]))
     rows = rows.astype(_KEYS)
-    more = [name for name in wanted if name in tables.sweeps and name not in rows]
+    more = [name for name in names if name in tables.sweeps and name not in rows]
     if more and len(tables.sweeps):
         sweeps = tables.sweeps[["machine", "sweep", *more]].astype({"machine": str, "sweep": str})
         rows = rows.merge(sweeps, "left", on=["machine", "sweep"])
-    frame = rows[[name for name in wanted if name in rows]]
+    frame = rows[[name for name in names if name in rows]]
     return frame if _known(frame, spec.panels) else frame.iloc[:0]
 
 
+def _select_searches(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFrame:
+    """Return one row per series and tried batch size, with the result of its search."""
+    tries = getattr(tables, spec.table)
+    if tries.empty:
+        return tries
+    columns = [*timings.factor_columns(tries), "batch_size", "outcome", "peak_mb", *spec.columns]
+    frame = tries[list(dict.fromkeys(columns))].reset_index(drop=True)
+    # All loops of a configuration have the same search, since memory does not depend on the loop.
+    names = ("machine", *run_factors.FACTORS, "dataset_digest", "model_digest")
+    keys = [name for name in names if name in tries and name != "batch_size"]
+    found = tables.sweeps[tables.sweeps["max_batch_size"].notna()].drop_duplicates(keys)
+    theirs, ours = ([_key(row) for row in table[keys].to_numpy()] for table in (found, tries))
+    results = found.set_axis(theirs)[["max_batch_size", "max_batch_size_bound", *_MEMORY]]
+    return pandas.concat([frame, results.reindex(ours).reset_index(drop=True)], axis=1)
+
+
+def _key(values: np.ndarray) -> str:
+    """Return factors as text, since two tables may have different types of a column."""
+    return " ".join(str(value if isinstance(value, str) else float(value)) for value in values)
+
+
 def _known(frame: pandas.DataFrame, panels: Sequence[Panel]) -> list[Panel]:
-    """Returns the panels that show something: what is not 0, and of sweeps two values."""
+    """Return the panels with a value that is not 0, of a column of sweeps with two values."""
     found = []
     for panel in panels:
         if panel.column in frame:
@@ -85,7 +120,8 @@ def _timed(rows: pandas.DataFrame, column: str) -> pandas.DataFrame:
 
 
 def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
-    """Returns the figure: the panels that show something."""
+    if spec.table == _SEARCHES:
+        return _draw_searches(frame)
     groups, panels = timings.series(frame), _known(frame, spec.panels)
     lines = [*zip(groups, canvas.series_styles(len(groups)), strict=True)]
     labels = [textwrap.fill(group.label, _LABEL_WIDTH) for group in groups]
@@ -101,7 +137,8 @@ def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
             beside = previous is not None and previous.column in _BY_SWEEP
             axes.set_yticks(range(len(groups)), [""] * len(groups) if beside else labels)
             continue
-        at = _draw_lines(axes, frame, panel, lines)
+        at = batch_axis(axes, frame["batch_size"])
+        _draw_lines(axes, at, frame, panel, lines)
         if panel.column == _EXAMPLES and len(groups) <= _LIMITED:
             limits |= _draw_limits(axes, at, lines)
         if panel.column == _STEP and _FIXED in frame:  # the fit is the line
@@ -122,10 +159,10 @@ def is_dense(sizes: Any) -> bool:
     return len(different) >= _DENSE_SIZES and max(different) <= _DENSE_LARGEST
 
 
-def batch_axis(axes: Axes, sizes: Any) -> Transform:
-    """Sets up a horizontal axis of all batch sizes; returns what turns them into positions on it.
+def batch_axis(axes: Axes, sizes: Any) -> Callable[[Any], np.ndarray]:
+    """Set up the horizontal axis; return the function from batch sizes to positions.
 
-    Log2 as everywhere, but linear for a dense range, since steps at multiples show only there.
+    The axis is log2, but linear for a dense range, because steps at multiples show only there.
     """
     sizes = sorted({int(size) for size in sizes})
     if not is_dense(sizes):
@@ -139,9 +176,14 @@ def batch_axis(axes: Axes, sizes: Any) -> Transform:
     return lambda values: np.asarray(values, float)
 
 
-def _draw_lines(axes: Axes, frame: pandas.DataFrame, panel: Panel, lines: Lines) -> Transform:
-    """Draws medians with their quartiles, rings where disturbed, crosses where memory ran out."""
-    at = batch_axis(axes, frame["batch_size"])
+def _draw_lines(
+    axes: Axes,
+    at: Callable[[Any], np.ndarray],
+    frame: pandas.DataFrame,
+    panel: Panel,
+    lines: Lines,
+) -> None:
+    """Draw medians with quartiles, rings at disturbed ones, crosses where memory ran out."""
     fitted = {"linestyle": "none"} if panel.column == _STEP and _FIXED in frame else {}
     if panel.scale == Scale.LOG:
         axes.set_yscale("log")
@@ -168,10 +210,9 @@ def _draw_lines(axes: Axes, frame: pandas.DataFrame, panel: Panel, lines: Lines)
     axes.set_ylabel(panel.label)
     if panel.scale == Scale.PERCENT:
         axes.yaxis.set_major_formatter(canvas.percent_tick)
-    return at
 
 
-def _draw_limits(axes: Axes, at: Transform, lines: Lines) -> set[str]:
+def _draw_limits(axes: Axes, at: Callable[[Any], np.ndarray], lines: Lines) -> set[str]:
     """Draw 90 % of each plateau with its knee if there is room. Return the drawn limits."""
     found: set[str] = set()
     room = _ROOM[axes.get_yscale()] * max(group.frame[_EXAMPLES].max() for group, _ in lines)
@@ -192,8 +233,8 @@ def _draw_limits(axes: Axes, at: Transform, lines: Lines) -> set[str]:
     return found
 
 
-def _draw_fits(axes: Axes, at: Transform, lines: Lines) -> None:
-    """Draws the line a + b B of each series with three batch sizes or more."""
+def _draw_fits(axes: Axes, at: Callable[[Any], np.ndarray], lines: Lines) -> None:
+    """Draw the line a + b B of each series with three batch sizes or more."""
     ends = axes.get_ylim()
     for group, style in lines:
         sizes = _timed(group.frame, _STEP)["batch_size"]
@@ -206,7 +247,7 @@ def _draw_fits(axes: Axes, at: Transform, lines: Lines) -> None:
 
 
 def _draw_rows(axes: Axes, panel: Panel, lines: Lines) -> None:
-    """Draws one row per series: its value with the interval, within what can be."""
+    """Draw one row per series: its value with the interval, within the possible values."""
     shown: list[float] = []
     for row, (group, style) in enumerate(lines):
         ends = (timings.one(group.frame, f"{panel.column}{end}") for end in ENDS)
@@ -225,3 +266,50 @@ def _draw_rows(axes: Axes, panel: Panel, lines: Lines) -> None:
     else:
         canvas.linear_ticks(axes.xaxis, 4)
         axes.set_xlim(left=0)
+
+
+def _draw_searches(frame: pandas.DataFrame) -> Figure:
+    groups = timings.series(frame)[:_MOST_SEARCHES]
+    figure, grid = canvas.panels(len(groups), 0, 5.2 if len(groups) == 1 else 4.0, 3.1)
+    for axes, group in zip(grid, groups, strict=True):
+        canvas.title(axes, wording.capital(group.label) or "Batch sizes tried")
+        _draw_search(axes, group.frame)
+    entries = [
+        ({"linestyle": "none", **_OUTCOMES.get(outcome, _OTHER)}, outcome.replace("_", " "))
+        for outcome in dict.fromkeys([*_OUTCOMES, *frame["outcome"]])
+        if frame["outcome"].eq(outcome).any()
+    ]
+    entries.append((_LARGEST, "largest that fits"))
+    for column, look, label in ((_MEMORY[0], _LIMIT, "limit"), (_MEMORY[2], _FIT, "fit")):
+        entries += [(look, label)] if frame[column].notna().any() else []
+    canvas.legend(figure, entries)
+    return figure
+
+
+def _draw_search(axes: Axes, rows: pandas.DataFrame) -> None:
+    """Draw the peak memory of each tried size; unknown memory is at the upper edge."""
+    limit, fixed, per_example = (timings.one(rows, name) for name in _MEMORY)
+    canvas.batch_size_axis(axes, sorted({int(size) for size in rows["batch_size"]}), room=0.1)
+    axes.set_ylabel("peak memory (MB)")
+    peaks = rows["peak_mb"].to_numpy(float)
+    timings.value_axis(axes, [np.append(peaks, limit)])
+    ends = axes.get_ylim()
+    if math.isfinite(limit):
+        axes.axhline(limit, zorder=1, **_LIMIT)
+    if math.isfinite(fixed + per_example):
+        grid = np.geomspace(rows["batch_size"].min(), rows["batch_size"].max(), 60)
+        axes.plot(np.log2(grid), fixed + per_example * grid, zorder=2, **_FIT)
+    axes.set_ylim(ends)
+    rows = rows.assign(height=np.where(np.isfinite(peaks), peaks, ends[1]))
+    for outcome, tried in rows.groupby("outcome", sort=False):
+        look = {**canvas.EDGED, "linestyle": "none", "markersize": 5.5, "clip_on": False}
+        look |= {"zorder": 4, **_OUTCOMES.get(outcome, _OTHER)}
+        axes.plot(np.log2(tried["batch_size"].astype(float)), tried["height"], **look)
+    largest = rows["batch_size"].eq(timings.one(rows, "max_batch_size"))
+    for _, row in rows[largest & rows["outcome"].eq(records.FITS)][:1].iterrows():
+        place = (math.log2(row["batch_size"]), row["height"])
+        axes.plot(*place, zorder=5, **_LARGEST)
+        # The search ended at the largest size that it may try.
+        more = " or more" if row["max_batch_size_bound"] == "most_fits" else ""
+        look = {"ha": "right", "fontsize": 8.5, "fontweight": "bold"}
+        canvas.annotate(axes, f"{row['batch_size']}{more}", place, (5, -18), **look)

@@ -8,7 +8,7 @@ import synthetic
 from batchscope import figures
 from batchscope.analysis import best_learning_rates
 from batchscope.figures.drawing import canvas
-from batchscope.figures.kinds import against_progress
+from batchscope.figures.kinds import by_progress
 from batchscope.tables import csv_tables
 from drawing import legend, titles
 from made_figures import drawing_of, frame_of, tables_of
@@ -107,7 +107,7 @@ def test_a_stated_target_is_drawn_and_none_where_a_run_failed(tmp_path):
 
 @pytest.mark.parametrize("ratios", [False, True])
 def test_long_lines_keep_their_ends(ratios):
-    kept = against_progress.thinned(1000, ratios)
+    kept = by_progress.thinned(1000, ratios)
     assert kept[0] == 0 and kept[-1] == 999 and len(kept) <= 60
     assert np.diff(kept[:10]).max() < 20
-    assert against_progress.thinned(12, ratios).tolist() == list(range(12))
+    assert by_progress.thinned(12, ratios).tolist() == list(range(12))

@@ -11,7 +11,7 @@ from batchscope import figures
 from batchscope.analysis import intervals, run_series
 from batchscope.figures import rows
 from batchscope.figures.drawing import canvas
-from batchscope.figures.kinds import against_batch_size
+from batchscope.figures.kinds import by_batch_size
 from batchscope.study.specifications import Figure, Panel
 from drawing import bars, hollow, legend, note, texts, titles
 from made_figures import drawing_of, frame_of, tables_of
@@ -36,7 +36,7 @@ def spec_of(*panels, **given):
 
 def draw(frame, spec):
     with canvas.style():
-        return against_batch_size.draw(frame, spec)
+        return by_batch_size.draw(frame, spec)
 
 
 DISTANCE = Panel("distance", "Distance", "‖w‖")
@@ -130,7 +130,7 @@ AUGMENTATIONS = ("none", "crop", "random")
 def _parts(cases):
     """Returns title and number of series of every part, of series with these factors."""
     frame = pandas.DataFrame([{"batch_size": 16, "seed": 0, **case} for case in cases])
-    parts = against_batch_size.facets(run_series.series(frame))
+    parts = by_batch_size.facets(run_series.series(frame))
     return {title: len(groups) for title, groups in parts}
 
 
@@ -178,7 +178,7 @@ def test_the_numbers_of_a_document_are_stars_at_its_batch_sizes():
     frame = runs_of(distance=NARROW)
     numbers = published_of(({}, (16, 1024), (0.5, 0.9)))
     with canvas.style():
-        drawing = against_batch_size.draw(frame, spec_of(DISTANCE), numbers)
+        drawing = by_batch_size.draw(frame, spec_of(DISTANCE), numbers)
     (axes,) = drawing.axes
     (star,) = stars(axes)
     assert star.get_xdata().tolist() == [4, 10] and star.get_ydata().tolist() == [0.5, 0.9]
@@ -186,7 +186,7 @@ def test_the_numbers_of_a_document_are_stars_at_its_batch_sizes():
     assert legend(drawing) == ["document, Table 2"]
     far = published_of(({}, (16,), (20.0,)))
     with canvas.style():
-        (axes,) = against_batch_size.draw(frame, spec_of(DISTANCE), far).axes
+        (axes,) = by_batch_size.draw(frame, spec_of(DISTANCE), far).axes
     assert axes.get_yscale() == "log" and axes.get_ylim()[1] > 20
 
 
@@ -201,7 +201,7 @@ def test_a_series_of_a_document_stands_at_ours_of_its_factors():
         ({"optimizer": "sgd"}, (64,), (7,)),  # which of ours is not said
     )
     with canvas.style():
-        (axes,) = against_batch_size.draw(frame, spec_of(DISTANCE), numbers).axes
+        (axes,) = by_batch_size.draw(frame, spec_of(DISTANCE), numbers).axes
     own, several = stars(axes)
     assert own.get_ydata().tolist() == [1, 2, 3] and several.get_ydata().tolist() == [7]
     mean = axes.containers[1].lines[0]
@@ -212,5 +212,5 @@ def test_a_series_of_a_document_stands_at_ours_of_its_factors():
 def test_numbers_of_other_columns_are_in_no_panel():
     numbers = published_of(({}, (16,), (0.5,)), column="test_accuracy")
     with canvas.style():
-        drawing = against_batch_size.draw(runs_of(distance=NARROW), spec_of(DISTANCE), numbers)
+        drawing = by_batch_size.draw(runs_of(distance=NARROW), spec_of(DISTANCE), numbers)
     assert not stars(drawing.axes[0]) and not legend(drawing)

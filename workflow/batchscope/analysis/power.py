@@ -1,4 +1,4 @@
-"""How many seeds a paired comparison needs: power of one-sided t-tests, at 5 % unless stated.
+"""Number of seeds for a paired comparison: power of one-sided t-tests, by default at 5 %.
 
 An effect is a mean paired difference over the standard deviation s of the paired differences, and
 a margin likewise.
@@ -26,7 +26,7 @@ MOST = 10_000  # seeds beyond which a question is not one of seeds
 _quadrature = functools.cache(lambda: np.polynomial.legendre.leggauss(60))
 
 
-def power_of_difference(seeds: int, effect: float, level: float) -> float:
+def of_difference(seeds: int, effect: float, level: float) -> float:
     """Returns the power to show that a mean difference is above 0.
 
     1 - F_nct(t_.95,n-1; sqrt(n) effect), of the one-sided paired t-test of n seeds, at least two.
@@ -37,7 +37,7 @@ def power_of_difference(seeds: int, effect: float, level: float) -> float:
     return float(1 - special.nctdtr(seeds - 1, math.sqrt(seeds) * effect, critical))
 
 
-def power_of_equivalence(seeds: int, margin: float, level: float) -> float:
+def of_equivalence(seeds: int, margin: float, level: float) -> float:
     """Returns the power to show that a difference lies within a margin, where it is 0.
 
     Both one-sided tests must be significant: the mean lies within margin - t s / sqrt(n) of 0. For
@@ -55,15 +55,16 @@ def power_of_equivalence(seeds: int, margin: float, level: float) -> float:
 
 
 def fewest(
-    power: Callable[[int, float, float], float], size: float, level: float = outcomes.LEVEL
-) -> int:
-    """Return the fewest seeds that give a power of .8, from 2 to `MOST`.
+    of_test: Callable[[int, float, float], float], size: float, level: float = outcomes.LEVEL
+) -> int | None:
+    """Return the fewest seeds that give a power of .8; None if fewer than `MOST` do not.
 
     Args:
-        power: `power_of_difference` of an effect size, or `power_of_equivalence` of a margin.
+        of_test: `of_difference` of an effect size, or `of_equivalence` of a margin.
     """
     if not size > 0:
-        raise ValueError(f"seeds_wanted: received {size}; a number above 0 is expected.")
-    return 2 + bisect.bisect_left(
-        range(2, MOST), POWER, key=lambda seeds: power(seeds, size, level)
+        raise ValueError(f"size: received {size}; a number above 0 is expected.")
+    seeds = 2 + bisect.bisect_left(
+        range(2, MOST), POWER, key=lambda seeds: of_test(seeds, size, level)
     )
+    return seeds if seeds < MOST else None

@@ -11,18 +11,22 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from batchscope import wording
-from batchscope.figures import rows
+from batchscope.figures import FigureTables, rows
 from batchscope.figures.drawing import canvas, document_points
-from batchscope.figures.kinds.against_batch_size import Cell, draw_cell, with_document
+from batchscope.figures.kinds.by_batch_size import Cell, draw_cell, with_document
 from batchscope.study import specifications
 
 _MOST_ROWS = 6  # series
 
 
+def select(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFrame:
+    return rows.select(tables, spec, best_rate=True)
+
+
 def draw(
     frame: pandas.DataFrame, spec: specifications.Figure, numbers: pandas.DataFrame | None = None
 ) -> Figure:
-    """Returns the figure: for each series, distributions beside medians."""
+    """Return a row per series with the distributions and the medians by batch size."""
     (panel,), (ink,) = rows.panels(frame, spec), canvas.series_styles(1)
     groups, more = canvas.first(canvas.present(frame), _MOST_ROWS)
     looks = canvas.size_styles(frame["batch_size"].unique())
@@ -44,11 +48,10 @@ def draw(
 def _draw_distributions(
     axes: Axes, own: pandas.DataFrame, looks: dict[int, dict[str, Any]], median: str
 ) -> None:
-    """Draws an outline per batch size: each bin's share of a run's updates, mean over seeds."""
+    """Draw an outline per batch size: the mean share of the updates in each bin."""
     binned = rows.finished(own).dropna(subset="low")
     for size, chosen in binned.groupby("batch_size"):
-        # All runs have the same bins, of equal width on a logarithmic axis, and list a range of
-        # them: one that a run does not list holds none of its own.
+        # All runs have the same bins of equal width in log10, and list a range of them.
         low, high = np.log10(chosen[["low", "high"]].to_numpy(float)).T
         width = np.median(high - low)
         index = np.round(low / width).astype(int)

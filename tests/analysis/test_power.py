@@ -6,20 +6,20 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from batchscope.analysis import seeds_wanted
+from batchscope.analysis import power
 
 RATIOS = (0.5, 0.8, 1, 1.25, 1.5, 2)
 
 
 @pytest.mark.parametrize(
-    ("power", "expected"),
+    ("of_test", "expected"),
     [
-        (seeds_wanted.power_of_difference, [27, 12, 8, 6, 5, 4]),
-        (seeds_wanted.power_of_equivalence, [36, 15, 11, 8, 6, 4]),
+        (power.of_difference, [27, 12, 8, 6, 5, 4]),
+        (power.of_equivalence, [36, 15, 11, 8, 6, 4]),
     ],
 )
-def test_seeds_of_a_difference_and_of_equivalence(power, expected):
-    assert [seeds_wanted.fewest(power, ratio) for ratio in RATIOS] == expected
+def test_seeds_of_a_difference_and_of_equivalence(of_test, expected):
+    assert [power.fewest(of_test, ratio) for ratio in RATIOS] == expected
 
 
 @pytest.mark.parametrize(("seeds", "margin"), [(3, 2.0), (6, 1.5), (11, 1.0), (36, 0.5)])
@@ -27,6 +27,4 @@ def test_power_of_equivalence_by_simulation(seeds, margin):
     draws = np.random.default_rng(1).normal(size=(40_000, seeds))
     half = stats.t.ppf(0.95, seeds - 1) * draws.std(axis=1, ddof=1) / math.sqrt(seeds)
     shown = np.abs(draws.mean(axis=1)) + half < margin
-    assert seeds_wanted.power_of_equivalence(seeds, margin, 0.05) == pytest.approx(
-        shown.mean(), abs=0.01
-    )
+    assert power.of_equivalence(seeds, margin, 0.05) == pytest.approx(shown.mean(), abs=0.01)

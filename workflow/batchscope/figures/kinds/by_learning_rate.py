@@ -1,4 +1,4 @@
-"""The loss against the learning rate by batch size, and the best rate of every batch size."""
+"""The loss by learning rate for each batch size, and the best rate of each batch size."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from batchscope.figures.drawing import canvas
 from batchscope.store import records
 from batchscope.study import specifications
 
-_RATE, _OWN, _BEST = "effective_learning_rate", "rate_of_seed", "best_rate"
+_RATE, _OF_SEED, _BEST = "effective_learning_rate", "rate_of_seed", "best_rate"
 _EXPONENT = ["exponent", "exponent_low", "exponent_high", "factor"]
 _MOST_PANELS = 6
 _ROOM = 0.09  # share of an axis between two labelled rates
-_RULES = {1.0: ("linear rule", "-"), 0.5: ("square root rule", "--")}
+# Exponent of the batch size -> look.
 _RULE = {"color": canvas.GRID, "linewidth": 1.4, "zorder": 1}
+_RULES = {1.0: {**_RULE, "linestyle": "-"}, 0.5: {**_RULE, "linestyle": "--"}}
 _ARROWS = {best_learning_rates.LOW: "v", best_learning_rates.HIGH: "^"}
 _RING = {"marker": "o", "markersize": 10, "fillstyle": "none", "linestyle": "none"}
 _POINT = {"linestyle": "none", "marker": ".", "zorder": 2}
 
 
 def select(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFrame:
-    """Returns every run with its effective rate and loss, and what its batch size chooses.
+    """Return every run with its effective rate and loss, and the best rate of its batch size.
 
-    Beside the best rate of the batch size stand where on the edge of its grid it lies, the rate
-    that the run's seed alone would choose, and how the best rate grows with the batch size. None
-    where there was no choice.
+    Further columns are the edge of the grid at which the best rate lies, the best rate of the
+    run's seed, and the growth of the best rate with the batch size.
     """
     runs = tables.runs
     if not best_learning_rates.several(runs):
@@ -43,15 +43,14 @@ def select(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFram
     frame = runs[list(dict.fromkeys(names))].reset_index(drop=True)
     frame[_RATE] = best_learning_rates.effective(runs).to_numpy()
     for group in best_learning_rates.series(runs.reset_index(drop=True)):
-        found = best_learning_rates.choices(group.frame)
-        fit = best_learning_rates.exponent([each for each in found if each.runs])
-        if fit:
+        choices = best_learning_rates.choices(group.frame)
+        if fit := best_learning_rates.exponent([choice for choice in choices if choice.runs]):
             frame.loc[group.frame.index, _EXPONENT] = [*fit.interval[:3], fit.factor]
             frame.loc[group.frame.index, "exponent_bound"] = fit.bound
-        for choice in found:
+        for choice in choices:
             rows = group.frame.index[group.frame["batch_size"] == choice.batch_size]
             frame.loc[rows, _BEST] = choice.rate
-            frame.loc[rows, _OWN] = frame.loc[rows, "seed"].map(choice.by_seed)
+            frame.loc[rows, _OF_SEED] = frame.loc[rows, "seed"].map(choice.by_seed)
             frame.loc[rows, "edge"] = choice.edge
     frame = frame.reindex(columns=list(dict.fromkeys([*frame, *_EXPONENT])))
     sizes = frame.loc[frame[_BEST].notna(), "batch_size"].nunique()
@@ -83,9 +82,8 @@ def _draw_losses(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure
 
 
 def _draw_line(axes: Axes, rows: pandas.DataFrame, loss: str, style: dict[str, Any]) -> None:
-    """Draws one batch size: seeds, means, a ring at the best rate, and where a run diverged."""
-    finished = run_series.finished(rows)
-    finished = finished[finished[loss].notna()]
+    """Draw seeds and means of a batch size, with a ring at the best rate and failed rates."""
+    finished = run_series.finished(rows).dropna(subset=loss)
     seeds = {**_POINT, "markersize": 4, "markeredgewidth": 0, "color": style["color"], "alpha": 0.5}
     axes.plot(np.log2(finished[_RATE].astype(float)), finished[loss], **seeds)
     table = finished.pivot_table(loss, _RATE, "seed")
@@ -99,18 +97,18 @@ def _draw_line(axes: Axes, rows: pandas.DataFrame, loss: str, style: dict[str, A
     diverged = rows.loc[rows["status"] == records.DIVERGED, _RATE].unique().astype(float)
     if len(diverged):
         cross = {"linestyle": "none", "marker": "x", "markersize": 5, "color": style["color"]}
-        edge = {"transform": axes.get_xaxis_transform()}
-        axes.plot(np.log2(diverged), np.full(len(diverged), 0.98), **edge, **cross)
+        cross["transform"] = axes.get_xaxis_transform()
+        axes.plot(np.log2(diverged), np.full(len(diverged), 0.98), **cross)
 
 
 def _draw_best(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
+    """Return the best rates of all series with the linear and the square root rule."""
     (panel,), groups = spec.panels, best_learning_rates.series(frame)
     figure, (axes,) = canvas.panels(1, width=5.0, height=3.4)
     styles, sizes = canvas.series_styles(len(groups)), sorted(frame["batch_size"].unique().tolist())
     doublings, middle = np.log2(sizes), np.log2(frame[_BEST].dropna()).mean()
-    for rule, (_, line) in _RULES.items():
-        heights = middle + rule * (doublings - doublings.mean())
-        axes.plot(doublings, heights, linestyle=line, **_RULE)
+    for exponent, look in _RULES.items():
+        axes.plot(doublings, middle + exponent * (doublings - doublings.mean()), **look)
     for index, (group, style) in enumerate(zip(groups, styles, strict=True)):
         _draw_choices(axes, group.frame, style, 0.12 * (index - (len(groups) - 1) / 2))
     _rate_axis(axes.yaxis, frame[_RATE])
@@ -118,22 +116,23 @@ def _draw_best(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
     axes.set_ylim(ends[0] - 0.6, ends[1] + 0.6)
     canvas.batch_size_axis(axes, sizes)
     axes.set(title=panel.title, ylabel=panel.label)
-    look = {"linestyle": "none", "color": canvas.MUTED}
     marks = [(style, group.label) for style, group in zip(styles, groups, strict=True)]
-    marks = [*(marks if len(groups) > 1 else []), ({**look, "marker": "."}, "a seed's own")]
-    marks += [({**look, "marker": _ARROWS[edge]}, f"the {edge} tried") for edge in _ARROWS]
-    marks += [({**_RULE, "linestyle": line}, name) for name, line in _RULES.values()]
+    marks = marks if len(groups) > 1 else []
+    labels = {".": "a seed's own", **{_ARROWS[edge]: f"the {edge} tried" for edge in _ARROWS}}
+    look = {"linestyle": "none", "color": canvas.MUTED}
+    marks += [({**look, "marker": marker}, label) for marker, label in labels.items()]
+    marks += zip(_RULES.values(), ("linear rule", "square root rule"), strict=True)
     canvas.legend(figure, marks)
     return figure
 
 
 def _draw_choices(axes: Axes, rows: pandas.DataFrame, style: dict[str, Any], offset: float) -> None:
-    """Draws the best rates of a series, those of its single seeds, and the fit through these."""
-    seeds = rows.drop_duplicates(["batch_size", "seed"]).dropna(subset=_OWN)
+    """Draw the best rates of a series, those of single seeds, and the fitted line."""
+    seeds = rows.drop_duplicates(["batch_size", "seed"]).dropna(subset=_OF_SEED)
     order = seeds["seed"].rank(method="dense") / max(seeds["seed"].nunique(), 1)
     at = np.log2(seeds["batch_size"].astype(float)) + offset + 0.08 + 0.2 * order
     look = {**_POINT, "color": style["color"], "alpha": 0.6}
-    axes.plot(at, np.log2(seeds[_OWN].astype(float)), **look)
+    axes.plot(at, np.log2(seeds[_OF_SEED].astype(float)), **look)
     best = rows.drop_duplicates("batch_size").dropna(subset=_BEST)
     for size, rate, edge in best[["batch_size", _BEST, "edge"]].itertuples(index=False):
         mark = {**style, "marker": _ARROWS.get(edge, style["marker"]), "markersize": 7}
@@ -146,11 +145,7 @@ def _draw_choices(axes: Axes, rows: pandas.DataFrame, style: dict[str, Any], off
 
 
 def _rate_axis(axis: Axis, rates: pandas.Series) -> None:
-    """Turns an axis, in log2(rate), into learning rates as plain numbers, those with room."""
-    every = sorted(rates.dropna().unique().tolist(), reverse=True)
-    width, kept = float(np.ptp(np.log2(every))), []
-    for rate in every:
-        if all(abs(np.log2(rate / other)) >= _ROOM * width for other in kept):
-            kept.append(rate)
-    axis.set_ticks(np.log2(kept[::-1]), map(wording.number, kept[::-1]))
+    """Label an axis in log2(rate) with the learning rates that have room."""
+    shown = canvas.spread(rates.dropna().unique().tolist(), _ROOM)
+    axis.set_ticks(np.log2(shown), map(wording.number, shown))
     axis.axes.minorticks_off()

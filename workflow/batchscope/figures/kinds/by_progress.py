@@ -1,4 +1,4 @@
-"""Outcomes against what a training has used up: means over seeds with 95 % t-intervals."""
+"""Outcomes by epochs, updates, examples or seconds: means over seeds with 95 % t-intervals."""
 
 from __future__ import annotations
 
@@ -28,15 +28,13 @@ _MEANS = "Means over the runs that still train, with a 95 % interval (Student's 
 
 
 def select(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFrame:
-    """Returns one row per run and place in its training: factors, status, what was used, outcomes.
-
-    None where no training has two places on an axis.
-    """
-    # Rows of different seeds are alike after as many updates, not at the same second.
-    frame = rows.select(tables, replace(spec, columns=(*spec.columns, "updates")))
+    """Return one row per run and place in its training, if a training has two places."""
+    # Rows of different seeds correspond by updates, not by seconds.
+    with_updates = replace(spec, columns=(*spec.columns, "updates"))
+    frame = rows.select(tables, with_updates, best_rate=True)
     if frame.empty or not _axes_of(frame, spec):
         return frame.iloc[:0]
-    return _with_target(frame, tables.comparisons, spec) if spec.target else frame
+    return _with_target(frame, tables, spec) if spec.table == "trajectories" else frame
 
 
 def _axes_of(frame: pandas.DataFrame, spec: specifications.Figure) -> list[str]:
@@ -46,10 +44,10 @@ def _axes_of(frame: pandas.DataFrame, spec: specifications.Figure) -> list[str]:
 
 
 def _with_target(
-    frame: pandas.DataFrame, compared: pandas.DataFrame, spec: specifications.Figure
+    frame: pandas.DataFrame, tables: FigureTables, spec: specifications.Figure
 ) -> pandas.DataFrame:
-    """Return a frame with the target at which each series is compared; NaN without one."""
-    target = pandas.Series(np.nan, frame.index)
+    """Return a frame with the target of the comparisons of each series; NaN without one."""
+    target, compared = pandas.Series(np.nan, frame.index), tables.comparisons
     if len(compared):
         of_loss = compared["budget_column"].eq(spec.panels[0].column)
         compared = compared[compared["budget"].eq(TARGET) & of_loss]
@@ -62,11 +60,9 @@ def _with_target(
 
 
 def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
-    """Returns the figure: a row of panels per series, one for each axis and outcome."""
-    panels, (groups, more) = (
-        rows.panels(frame, spec),
-        canvas.first(canvas.present(frame), _MOST_ROWS),
-    )
+    """Return a row of panels for each series, one for each axis and outcome."""
+    panels = rows.panels(frame, spec)
+    groups, more = canvas.first(canvas.present(frame), _MOST_ROWS)
     shown = list(itertools.product(_axes_of(frame, spec), panels))
     width = {1: 6.5, 2: 4.2}.get(len(shown), canvas.PANEL_WIDTH)
     height = canvas.PANEL_HEIGHT if len(groups) < 4 else 2.2
@@ -74,7 +70,7 @@ def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
     figure, grid = canvas.panels(len(groups) * len(shown), len(shown), width, height, **alike)
     grid = grid.reshape(len(groups), len(shown))
     looks = canvas.size_styles(frame["batch_size"].unique())
-    # By finished runs, or by all where none finished: else what diverged sets the scale.
+    # Diverged runs set the scale only if no run finished.
     known = rows.finished(frame)
     values = [(known if known[p.column].notna().any() else frame)[p.column] for _, p in shown]
     for axes, (_, panel) in zip(grid[0], shown, strict=True):
@@ -88,55 +84,54 @@ def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
             parts = filter(None, [panel.title, by, group.label])
             canvas.title(axes, wording.capital(", ".join(parts)) or spec.title)
         line[0].set_ylabel(panels[0].label)
-    for axes, (axis, panel), each in zip(grid[-1], shown, values, strict=True):
-        _horizontal_axis(axes, frame, axis)
-        canvas.value_axis(axes, each, scale=panel.scale)
-        canvas.around(axes, each, 0.05)
+    for axes, (axis, panel), of_panel in zip(grid[-1], shown, values, strict=True):
+        _horizontal_axis(axes, frame[axis], axis)
+        canvas.value_axis(axes, of_panel, scale=panel.scale)
+        canvas.around(axes, of_panel, 0.05)
     canvas.size_legend(figure, looks)
-    crosses = "×: diverged." if (frame["status"] == records.DIVERGED).any() else ""
-    means = _MEANS if frame["seed"].nunique() > 1 else ""
+    notes = [more, _MEANS] if frame["seed"].nunique() > 1 else [more]
+    notes += ["×: diverged."] if (frame["status"] == records.DIVERGED).any() else []
     targets = frame["target"].dropna().unique() if "target" in frame else ()
-    target = f"Dotted: the target, {wording.number(targets[0])}." if len(targets) == 1 else ""
-    canvas.notes(figure, rows.runs(frame), more, means, crosses, target)
+    notes += [f"Dotted: the target, {wording.number(targets[0])}."] if len(targets) == 1 else []
+    canvas.notes(figure, rows.runs(frame), *notes)
     return figure
 
 
 def _draw_panel(
-    axes: Axes, own: pandas.DataFrame, axis: str, column: str, looks: dict[int, dict[str, Any]]
+    axes: Axes, frame: pandas.DataFrame, axis: str, column: str, looks: dict[int, dict[str, Any]]
 ) -> None:
-    """Draws a mean for each batch size, runs that did not finish thin, and the target."""
-    known = own[own[axis].notna() & np.isfinite(own[column].astype(float))]
+    """Draw the mean of each batch size, thin lines of unfinished runs, and the target."""
+    known = frame[frame[axis].notna() & np.isfinite(frame[column].astype(float))]
     if known.empty:
-        untimed = axis == SECONDS and own[column].notna().any()
+        untimed = axis == SECONDS and frame[column].notna().any()
         canvas.empty(axes, "not timed" if untimed else "no run")
     for size, of_size in known.groupby("batch_size"):
-        look, whole = looks[int(size)], rows.finished(of_size)
-        if len(whole):
-            _draw_mean(axes, whole, axis, column, look)
+        look, finished = looks[int(size)], rows.finished(of_size)
+        if len(finished):
+            _draw_mean(axes, finished, axis, column, look)
         for _, run in of_size[of_size["status"] != records.FINISHED].groupby("seed"):
             axes.plot(run[axis], run[column], linewidth=0.6, alpha=0.6, **look)
-            if run["status"].iloc[0] == records.DIVERGED:
-                # At the upper edge: its loss has left the panel.
+            if run["status"].iloc[0] == records.DIVERGED:  # its loss has left the panel
                 at_edge = {"transform": axes.get_xaxis_transform(), "color": look["color"]}
                 axes.plot(run[axis].iloc[-1], 0.97, marker="x", **at_edge)
-    if "target" in own and np.isfinite(target := float(own["target"].iloc[0])):
+    if "target" in frame and np.isfinite(target := float(frame["target"].iloc[0])):
         axes.axhline(target, color=canvas.MUTED, linewidth=0.9, linestyle=canvas.LINES[2])
 
 
 def _draw_mean(
-    axes: Axes, whole: pandas.DataFrame, axis: str, column: str, look: dict[str, Any]
+    axes: Axes, runs: pandas.DataFrame, axis: str, column: str, look: dict[str, Any]
 ) -> None:
-    """Draws the mean over the runs that are still training, with its interval as a band.
+    """Draw the mean over the runs that still train, with its interval as a band.
 
-    Over seconds it is of rows after as many updates, at the mean of the seeds' times.
+    Over seconds it is the mean after equal numbers of updates, at the mean time of the seeds.
     """
-    alike = "updates" if axis == SECONDS else axis
-    whole = whole.astype({column: float, axis: float})
-    table = whole.pivot_table(column, alike, "seed")
-    # Where one stopped early between two rows of the others, these have no value.
+    index = "updates" if axis == SECONDS else axis
+    runs = runs.astype({column: float, axis: float})
+    table = runs.pivot_table(column, index, "seed")
+    # A run that stopped between two rows of the others has no value at them.
     table = table[~(table.isna() & table.bfill().notna()).any(axis=1)]
     table = table.iloc[thinned(len(table), axis != "epoch")]
-    at = whole.groupby(alike)[axis].mean()[table.index].to_numpy(float)
+    at = runs.groupby(index)[axis].mean()[table.index].to_numpy(float)
     if len(at) < 3:
         mean, low, high, _ = canvas.mean_intervals(axes, table.to_numpy(float))
         canvas.error_bars(axes, at, mean, low, high, marker="o", linestyle="none", **look)
@@ -145,21 +140,20 @@ def _draw_mean(
 
 
 def thinned(length: int, ratios: bool, most: int = _MOST_POINTS) -> np.ndarray:
-    """Returns so many indices at most, first and last among them: evenly spread, or in ratios."""
+    """Return at most `most` indices with the first and the last, evenly spread or by ratios."""
     if length <= most:
         return np.arange(length)
     spread = np.geomspace(1, length, most) - 1 if ratios else np.linspace(0, length - 1, most)
     return np.unique(spread.round().astype(int))
 
 
-def _horizontal_axis(axes: Axes, frame: pandas.DataFrame, axis: str) -> None:
-    """Labels the horizontal axis: whole epochs, or a logarithmic one of what was used."""
+def _horizontal_axis(axes: Axes, values: pandas.Series, axis: str) -> None:
+    """Label whole epochs, or updates, examples and seconds on a logarithmic axis."""
     axes.set_xlabel("time (s)" if axis == SECONDS else axis)
     if axis == "epoch":
         axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
         return
-    values = frame[axis].dropna().astype(float)
-    values = values[values > 0]  # an evaluation before the first update has no place
-    if len(values):
+    positive = values[values > 0].astype(float)  # not the evaluation before the first update
+    if len(positive):
         axes.set_xscale("log", nonpositive="mask")
-        canvas.few_log_labels(axes.xaxis, values.max() / values.min(), crowded=30)
+        canvas.few_log_labels(axes.xaxis, positive.max() / positive.min(), crowded=30)

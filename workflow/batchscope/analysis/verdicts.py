@@ -1,0 +1,534 @@
+"""Verdicts on statements about paired replicates, each read off the interval that is printed.
+
+A replicate is a seed or a timing job. A contrast has one number per replicate: a slope against the
+logarithm of the batch size, a difference of two cells or of their logarithms, a level. A statement
+says that the means of some contrasts are between two bounds. Its estimate is the mean of the
+contrast that decides, with Student's t-interval: the statement is supported if the interval is
+inside the bounds, and contradicted if it is outside. docs/measures.md has the formulas.
+
+- A family of statements shares one level (Benjamini and Hochberg 1995, J. R. Stat. Soc. B 57, 289;
+  intervals: Benjamini and Yekutieli 2005, J. Am. Stat. Assoc. 100, 71).
+- Contrasts that must all hold are an intersection-union test without any adjustment (Berger 1982,
+  Technometrics 24, 295); the contrary takes Bonferroni's.
+- A batch size is compared with the best of the others as in Hsu 1984 (Ann. Statist. 12, 1136), with
+  a separate variance for every pair. The pairs share the level of "beyond the margin". The true
+  difference of a pair is at one end of [-margin, margin] at most, so both ends share its level.
+- Each interim analysis may spend a share of the level (`study.stages`). Estimate, interval and n
+  are from a single analysis, so that the estimate is always inside its interval: from the one that
+  decides, else from the last.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+import pandas
+from scipy import optimize, special
+
+from batchscope.analysis import intervals, power, run_series
+from batchscope.study import stages
+from batchscope.study.outcomes import (
+    LEAST_SEEDS,
+    LEAST_WITH_INTERVAL,
+    LEVEL,
+    OF_MARGIN,
+    Reason,
+    Verdict,
+)
+from batchscope.study.specifications import Column
+
+ROUNDING = 1e-12  # relative difference below which two numbers are equal
+Groups = tuple[tuple[int, ...], ...]
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Contrast:
+    """One number per replicate, with the stated bounds of their mean.
+
+    Attributes:
+        numbers: Shape (replicates,); those that are not finite are left out.
+        tuned: Whether replicates are read at different rates (see `intervals.correction`).
+        open_low: Reason why the mean may be lower than it looks: the interval has no lower end.
+        open_high: Reason why it may be higher.
+        cells: Factor or column -> value, of the compared cells.
+        share: Share of the level that this analysis may spend.
+        earlier: The contrast at each earlier interim analysis.
+    """
+
+    numbers: Any
+    low: float = -math.inf
+    high: float = math.inf
+    tuned: bool = False
+    open_low: Reason = Reason.NONE
+    open_high: Reason = Reason.NONE
+    cells: Mapping[str, Any] = field(default_factory=dict)
+    share: float = 1.0
+    earlier: tuple[Contrast, ...] = ()
+
+    @functools.cached_property
+    def values(self) -> np.ndarray:
+        """The finite numbers, rounded to a bound that they equal up to `ROUNDING`."""
+        values = np.asarray(self.numbers, float)
+        values = values[np.isfinite(values)]
+        for bound in filter(math.isfinite, (self.low, self.high)):
+            close = np.abs(values - bound) <= ROUNDING * (np.abs(values) + abs(bound))
+            values = np.where(close, bound, values)
+        return values
+
+    @property
+    def n(self) -> int:
+        return len(self.values)
+
+    @functools.cached_property
+    def mean(self) -> float:
+        if not self.n:
+            return math.nan
+        return float(self.values[0] if np.ptp(self.values) == 0 else self.values.mean())
+
+    @functools.cached_property
+    def deviation(self) -> float:
+        """Standard deviation of a replicate, with the correction for tuned rates."""
+        if self.n < 2:
+            return math.nan
+        spread = 0.0 if np.ptp(self.values) == 0 else self.values.std(ddof=1)
+        return float(spread * math.sqrt(intervals.correction(self.n, self.tuned)))
+
+    @property
+    def error(self) -> float:
+        return self.deviation / math.sqrt(self.n) if self.n > 1 else math.nan
+
+    @property
+    def bounds(self) -> int:
+        return math.isfinite(self.low) + math.isfinite(self.high)
+
+    @property
+    def analyses(self) -> tuple[Contrast, ...]:
+        return (*self.earlier, self)
+
+    def ends(self, level_low: float, level_high: float) -> tuple[float, float]:
+        """Return the ends of this analysis's interval; infinite if open or of one replicate."""
+        if self.n < 2:
+            return -math.inf, math.inf
+        levels = 1 - self.share * np.array([level_low, level_high])
+        below, above = (special.stdtrit(self.n - 1, levels) * self.error).tolist()
+        return (
+            -math.inf if self.open_low else self.mean - below,
+            math.inf if self.open_high else self.mean + above,
+        )
+
+    @functools.cached_property
+    def p(self) -> float:
+        """p-value of the statement: the larger one of both bounds, at the analysis that decides."""
+        return min(1.0, self.decisive("analysis_p").analysis_p)
+
+    @functools.cached_property
+    def p_against(self) -> float:
+        """p-value of the contrary: the smaller one of both bounds times their number."""
+        return min(1.0, self.decisive("analysis_p_against").analysis_p_against)
+
+    @functools.cached_property
+    def analysis_p(self) -> float:
+        return max(self._tails(1)) / self.share
+
+    @functools.cached_property
+    def analysis_p_against(self) -> float:
+        return min(1.0, self.bounds * min(self._tails(-1))) / self.share
+
+    def decisive(self, name: str) -> Contrast:
+        """Return the analysis with the smallest p-value, `analysis_p` or `analysis_p_against`."""
+        known = [analysis for analysis in self.analyses if analysis.n > 1]
+        return min(known, key=lambda one: getattr(one, name), default=self)
+
+    def _tails(self, inside: int) -> list[float]:
+        """Return the one-sided p of each bound: that the mean is inside (1) or outside (-1)."""
+        tails = []
+        for bound, sign in ((self.low, inside), (self.high, -inside)):
+            if math.isinf(bound):
+                continue
+            excess = sign * (self.mean - bound)
+            if self.open_low if sign > 0 else self.open_high:
+                tails.append(1.0)
+            elif self.n < 2:
+                tails.append(math.nan)
+            elif self.deviation == 0:
+                tails.append(float(not excess > 0))
+            else:
+                tails.append(float(special.stdtr(self.n - 1, -excess / self.error)))
+        return tails
+
+    def open_reason(self, level: float) -> Reason:
+        """Return the reason of the open end without which the contrast would be decided."""
+        closed = replace(self, open_low=Reason.NONE, open_high=Reason.NONE, earlier=())
+        outside = closed.p_against < level
+        if not (outside or closed.p < level):
+            return Reason.NONE
+        reasons = (self.open_low, self.open_high)
+        return reasons[math.isinf(self.low) != outside]
+
+    def replicates_to_resolve(self, level: float) -> int | None:
+        """Return the number of replicates that decide it with power .8; None if no number does."""
+        if self.n < 2 or self.open_low or self.open_high or self.deviation == 0:
+            return None
+        excess = min(self.mean - self.low, self.high - self.mean)
+        if excess == 0:
+            return None
+        level = self.share * (level if excess > 0 else level / self.bounds)
+        needed = power.fewest(power.of_difference, abs(excess) / self.deviation, level)
+        return needed and max(needed, LEAST_SEEDS, self.n + 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Statement:
+    """Contrasts that must all hold, or all contrasts in a group.
+
+    Attributes:
+        supported_by: Groups of contrasts: the statement holds if every contrast in a group holds.
+            By default all contrasts are a group.
+        contradicted_by: Groups of contrasts: the statement is wrong if every contrast in a group is
+            wrong. By default each contrast is a group.
+        steps: Contrasts of every two positions along a trend, each stated to be at least 0. One
+            that is below 0 by its test, with Bonferroni, is a step back. (Neighbours alone would
+            miss a curve that turns back slowly.)
+        ratio: Whether the contrasts are logarithms of printed ratios.
+        of_margin: Whether the verdict is within or beyond a margin.
+    """
+
+    contrasts: tuple[Contrast, ...]
+    supported_by: Groups = ()
+    contradicted_by: Groups = ()
+    steps: tuple[Contrast, ...] = ()
+    ratio: bool = False
+    of_margin: bool = False
+    in_family: ClassVar[bool] = True
+
+    @property
+    def groups(self) -> tuple[Groups, Groups]:
+        every = tuple(range(len(self.contrasts)))
+        return self.supported_by or (every,), self.contradicted_by or tuple((at,) for at in every)
+
+    @property
+    def n(self) -> int:
+        return min((contrast.n for contrast in self.contrasts), default=0)
+
+    @functools.cached_property
+    def p(self) -> tuple[float, float]:
+        """p-values of the statement and of its contrary."""
+        supporting, contradicting = self.groups
+        p = min(max(self.contrasts[at].p for at in group) for group in supporting)
+        against = min(max(self.contrasts[at].p_against for at in group) for group in contradicting)
+        # In this order NaN stays NaN.
+        return min(len(supporting) * p, 1.0), min(len(contradicting) * against, 1.0)
+
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        """Equal for statements about the same numbers."""
+        numbers = (
+            (one.values.tobytes(), one.share, one.low, one.high, one.open_low, one.open_high)
+            for one in self.contrasts
+        )
+        return self.groups, *numbers
+
+    def weakest(self, group: Sequence[int], name: str) -> Contrast:
+        """Return the contrast of a group with the largest p-value, `p` or `p_against`."""
+        return max((self.contrasts[at] for at in group), key=lambda one: _known(one, name))
+
+    def judged(self, family_level: float) -> Row:
+        """Return the columns of the verdict at the level of the statement's family."""
+        supporting, contradicting = self.groups
+        level, against = family_level / len(supporting), family_level / len(contradicting)
+        group = min(supporting, key=lambda group: _known(self.weakest(group, "p"), "p"))
+        strongest = self.weakest(group, "p")
+        contraries = (self.weakest(one, "p_against") for one in contradicting)
+        contrary = min(contraries, key=lambda one: _known(one, "p_against"))
+        verdict, reason, more = Verdict.NOT_RESOLVED, Reason.NONE, None
+        if strongest.p < level:
+            verdict, deciding = Verdict.SUPPORTED, strongest
+            shown = deciding.decisive("analysis_p")
+            if any(step.p_against * len(self.steps) < LEVEL for step in self.steps):
+                reason = Reason.NOT_AT_EVERY_STEP
+        elif contrary.p_against < against:
+            verdict, deciding = Verdict.CONTRADICTED, contrary
+            shown = deciding.decisive("analysis_p_against")
+            level = against / shown.bounds
+        else:
+            undecided = [
+                at
+                for at in (*group, *range(len(self.contrasts)))
+                if not self.contrasts[at].p < level and not self.contrasts[at].p_against < against
+            ]
+            shown = self.weakest([at for at in undecided if at in group] or undecided or group, "p")
+            deciding = shown
+            level = min(level, against / shown.bounds)
+            more, reason = shown.replicates_to_resolve(level), shown.open_reason(level)
+        if self.n < LEAST_SEEDS:
+            verdict = Verdict.ONE_SEED if self.n == 1 else Verdict.PROVISIONAL
+            level, reason, more = LEVEL, Reason.NONE, LEAST_SEEDS
+        if self.n == 0:
+            verdict, reason, more = Verdict.NOT_TESTABLE, Reason.NO_VALUE, None
+        n = min(shown.n, self.n)
+        p, p_against = self.p if n > 1 else (math.nan, math.nan)
+        return {
+            "verdict": OF_MARGIN.get(verdict, verdict) if self.of_margin else verdict,
+            "reason": reason,
+            **_printed((shown.mean, *shown.ends(level, level)), self.ratio),
+            "n": n,
+            "level": shown.share * level if n > 1 else math.nan,
+            "p": p,
+            "p_against": p_against,
+            "seeds_to_resolve": more,
+            "deciding": shown,
+            "later_analyses": deciding.analyses[::-1].index(shown),
+            "against": shown.cells.get("against"),
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class ComparisonWithBest(Statement):
+    """A batch size is within a margin of the best of the others; see the module.
+
+    Each contrast is how much better it is than another one, stated to be above -margin.
+
+    Attributes:
+        pairs: Number of pairs of batch sizes that share the level.
+        negative: Whether the outcome has the opposite sign, since lower is better.
+    """
+
+    pairs: int = 1
+    negative: bool = False
+    in_family: ClassVar[bool] = False
+
+    def judged(self, family_level: float) -> Row:
+        """Return the columns of the verdict; no family shares the level."""
+        margin = -self.contrasts[0].low
+        for analysis in zip(*(contrast.analyses for contrast in self.contrasts), strict=True):
+            compared = [contrast for contrast in analysis if contrast.n]
+            if not compared:
+                continue
+            ends = [one.ends(LEVEL, self._level_beyond(one)) for one in analysis]
+            low, high = map(min, zip(*ends, strict=True))
+            best = min(compared, key=lambda contrast: contrast.mean)
+            if low > -margin or high < -margin:
+                break
+        verdict, reason, more = Verdict.NOT_RESOLVED, Reason.NONE, None
+        if min(contrast.n for contrast in self.contrasts) < LEAST_SEEDS:
+            verdict = Verdict.PROVISIONAL if best.n > 1 else Verdict.ONE_SEED
+            more = LEAST_SEEDS
+        elif low > -margin:
+            verdict = Verdict.WITHIN
+        elif high < -margin:
+            verdict = Verdict.BEYOND
+        else:
+            reasons = {contrast.open_low or contrast.open_high for contrast in compared}
+            reason = next(filter(None, reasons), reason)
+            more = None if reason else self._seeds_to_resolve()
+        if best.n < LEAST_WITH_INTERVAL:
+            low, high = -math.inf, math.inf
+        numbers = (-best.mean, -high, -low) if self.negative else (best.mean, low, high)
+        return {
+            "verdict": verdict,
+            "reason": reason,
+            **_printed(numbers, self.ratio),
+            "n": best.n,
+            "seeds_to_resolve": more,
+            "against": best.cells["against"],
+        }
+
+    def _level_beyond(self, contrast: Contrast) -> float:
+        """Return the level a_ij, before the share of the analysis."""
+        whole = contrast.share * LEVEL / self.pairs
+        if contrast.n < 2:
+            return whole
+        apart = 2 * -contrast.low / contrast.error if contrast.error else math.inf
+
+        def excess(level: float) -> float:
+            critical = special.stdtrit(contrast.n - 1, 1 - level)
+            return level + special.stdtr(contrast.n - 1, -(critical + apart)) - whole
+
+        # With both ends of the margin far from or close to each other, the root is an end.
+        if excess(whole) <= 0 or excess(whole / 2) >= 0:
+            return (whole if excess(whole) <= 0 else whole / 2) / contrast.share
+        return optimize.brentq(excess, whole / 2, whole, xtol=1e-16, rtol=1e-14) / contrast.share
+
+    def _seeds_to_resolve(self) -> int | None:
+        """Return the number of seeds needed to decide whether the size is within the margin.
+
+        It is beyond the margin if one other size shows it: the soonest counts. It is within the
+        margin of all other sizes: the last counts.
+        """
+        others = [one for one in self.contrasts if one.ends(LEVEL, LEVEL)[0] <= one.low]
+        worse = [one for one in others if one.mean < one.low]
+        seeds = [self._seeds_of_pair(one) for one in worse or others]
+        if worse:
+            return min((count for count in seeds if count is not None), default=None)
+        return None if None in seeds else max(seeds, default=None)
+
+    def _seeds_of_pair(self, pair: Contrast) -> int | None:
+        """Return the number of seeds that show a size to be within or beyond the margin of another.
+
+        If the pair's 90 % interval contains 0, the sizes are to be shown as equal. Otherwise the
+        measured difference is to be distinguished from the margin.
+        """
+        half = special.stdtrit(pair.n - 1, 1 - LEVEL) * pair.error
+        if not half or pair.mean == pair.low or abs(pair.mean) > half:
+            return pair.replicates_to_resolve(
+                LEVEL if pair.mean > pair.low else self._level_beyond(pair)
+            )
+        effect = -pair.low / pair.deviation
+        needed = power.fewest(power.of_equivalence, effect, pair.share * LEVEL)
+        return needed and max(needed, pair.n + 1)
+
+
+S = TypeVar("S", bound=Statement)
+
+
+def _known(contrast: Contrast, name: str) -> float:
+    return float(np.nan_to_num(getattr(contrast, name), nan=2.0))
+
+
+def _printed(numbers: Iterable[float], ratio: bool) -> dict[str, float]:
+    """Return estimate, low and high; an open end is NaN."""
+    shown = (math.nan if math.isinf(number) else float(number) for number in numbers)
+    ends = map(exponential, shown) if ratio else shown
+    return dict(zip(("estimate", "low", "high"), ends, strict=True))
+
+
+def exponential(value: float) -> float:
+    return float(f"{math.exp(value):.12g}")
+
+
+def table(
+    rows: Iterable[Row],
+    columns: Mapping[str, Column],
+    factors: Iterable[str] = (),
+    family: str = "",
+) -> pandas.DataFrame:
+    """Return rows as a table, those with a `statement` with the columns of its verdict.
+
+    The reason of an open end replaces the reason of the row, and that replaces any other reason.
+
+    Args:
+        family: Column with the same value in all rows of a family; by default all rows are one.
+    """
+    return run_series.table(judge([*rows], family), columns, factors)
+
+
+def judge(rows: Sequence[Row], family: str = "") -> list[Row]:
+    """Return rows with the verdicts on their statements, as `table` has them."""
+    tests: dict[Any, dict[Any, tuple[float, float]]] = {}
+    for row in rows:
+        statement = row.get("statement")
+        if statement and statement.in_family and statement.n >= LEAST_SEEDS:
+            # Statements about the same numbers, such as the time of a step at several learning
+            # rates, are one statement of the family.
+            tests.setdefault(row.get(family), {})[statement.identity] = statement.p
+    levels = {name: family_level(np.ravel([*found.values()])) for name, found in tests.items()}
+    return [_judged(row, levels.get(row.get(family), LEVEL)) for row in rows]
+
+
+def _judged(row: Row, level: float) -> Row:
+    statement: Statement | None = row.get("statement")
+    if statement is None:
+        return row
+    verdict = statement.judged(level)
+    open_end = verdict["verdict"] == Verdict.NOT_RESOLVED and verdict["reason"]
+    return {**row, **verdict, "reason": open_end or row.get("reason") or verdict["reason"]}
+
+
+def read_off(rows: pandas.DataFrame) -> pandas.Series:
+    """Return the verdicts of comparisons with the best, provisional ones by their intervals.
+
+    Without an interval, below three seeds, a verdict stays provisional.
+    """
+    low, high, bound = (rows[name].astype(float) for name in ("low", "high", "bound"))
+    within = np.where(bound < 0, low > bound, high < bound)
+    beyond = np.where(bound < 0, high < bound, low > bound)
+    read = np.select([within, beyond], [Verdict.WITHIN, Verdict.BEYOND], Verdict.PROVISIONAL)
+    return rows["verdict"].mask(
+        rows["verdict"] == Verdict.PROVISIONAL, pandas.Series(read, rows.index)
+    )
+
+
+def family_level(p_values: Sequence[float]) -> float:
+    """Return alpha*: every p-value that is rejected is at most that, every other one above."""
+    ordered = np.sort(np.asarray(p_values, float))
+    if not len(ordered):
+        return LEVEL
+    shares = LEVEL * np.arange(1, len(ordered) + 1) / len(ordered)
+    rejected = np.flatnonzero(ordered <= shares)
+    return float(shares[rejected[-1] if len(rejected) else 0])
+
+
+def staged(analyses: Sequence[S], shares: Sequence[float]) -> S:
+    """Return a statement that is tested at several analyses, the last with all replicates.
+
+    Earlier analyses of other contrasts, before a cell had runs, are left out. A contrast without
+    more replicates than at the analysis before is not tested again: it spends nothing.
+
+    Args:
+        analyses: The statement at each analysis.
+        shares: Share of the level that each analysis may spend.
+    """
+
+    def merged(name: str) -> tuple[Contrast, ...]:
+        cells = [[contrast.cells for contrast in getattr(one, name)] for one in analyses]
+        spent = [
+            [replace(contrast, share=share) for contrast in getattr(one, name)]
+            for one, share, names in zip(analyses, shares, cells, strict=True)
+            if names == cells[-1]
+        ]
+        return tuple(_over_analyses(contrasts) for contrasts in zip(*spent, strict=True))
+
+    return replace(analyses[-1], contrasts=merged("contrasts"), steps=merged("steps"))
+
+
+def _over_analyses(contrasts: Sequence[Contrast]) -> Contrast:
+    kept = [contrasts[0]]
+    for later in contrasts[1:]:
+        kept.append(later if later.n > kept[-1].n else kept[-1])
+    return replace(kept[-1], earlier=tuple(kept[:-1]))
+
+
+def at_analyses(replicates: int, planned: Sequence[int], statement: Callable[[int], S]) -> S:
+    """Return a statement that is tested at the planned numbers of replicates.
+
+    Args:
+        statement: Number of the first replicates -> the statement about them.
+    """
+    seen = stages.seen(replicates, planned)
+    return staged([statement(count) for count, _ in seen], [share for _, share in seen])
+
+
+def trend(values: Any, positions: Any, rises: bool, **properties: Any) -> Statement:
+    """State that values rise, or fall, along positions: the mean slope of the replicates.
+
+    Each replicate has its own slope, by least squares. Order tests take the slopes as equal, and
+    err far more often than they say if they are not.
+
+    Args:
+        values: Shape (replicates, positions), at least two positions; a replicate with a gap is
+            left out.
+        positions: Ascending, on the scale of the slopes: log2 of the batch size.
+        properties: Other fields of the slope's `Contrast`.
+    """
+    values, positions = np.asarray(values, float), np.asarray(positions, float)
+    complete = values[np.isfinite(values).all(axis=1)]
+    bound = {"low" if rises else "high": 0.0}
+    slope = Contrast(slopes(complete, positions), **bound, **properties)
+    first, second = np.triu_indices(len(positions) if len(positions) > 2 else 0, 1)
+    steps = (1.0 if rises else -1.0) * (complete[:, second] - complete[:, first]).T
+    tuned = slope.tuned
+    return Statement((slope,), steps=tuple(Contrast(step, low=0.0, tuned=tuned) for step in steps))
+
+
+def slopes(values: Any, positions: Any) -> np.ndarray:
+    """Return the least-squares slope against positions, at least two distinct ones, per row."""
+    values = np.asarray(values, float)
+    centred = np.asarray(positions, float) - np.mean(positions)
+    found = values @ centred / (centred @ centred)
+    return np.where(np.ptp(values, axis=1) > 0, found, 0.0)  # not what rounding makes of none

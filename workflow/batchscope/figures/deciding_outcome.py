@@ -1,0 +1,105 @@
+"""Rows of the outcome that decides between batch sizes: values of seeds with their mean."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pandas
+
+from batchscope.analysis import run_series
+from batchscope.analysis.chosen_rates import RATE
+from batchscope.analysis.targets import Target
+from batchscope.figures import FigureTables, rows
+from batchscope.study import specifications, tasks
+from batchscope.study.budget_kinds import CONVERGENCE, PAID, TAKEN, TARGET, of_ends
+from batchscope.study.figures import PRIMARY
+from batchscope.wording import number
+
+TARGET_COLUMNS = ["target_column", "target_value"]
+ENDS = ("mean_low", "mean_high")
+_COLUMNS = ["outcome", *TARGET_COLUMNS, "batch_size", "seeds", "seed", "value", "mean", *ENDS]
+_COLUMNS.append("recommended")
+
+
+def by_advice(tables: FigureTables) -> Iterator[tuple[dict[str, Any], FigureTables]]:
+    """Yield the factors that distinguish each series with advice, and its part of the tables."""
+    advice = tables.advice
+    names = [name for name in run_series.factor_columns(advice) if name != RATE]
+    several = run_series.varying(advice, names) if len(advice) else []
+    every = advice[several].drop_duplicates().to_dict("records") if several else [{}]
+    for factors in every if len(advice) and len(tables.comparisons) else ():
+        parts = {"trajectories": tables.trajectories}
+        for name in ("advice", "comparisons", "to_target", "runs"):
+            frame = getattr(tables, name)
+            known = {factor: value for factor, value in factors.items() if factor in frame}
+            parts[name] = run_series.of(frame, known)
+        if deciding(parts["advice"]):
+            yield factors, FigureTables(metrics=tables.metrics, **parts)
+
+
+def deciding(advice: pandas.DataFrame) -> list[str]:
+    limits = advice["item"].eq("limit") & advice["batch_size"].notna()
+    return list(dict.fromkeys(advice.loc[limits, "name"]))
+
+
+def target_words(row: pandas.Series) -> str:
+    column, value = row[TARGET_COLUMNS]
+    known = pandas.notna(column) and column
+    return f"{tasks.column_words(column)} {number(value)}" if known else "the target"
+
+
+def select(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFrame:
+    """Return a row per series, batch size and seed, with the mean of the size.
+
+    The figure `primary` has the outcome that decides; `primary_outcome` has the first other one
+    that is no cost.
+    """
+    frames = []
+    for factors, part in by_advice(tables):
+        outcomes = deciding(part.advice)
+        if spec.name != PRIMARY:
+            outcomes = [name for name in outcomes[1:] if name not in TAKEN]
+        frames += [_of_outcome(part, name).assign(**factors) for name in outcomes[:1]]
+    frames = [frame for frame in frames if frame["batch_size"].nunique() > 1]
+    return pandas.concat(frames, ignore_index=True) if frames else pandas.DataFrame()
+
+
+def _of_outcome(tables: FigureTables, outcome: str) -> pandas.DataFrame:
+    advice, comparisons = tables.advice, tables.comparisons
+    budgets = PAID if outcome in TAKEN else of_ends(comparisons["budget"].unique())
+    compared = comparisons[comparisons["outcome"].eq(outcome) & comparisons["mean"].notna()]
+    compared = compared[compared["budget"].isin(budgets)].drop_duplicates("batch_size")
+    if compared.empty:
+        return pandas.DataFrame(columns=_COLUMNS)
+    best = advice[advice["item"].eq("recommendation") & advice["smallest"].notna()]
+    low, high = best[["smallest", "largest"]].iloc[0] if len(best) else (1, 0)
+    inside = compared["batch_size"].between(low, high).astype(int)
+    seeds = _seeds(outcome, compared, tables)
+    frame = compared.assign(outcome=outcome, recommended=inside)
+    frame = frame.merge(seeds.rename(columns={outcome: "value"}), on="batch_size", how="left")
+    return frame.sort_values(["batch_size", "seed"]).reindex(columns=_COLUMNS)
+
+
+def _seeds(outcome: str, compared: pandas.DataFrame, tables: FigureTables) -> pandas.DataFrame:
+    """Return the value of each seed, at the rate of the comparison if it has one."""
+    columns, rates = ["batch_size", "seed", outcome], ["batch_size"]
+    rates += [RATE] if compared[RATE].notna().all() else []
+    runs, evaluations = tables.runs, tables.trajectories
+    if compared["budget"].iloc[0] == TARGET:
+        value, column = compared[["budget_value", "budget_column"]].iloc[0]
+        target = Target(column if isinstance(column, str) else "", value)
+        chosen = evaluations.merge(compared[rates], on=rates)
+        taken = target.taken(chosen, outcome, columns[:2], tables.metrics)
+        found = taken.where(np.isfinite(taken)).rename_axis(columns[:2]).rename(outcome)
+        return found.reset_index().assign(target_column=target.column, target_value=value)
+    if compared["budget"].iloc[0] == CONVERGENCE and outcome in evaluations:
+        keys = [name for name in rows.RUN if name in runs and name in evaluations]
+        known = evaluations.dropna(subset=["validation_loss", outcome])
+        lowest = known.loc[known.groupby(keys)["validation_loss"].idxmin(), [*keys, outcome]]
+        runs = run_series.finished(runs).drop(columns=outcome, errors="ignore")
+        runs = runs.merge(lowest, on=keys)
+    if outcome not in runs:
+        return pandas.DataFrame(columns=columns)
+    return runs.merge(compared[rates], on=rates)[columns]

@@ -1,0 +1,143 @@
+"""Curves of trained weights: the loss along a line, and the norm of mean gradients.
+
+Curves are means over seeds with a band. Losses along random directions have a curve for each batch
+size; on the line between two minimisers there is a curve for each part of the data.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from batchscope import wording
+from batchscope.analysis import run_series
+from batchscope.figures import FigureTables, rows
+from batchscope.figures.drawing import canvas
+from batchscope.study import specifications
+from batchscope.study.specifications import Scale
+
+_SPLITS = {"train": "training data", "validation": "validation data", "test": "test data"}
+_ENDS = {"small": 0.0, "large": 1.0}  # column with the value of a factor -> place on the line
+_PLACES = {"start": "Start", "middle": "Middle", "end": "End"}
+_MOST_ROWS = 6  # series
+_RANDOM = ({"color": canvas.MUTED, "linewidth": 0.7}, "the same gradients with random signs")
+_DOTS = {"marker": "o", "markersize": 4, **canvas.EDGED}
+
+
+def select(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFrame:
+    """Return one row per run and position, on the line between minimisers also per split."""
+    if not spec.over:
+        return rows.select(tables, spec)
+    table, (over,) = getattr(tables, spec.table), spec.over
+    if table.empty:
+        return table
+    if spec.lines:
+        names = [*run_series.varying(table), "batch_size", "seed", over, spec.lines, *spec.columns]
+        names += [panel.column for panel in spec.panels]
+        return table[list(dict.fromkeys(names))].reset_index(drop=True)
+    lines = table[table["kind"] == "line"]
+    at_zero = lines[lines[over] == 0].drop_duplicates(["run", "index"])
+    foot = at_zero.set_index(["run", "index"])["loss"].rename("foot")
+    lines = lines.join(foot, on=["run", "index"])
+    lines["rise"] = lines["loss"] - lines["foot"]
+    keys = [*run_series.varying(lines), "batch_size", "seed", over]
+    means = lines.groupby(keys, sort=False, dropna=False)[["loss", "rise"]]
+    return means.mean(skipna=False).reset_index()
+
+
+def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
+    return _draw_losses(frame, spec) if spec.over else _draw_alignment(frame, spec)
+
+
+def _draw_losses(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
+    """Return a row of panels for each series, and on a line between minimisers each batch size."""
+    (over,), by = spec.over, spec.lines or "batch_size"
+    parts = [(group.label, group.frame) for group in run_series.series(frame)]
+    parts = (rows.parts(frame, "batch_size") if spec.lines else parts)[:_MOST_ROWS]
+    count = len(parts) * len(spec.panels)
+    columns = len(spec.panels) if len(spec.panels) > 1 else count
+    figure, grid = canvas.panels(count, columns, 4.2 if len(parts) < 3 else 3.4, 2.9, sharex=True)
+    if spec.lines:
+        splits = [split for split in _SPLITS if (frame[by] == split).any()]
+        looks = dict(zip(splits, canvas.series_styles(len(splits)), strict=True))
+        looks = {split: {**look, "marker": ""} for split, look in looks.items()}
+        canvas.legend(figure, [(look, _SPLITS[split]) for split, look in looks.items()])
+    else:
+        looks = canvas.size_styles(frame[by].unique())
+        canvas.size_legend(figure, looks)
+    for line, (label, part) in zip(grid.reshape(len(parts), -1), parts, strict=True):
+        for axes, panel in zip(line, spec.panels, strict=True):
+            for value, look in looks.items():
+                table = part[part[by] == value].pivot_table(
+                    panel.column, over, "seed", dropna=False
+                )
+                if table.size:
+                    table = table.astype(float).where(np.isfinite)
+                    canvas.curve(axes, table, look)
+                    if table.notna().sum(axis=1).max() > 1:
+                        thin = {"color": look["color"], "linewidth": 0.5, "alpha": 0.5}
+                        axes.plot(table.index, table, **thin)
+            canvas.linear_ticks(axes.yaxis)
+            axes.xaxis.set_major_locator(MaxNLocator(nbins=5, steps=(1, 2, 5, 10)))
+            canvas.around(axes, frame[panel.column], 0.08)
+            if panel.scale == Scale.PERCENT:
+                axes.yaxis.set_major_formatter(canvas.percent_tick)
+            axes.set(xlabel=f"position {over}", ylabel=panel.label)
+            canvas.title(axes, wording.titled(panel.title, label), 11 if spec.lines else 0)
+            if spec.lines:
+                _mark_minimisers(axes, part.iloc[0])
+    return figure
+
+
+def _mark_minimisers(axes: Axes, row: pandas.Series) -> None:
+    """Mark both minimisers with the value of the factor in which they differ."""
+    look = {"xycoords": axes.get_xaxis_transform(), "fontsize": 7.5, "color": canvas.INK}
+    for column, at in _ENDS.items():
+        value = row[column]
+        value = int(value) if isinstance(value, float) and value.is_integer() else value
+        name = run_series.describe({row["factor"]: value})
+        axes.axvline(at, color=canvas.MUTED, linewidth=0.8, zorder=1)
+        canvas.annotate(axes, name, (at, 1.0), (0, 3), ha="center", annotation_clip=False, **look)
+
+
+def _draw_alignment(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
+    """Return a row per series and a panel per place, with the smallest and largest batch size."""
+    (panel,), known = rows.panels(frame, spec), rows.finished(frame)
+    groups, more = canvas.first(canvas.present(frame), _MOST_ROWS)
+    looks = canvas.size_styles(known["batch_size"].unique())
+    looks = {size: looks[size] for size in (min(looks), max(looks))}
+    places = [place for place in _PLACES if (known["place"] == place).any()]
+    count, alike = len(groups) * len(places), {"sharex": True, "sharey": True}
+    figure, grid = canvas.panels(count, len(places), **alike)
+    first = grid[0]
+    first.set_xscale("log", base=2)
+    first.set_yscale("log")
+    grid = grid.reshape(len(groups), len(places))
+    for line, group in zip(grid, groups, strict=True):
+        for axes, place in zip(line, places, strict=True):
+            finished = rows.finished(group.frame)
+            for size, look in looks.items():
+                chosen = finished[finished["batch_size"].eq(size) & finished["place"].eq(place)]
+                if len(chosen):
+                    table = chosen.pivot_table(panel.column, "examples", "seed")
+                    canvas.curve(axes, table, {**_DOTS, **look})
+                    random = chosen.groupby("examples")["independent"].mean()
+                    axes.plot(random, linewidth=0.7, **{**look, "zorder": 1})
+            canvas.title(axes, wording.titled(_PLACES[place], group.label))
+        line[0].set_ylabel(panel.label)
+    for axes in grid[-1]:
+        axes.set_xlabel("examples b in a mean gradient")
+    shown = canvas.spread(sorted(known["examples"].dropna().astype(int).unique().tolist()))
+    first.set_xticks(shown, map(wording.tick, shown))
+    first.minorticks_off()
+    values = known[[panel.column, "independent"]].to_numpy(float)
+    low = np.nanmin(values[values > 0])
+    first.set_ylim(low / 1.15, 1.3)
+    canvas.few_log_labels(first.yaxis, 1 / low)
+    lines = [({"color": look["color"]}, f"batch size {size}") for size, look in looks.items()]
+    canvas.legend(figure, [*lines, _RANDOM])
+    canvas.notes(figure, rows.runs(frame), more)
+    return figure

@@ -1,0 +1,98 @@
+"""Rising batch sizes of an experiment: whether they pay, and local critical batch sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas
+
+from batchscope import wording
+from batchscope.analysis import intervals, run_series
+from batchscope.analysis.ramps import COSTS
+from batchscope.figures import FigureTables
+from batchscope.report.text import ESTIMATE, bracketed, label, margin, of_difference
+from batchscope.study import factor_words
+from batchscope.study.outcomes import LEAST_SEEDS, Reason, Verdict
+from batchscope.study.run_factors import CONSTANT, Affects, affecting, is_used
+
+_CRITICAL = [f"critical_batch_size{end}" for end in intervals.ENDS]
+Row = dict[str, Any]
+
+
+def of_experiment(tables: FigureTables) -> dict[str, list[Row]]:
+    """Return the ramps of an experiment, and its local critical batch sizes."""
+    return {
+        "ramps": _ramps(tables.ramps),
+        "local_critical": _local_critical(tables.local_critical_batch_size),
+    }
+
+
+def _ramps(table: pandas.DataFrame) -> list[Row]:
+    """Return a row for each configuration with a rising batch size."""
+    ramps = []
+    names = [name for name in run_series.varying(table) if name != "learning_rate"]
+    keys = ["batch_size", *names] if len(table) else []
+    for _, rows in table.groupby(keys, sort=False, dropna=False) if keys else ():
+        first, is_cost = rows.iloc[0], rows["outcome"].isin(COSTS.values())
+        outcomes = [_outcome(row) for row in rows[~is_cost].to_dict("records")]
+        costs = [_outcome(row) for row in rows[is_cost].to_dict("records")]
+        schedules = {"batch_schedule": (first["batch_schedule"],)}
+        described = dict.fromkeys((*affecting(Affects.HORIZON), "largest_batch_size", *names))
+        factors = {name: first.get(name) for name in described if is_used(name, schedules)}
+        stated = {
+            name: value
+            for name, value in factors.items()
+            if pandas.notna(value) and value != CONSTANT
+        }
+        rate = first["learning_rate"]
+        ramp = {
+            "words": factor_words.describe(stated),
+            "batch_size": int(first["batch_size"]),
+            "rate": "" if pandas.isna(rate) else wording.shortest(float(rate)),
+            "outcomes": outcomes,
+            "costs": costs,
+            "pays": _pays({row["verdict"] for row in outcomes}, {row["verdict"] for row in costs}),
+            "saved": [row["outcome"] for row in costs if row["verdict"] == Verdict.SUPPORTED],
+        }
+        ramps.append(ramp)
+    return ramps
+
+
+def _pays(outcomes: set[str], costs: set[str]) -> str:
+    """Return whether a rise pays, by verdicts: no loss beyond the margin, and a cost is saved."""
+    if outcomes == {Verdict.WITHIN} and Verdict.SUPPORTED in costs:
+        return "yes"
+    return "no" if Verdict.BEYOND in outcomes or costs == {Verdict.CONTRADICTED} else "open"
+
+
+def _outcome(row: Mapping[str, Any]) -> Row:
+    how = of_difference(row["outcome"])
+    shown = bracketed([row[name] for name in ESTIMATE], how)
+    texts = {"label": label(row["outcome"]), "margin": margin(row["bound"], how)}
+    return {**row, **texts, "shown": shown}
+
+
+def _local_critical(table: pandas.DataFrame) -> list[Row]:
+    """Return the first and the last local critical batch size of each series and batch size.
+
+    It grows if the last interval is above the first one.
+    """
+    rows_of_sizes = []
+    for group in run_series.series(table) if len(table) else ():
+        for size, rows in group.frame.groupby("batch_size"):
+            points = rows.drop_duplicates("share").sort_values("share").to_dict("records")
+            # A factor that diverged says nothing, and the others of it have all seeds.
+            seeds = rows.loc[rows["reason"] != Reason.FAILED, "n"].min()
+            seeds = int(seeds) if pandas.notna(seeds) else 0
+            above = points[-1][_CRITICAL[1]] > points[0][_CRITICAL[2]]
+            ends = [
+                {
+                    "shown": bracketed([point[name] for name in _CRITICAL]),
+                    "examples": float(point["examples_used"]),
+                }
+                for point in (points[0], *points[1:][-1:])
+            ]
+            row = {"series": group.label, "batch_size": int(size), "ends": ends, "seeds": seeds}
+            rows_of_sizes.append({**row, "grows": above and seeds >= LEAST_SEEDS})
+    return rows_of_sizes

@@ -1,0 +1,59 @@
+"""Published numbers of a study's documents, compared with its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pandas
+
+from batchscope.report.content import Inputs
+from batchscope.report.text import estimate
+from batchscope.study import columns, published_numbers, tasks
+from batchscope.study.names import split_token
+from batchscope.wording import Unit
+
+if TYPE_CHECKING:
+    from batchscope.study.plan import Study
+
+Row = dict[str, Any]
+Links = dict[tuple[str, str], tuple[str, str]]  # experiment and figure -> label and address
+
+
+def build(study: Study, inputs: Inputs, links: Links) -> Row:
+    """Return the numbers by whether this study has a value; empty without any."""
+    examples = [
+        {
+            "dataset": split_token(token)[0],
+            "published": number,
+            "place": place,
+            "counts": inputs.datasets.get(token, {}).get("counts") or {},
+        }
+        for token, (number, place) in study.published.items()
+    ]
+    rows = [
+        {
+            **shown(row, results.tables.tasks),
+            "experiment": results.experiment.title,
+            "link": links.get((name, row["figure"])),
+        }
+        for name, results in inputs.experiments.items()
+        for row in results.tables.published.to_dict("records")
+    ]
+    here, absent = [row for row in rows if row["here"]], [row for row in rows if not row["here"]]
+    return {"examples": examples, "here": here, "absent": absent} if examples or rows else {}
+
+
+def shown(row: Row, learned: tuple[str, ...] = (tasks.CLASSIFICATION,)) -> Row:
+    """Return a row of published.csv with both numbers as texts, shares in per cent."""
+    column, scale = row["column"], 100 if tasks.is_share(row["column"]) else 1
+    parameter, described = published_numbers.COLUMNS[column], columns.describe(column)
+    values = {name: None if pandas.isna(value) else value for name, value in row.items()}
+    numbers = [values[name] for name in ("here", "here_low", "here_high")]
+    percent = parameter.unit in ("shares", "percent")
+    return {
+        **values,
+        "label": (described and described.label) or parameter.label,
+        "unit": "%" if percent else tasks.unit(parameter.unit, learned),
+        "published": "" if values["value"] is None else f"{scale * row['value']:.6g}",
+        "here": estimate(numbers, Unit(times=scale)),
+    }

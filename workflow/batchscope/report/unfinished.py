@@ -1,0 +1,133 @@
+"""Runs and jobs without a result, and the commands that make and repeat them."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from batchscope import project_files
+from batchscope.host import requirements
+from batchscope.report.content import Inputs
+from batchscope.report.runs_table import distinct
+from batchscope.store import paths, records
+from batchscope.store.jobs import TRAINING
+from batchscope.study.registry import OF_SWEEPS
+
+if TYPE_CHECKING:
+    from batchscope.study.plan import Study
+
+Group = dict[str, Any]
+_LOCAL = "--cores 8"  # as in the README's commands
+_LAST_LINE = 400  # most characters that are quoted of a log's last line
+STATUSES = (  # in the order of the page
+    *(records.FINISHED, *records.FAILED, records.OFF_TARGET, records.MISSING),
+    *requirements.LABELS,
+)
+
+
+def find(study: Study, inputs: Inputs) -> list[Group]:
+    """Return runs by status, then jobs by measure, version of a step, or missing requirement.
+
+    The kind of a group is `run`, `measure`, `timing`, `version` (records of another version of the
+    step) or `absent`. Its entries are names with a message, and `command` makes them.
+    """
+    command, groups = snakemake(study, inputs.config_name), {}
+    parts = (_runs(study, inputs), _measures(inputs), _versions(inputs), _absent(inputs))
+    for key, entry in chain.from_iterable(parts):
+        kind, name, title, noun = key
+        made = kind not in ("run", "version") or name == records.MISSING
+        group = {"kind": kind, "name": name, "title": title, "noun": noun, "entries": []}
+        group["command"] = command if made else ""
+        groups.setdefault(key, group)["entries"].append(entry)
+    return [*groups.values()]
+
+
+Entries = Iterator[tuple[tuple[str, str, str, str], tuple[str, str]]]
+
+
+def _runs(study: Study, inputs: Inputs) -> Entries:
+    waiting = {run for jobs in inputs.states.absent().values() for job in jobs for run in job.runs}
+    rows = distinct(inputs.rows)
+    order = dict.fromkeys((*STATUSES, *(row["status"] for row in rows.values())))
+    for status in [*order][1:]:
+        for run, row in rows.items():
+            if row["status"] != status or (status in requirements.LABELS and row["run"] in waiting):
+                continue
+            message = row.get("message", "")
+            if run in (*study.runs, *study.commands) and run not in inputs.runs:
+                message = _log_of_run(study, inputs.states.results, run) or message
+            if status == records.DIVERGED and row.get("epochs_run"):
+                message = f"{message} (epochs_run {row['epochs_run']})".strip()
+            yield ("run", status, "", "run"), (run, message)
+
+
+def _log_of_run(study: Study, results: Path, run: str) -> str:
+    """Return the end of the log of a run without a record, or of its data."""
+    candidates = [paths.run_record(paths.run_folder(results, run))]
+    if run in study.runs:
+        data = paths.dataset_record(results, study.runs[run]["dataset"])
+        candidates += [] if data.exists() else [data]
+    return _last_line(results, *candidates)
+
+
+def _measures(inputs: Inputs) -> Entries:
+    """Yield missing measures of finished runs, and missing timings, with the end of their logs."""
+    missing: dict[str, dict[str, str]] = {}
+    for name, found in inputs.experiments.items():
+        rows = [row for row in found.rows if row["status"] == records.FINISHED]
+        here = (None, inputs.states.study.machine)
+        finished = {row["run"] for row in rows if row.get("machine") in here}
+        for state in inputs.states.experiments[name]:
+            job = state.job
+            if job.noun != TRAINING and state.missing and finished.issuperset(job.runs):
+                line = _last_line(inputs.states.results, job.path)
+                missing.setdefault(job.measure, {})[job.subject] = line
+    for measure, jobs in missing.items():
+        kind, noun = ("timing", "timing") if measure in OF_SWEEPS else ("measure", "run")
+        yield from (((kind, measure, "", noun), job) for job in jobs.items())
+
+
+def _versions(inputs: Inputs) -> Entries:
+    for path, (step, version) in inputs.states.other_versions().items():
+        subject = inputs.states.every[path].job.subject
+        yield ("version", step, version, "record"), (subject, "")
+
+
+def _absent(inputs: Inputs) -> Entries:
+    for requirement, jobs in inputs.states.absent().items():
+        key = ("absent", requirement.status, requirement.title, "job")
+        yield from ((key, (job.subject, job.measure)) for job in jobs)
+
+
+def _last_line(results: Path, *records_of_jobs: Path) -> str:
+    """Return the last line and the path of the first log that exists."""
+    for log in (paths.log_path(results, record) for record in records_of_jobs):
+        if log.exists():
+            lines = log.read_text(encoding="utf-8", errors="replace").split("\n")
+            last = next(filter(None, map(str.strip, reversed(lines))), "nothing")
+            return f"{last[:_LAST_LINE]} ({log.relative_to(results.parent).as_posix()})"
+    return ""
+
+
+def snakemake(study: Study, config_name: str, target: str = "", how: str = _LOCAL) -> str:
+    """Return the command that runs a study, or one file of it, with the options `how`."""
+    default = config_name == project_files.DEFAULT_CONFIG
+    config = "" if default else f"--configfile {shlex.quote(config_name)}"
+    scale = "--config scale=reduced" if study.reduced else ""
+    return " ".join(filter(None, ["snakemake", target, how, config, scale]))
+
+
+def commands(study: Study, config_name: str) -> dict[str, str]:
+    """Return the commands that repeat a study: plan, study, slurm and, of a training, run."""
+    default = config_name == project_files.DEFAULT_CONFIG
+    by_name = {
+        "plan": "python workflow/run.py plan" + ("" if default else f" {shlex.quote(config_name)}"),
+        "study": snakemake(study, config_name),
+        "slurm": snakemake(study, config_name, how="--profile slurm"),
+    }
+    for run in [*study.runs, *study.commands][:1]:
+        by_name["run"] = snakemake(study, config_name, f"results/runs/{run}/record.json")
+    return by_name
