@@ -15,7 +15,7 @@ class Nvml:
 
     def __init__(self, missing=(), failing=()) -> None:
         self.missing, self.failing = set(missing), set(failing)
-        self.open, self.asked = 0, []
+        self.asked = []
         self.energy = itertools.count(5_000_000_000, 20_000)
 
     def reading(self, name, handle, value):
@@ -33,14 +33,10 @@ class Nvml:
         else:
             monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
 
-        def count(by):
-            self.open += by
-
         rates = types.SimpleNamespace(gpu=63, memory=41)
         memory = types.SimpleNamespace(used=12_345_000_000)
         fakes = {
-            "nvmlInit": lambda: count(1),
-            "nvmlShutdown": lambda: count(-1),
+            "nvmlInit": lambda: None,
             "nvmlDeviceGetCount": lambda: len(UUIDS),
             "nvmlDeviceGetHandleByIndex": lambda index: f"handle {index}",
             "nvmlDeviceGetUUID": lambda handle: UUIDS[int(handle.split()[1])],

@@ -65,5 +65,7 @@ def test_a_prepared_data_set_tells_which_batch_is_too_large(tmp_path):
     disk.write_json(record, {"counts": {"train": 50001}})
     plan.study(path, "full", results)
     disk.write_json(record, {"counts": {"train": 50000}})
-    with pytest.raises(UserError, match=r"^experiments.a.vary.batch_size\[1\]: received 50001;"):
+    with pytest.raises(
+        UserError, match=r"^experiments.a.vary.batch_size\[1\]: Expected at most 50000, "
+    ):
         plan.study(path, "full", results)

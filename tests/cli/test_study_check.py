@@ -103,13 +103,13 @@ def test_settings_and_batches_that_do_not_fit_own_data_are_refused_before_any_jo
     with pytest.raises(SystemExit) as ended:
         entry.main(["check", "--config", "c.yaml"])
     batch, setting = sorted(ended.value.code.splitlines(), key=lambda line: "measure" in line)
-    assert "batch_size[1]: received 25; at most 24 " in batch
+    assert "batch_size[1]: Expected at most 24, " in batch
     assert "measure.branches.factors: received 16, a batch size of 64; at most 6 " in setting
 
 
 def test_what_is_prepared_is_not_read_again(write, monkeypatch):
     results = write(GOOD) / "results"
-    study = config.study("c.yaml", "full", lambda _: None)
+    study = config.study("c.yaml", "full", recorded=lambda _: None)
     first, second, third = study.datasets
     for dataset in (first, third):
         datasets.prepare(dataset, study.datasets[dataset], results)

@@ -184,6 +184,7 @@ def test_moving_statistics_are_those_of_the_chunks_by_their_size(normalised):
 
 
 def test_runs_of_other_initial_weights_are_refused(tmp_path):
+    write_dataset(tmp_path)
     other = run_name(batch_size=64)
     for run, initial in ((RUN, "one"), (other, "two")):
         write_record(tmp_path, run, sha256={"initial.npz": initial})

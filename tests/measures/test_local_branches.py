@@ -10,7 +10,7 @@ import pytest
 import synthetic
 from batchscope import disk
 from batchscope.errors import UserError
-from batchscope.measures import branches
+from batchscope.measures import branches, measure_job
 from batchscope.measures.branches import ENTRY
 from batchscope.measures.finished_run import FinishedRun
 from batchscope.study import names
@@ -117,9 +117,9 @@ def test_the_end_of_a_falling_rate_has_that_of_the_last_update(digits, tmp_path)
 
 
 def test_a_run_that_trains_otherwise_here_and_one_too_small_are_refused(trained, tmp_path):
-    run = FinishedRun(trained, RUN, scratch=tmp_path / "a")
+    wanted = settings(factors=[512])
     with pytest.raises(UserError, match=r"branches.factors: received 512\b"):
-        branches.measure_run(run, names.parse_settings("branches", settings(factors=[512])))
+        measure_job.write("branches", [FinishedRun(trained, RUN)], wanted, tmp_path / "a.json")
     files = [trained / "runs" / RUN / name for name in ("history.csv", "record.json")]
     texts = [path.read_text() for path in files]
     try:

@@ -119,7 +119,7 @@ def test_faults_of_the_other_scale_do_not_stop_this_one():
     raw = config(reduced={"experiments": {"a": {"vary": {"batch_size": [5000]}}}})
     assert planner.make(raw)
     (line,) = problems(raw, "reduced")
-    assert line.startswith("reduced.experiments.a.vary.batch_size[0]: received 5000")
+    assert line.startswith("reduced.experiments.a.vary.batch_size[0]: Expected at most 1087, ")
 
 
 def test_one_fault_of_a_default_is_one_line():
@@ -331,3 +331,17 @@ def test_a_machine_whose_folder_nobody_may_look_at(monkeypatch):
     forbid(monkeypatch)
     (line,) = problems(raw)
     assert line.startswith("machines.other.results: ") and "'theirs' (Permission denied)" in line
+
+
+def test_too_long_names_of_settings_and_of_pairs_are_refused():
+    name = "d" * 60
+    pairs = {"line": {"between": {"batch_size": [16, 32]}}}
+    settings = {"sharpness": {"epsilons": [index / 10000 for index in range(1, 60)]}}
+    data = {"datasets": {name: {"source": "digits"}}}
+    assert planner.make(config(defaults={"dataset": name}, **data)).runs
+    for raw in (
+        config(experiment={"measure": pairs}, defaults={"dataset": name}, **data),
+        config(experiment={"measure": settings}),
+    ):
+        (line,) = problems(raw)
+        assert line.startswith("experiments.a: ") and "characters" in line

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from batchscope.study import names
-from batchscope.timing import blocks, step_errors, throughput
+from batchscope.timing import blocks, throughput
 from batchscope.timing.blocks import Turn
 from batchscope.timing.instruments import processes
 from batchscope.timing.instruments.sampler import Sampler
@@ -119,7 +119,7 @@ def test_an_error_of_a_batch_size_ends_it_alone_and_a_failure_all(monkeypatch):
 @pytest.mark.parametrize(
     ("error", "status"),
     [
-        (step_errors.NonFiniteLoss("The loss"), "diverged"),
+        (blocks.NonFiniteLoss("The loss"), "diverged"),
         (MemoryError(), "out_of_memory"),
         (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"), "out_of_memory"),
         (RuntimeError("ran out of memory. This is not a failure, but"), None),
@@ -128,10 +128,10 @@ def test_an_error_of_a_batch_size_ends_it_alone_and_a_failure_all(monkeypatch):
 )
 def test_what_an_error_says_of_a_batch_size(error, status):
     if status:
-        assert step_errors.status(error) == status
+        assert blocks.error_status(error) == status
     else:
         with pytest.raises(type(error)):
-            step_errors.status(error)
+            blocks.error_status(error)
 
 
 @pytest.mark.slow

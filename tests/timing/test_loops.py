@@ -16,8 +16,7 @@ import keras
 
 from batchscope.datasets import Examples, model_inputs
 from batchscope.timing import loops, pipelines
-from batchscope.timing.blocks import LEAD_IN_STEPS
-from batchscope.timing.step_errors import NonFiniteLoss
+from batchscope.timing.blocks import LEAD_IN_STEPS, NonFiniteLoss
 from batchscope.training import models, step_loop
 
 SCALE = 1 / 16
@@ -84,10 +83,10 @@ def test_every_loop_reaches_the_weights_of_the_trainings_loop(name, monkeypatch)
     before = weights(model)
     runner = runner_of(name, model, digits(50), monkeypatch)
     monkeypatch.setattr(runner, "lead_in_seconds", 0.0)
-    # Cut within epochs, and within the steps of a call where a call has 32.
-    for size, parts in ((16, (1, 34, 9) if name == "fit_steps" else (1, 6, 4)), (64, (3,))):
-        assert all(runner.run(size, steps) > 0 for steps in parts)
-        after = trained(expected, digits(50), size, sum(parts))
+    # Cut within epochs.
+    for size, parts in ((16, (1, 6, 4)), (64, (3,))):
+        assert all(runner.run(size, runner.unit * calls) > 0 for calls in parts)
+        after = trained(expected, digits(50), size, runner.unit * sum(parts))
     assert np.abs(after - before).max() > 0.01
     np.testing.assert_allclose(weights(model), after, rtol=1e-4, atol=1e-6)
 
@@ -97,8 +96,8 @@ def test_one_sigmoid_unit_and_penalties_are_trained_alike(monkeypatch):
     penalty = (None, None, keras.regularizers.L2(0.1))
     given = linear(1, *penalty, activation="sigmoid"), digits(20, 2)
     monkeypatch.setattr(loops.Runner, "lead_in_seconds", 0.0)
-    runner_of("fit_steps", *given, monkeypatch).run(8, 40)
-    expected = trained(linear(1, *penalty, activation="sigmoid"), digits(20, 2), 8, 40)
+    runner_of("fit_steps", *given, monkeypatch).run(8, 64)
+    expected = trained(linear(1, *penalty, activation="sigmoid"), digits(20, 2), 8, 64)
     np.testing.assert_allclose(weights(given[0]), expected, rtol=1e-4, atol=1e-6)
 
 
@@ -151,9 +150,8 @@ def test_a_delay_adds_itself_to_every_step_and_can_be_left_out(name, monkeypatch
     monkeypatch.setattr(loops, "time", clock := Clock())
     runner.run(8, runner.unit)
     clock.slept.clear()
-    assert runner.run(8, 69) == 69 * 0.25
-    # Of 69 steps, two calls have 32.
-    assert len(clock.slept) == (2 + 5 if name == "fit_steps" else 69)
+    assert runner.run(8, 64) == 64 * 0.25
+    assert len(clock.slept) == 64 // runner.unit
     assert clock.threads == {threading.get_ident()}
     clock.slept.clear()
     assert runner.at(8, delayed=False)(runner.unit) == 0.0 and not clock.slept

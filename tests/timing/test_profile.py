@@ -12,7 +12,7 @@ import measured_run
 from batchscope.datasets import Examples, model_inputs
 from batchscope.errors import UserError
 from batchscope.study import names, run_factors
-from batchscope.timing import loops, profile, step_errors
+from batchscope.timing import blocks, loops, profile
 from batchscope.timing.instruments.sampler import Sampler
 from batchscope.timing.timing_job import TimingJob
 from batchscope.training import models
@@ -188,7 +188,7 @@ def test_steps_that_fail_leave_no_running_profiler(tmp_path):
     assert len(list((tmp_path / "finished").rglob("*.xplane.pb"))) == 1
 
 
-@pytest.mark.parametrize("kind", first([None, MemoryError, step_errors.NonFiniteLoss]))
+@pytest.mark.parametrize("kind", first([None, MemoryError, blocks.NonFiniteLoss]))
 def test_the_record_of_a_profile(results, tmp_path, monkeypatch, kind):
     original = profile.record
 
@@ -205,9 +205,7 @@ def test_the_record_of_a_profile(results, tmp_path, monkeypatch, kind):
     json.dumps(timing.details)
     assert timing.details["samples"]["seconds"]
     if kind:
-        assert timing.status == (
-            "diverged" if kind is step_errors.NonFiniteLoss else "out_of_memory"
-        )
+        assert timing.status == ("diverged" if kind is blocks.NonFiniteLoss else "out_of_memory")
         assert not {"utilisation", "steps", "compute_share"} & set(timing.details)
         return
     assert timing.status == "finished" and timing.details["steps"] == 3

@@ -87,4 +87,4 @@ def test_a_batch_above_the_training_set_is_not_timed(tmp_path):
         process = door(step, *words, stderr=subprocess.PIPE)
         _, errors = process.communicate(timeout=300)
         assert process.returncode == 1 and not output.exists()
-        assert errors.splitlines()[-1].startswith("batch_size: received 1088; ")
+        assert errors.splitlines()[-1].startswith("batch_size: Expected at most 1087, ")

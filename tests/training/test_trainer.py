@@ -138,7 +138,7 @@ def test_a_batch_above_the_training_set_is_refused(results):
     run = run_name(batch_size=1088, epochs=1)
     status, output = step("train", "--results", str(results), "--run", run)
     assert status == 1
-    assert output.splitlines()[-1].startswith("batch_size: received 1088; at most 1087 ")
+    assert output.splitlines()[-1].startswith("batch_size: Expected at most 1087, ")
     assert not any((results / "runs" / run).glob("*"))  # its lock needed the folder
 
 

@@ -91,7 +91,7 @@ def test_a_model_that_scales_its_input_gets_raw_values_and_its_own_optimizer(tmp
     study = config.study(tmp_path / "studies" / "own.yaml")
     (definition,) = study.datasets.values()
     assert definition["scale"] is None and "raw values" in done.stderr
-    assert study.guess.batch_size in (4, 8, 16, 32, 64, 128, 256)
+    assert study.file.guess.batch_size in (4, 8, 16, 32, 64, 128, 256)
     (run, *_) = study.runs.values()
     assert (run["optimizer"], run["momentum"]) == ("sgd", 0.75)
 
@@ -120,9 +120,9 @@ def test_data_become_a_study_with_one_grid_for_all_sizes(tmp_path):
     assert all(2.9 < high / low < 3.4 for low, high in itertools.pairwise(rates))
     assert len({(run["epochs"], run["evaluate_every"]) for run in runs}) == 1
     assert "target" not in study.experiments["batch_size"].keys.budgets
-    assert study.guess.learning_rate in rates and len(study.guess.noise_scale) == 2
-    assert study.guess.largest_batch_size <= 266
-    assert study.guess.half_throughput <= study.guess.level_throughput
+    assert study.file.guess.learning_rate in rates and len(study.file.guess.noise_scale) == 2
+    assert study.file.guess.largest_batch_size <= 266
+    assert study.file.guess.half_throughput <= study.file.guess.level_throughput
     assert estimates.Estimates(tmp_path / "results", study).training(runs[0]) > 0
 
 

@@ -5,8 +5,9 @@ import pytest
 from project import ROOT
 
 MOST_LINES = {
-    "workflow": 42132,
-    "tests": 30497,
+    "workflow": 38969,
+    # Damaged files, killed processes and groups on a real cluster need a test each.
+    "tests": 30704,
 }
 
 

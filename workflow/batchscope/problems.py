@@ -70,9 +70,10 @@ def nearest(text: Any, known: Iterable[str]) -> str | None:
     return matches[0] if matches else None
 
 
-def _hint(text: Any, known: Iterable[str]) -> str:
+def hint(text: str, known: Iterable[str]) -> str:
+    """Return the correction of a text: a missing blank, or the nearest known name."""
     match = nearest(text, known)
-    return f" Did you mean '{match}'?" if match else ""
+    return missing_blank(text) or (f" Did you mean '{match}'?" if match else "")
 
 
 def missing_blank(text: str) -> str:
@@ -85,8 +86,8 @@ def received(
     place: Place, value: Any, expected: str, known: Iterable[str] = (), why: str = ""
 ) -> Problem:
     """Return the problem of a value that is not as expected."""
-    hint = (missing_blank(value) or _hint(value, known)) if isinstance(value, str) else ""
-    return Problem(place, f"Expected {expected.rstrip(',')} (received {show(value)}{why}).{hint}")
+    fix = hint(value, known) if isinstance(value, str) else ""
+    return Problem(place, f"Expected {expected.rstrip(',')} (received {show(value)}{why}).{fix}")
 
 
 def unmet(path: Path, expected: Callable[[Path], Any]) -> str | None:
@@ -111,13 +112,13 @@ def missing(place: Place, expected: str) -> Problem:
 def unknown(place: Place, noun: str, known: Iterable[str]) -> Problem:
     """Return the problem of a key, the last of `place`, that is none of the known ones."""
     known, key = sorted(known), str(place[-1])
-    hint = missing_blank(key) or _hint(key, known)
-    if hint and len(known) > _MOST_LISTED:  # the list would hide the nearest name
-        return Problem(place, f"Unknown {noun}.{hint}")
+    fix = hint(key, known)
+    if fix and len(known) > _MOST_LISTED:  # the list would hide the nearest name
+        return Problem(place, f"Unknown {noun}.{fix}")
     choices = ", ".join(known[:_MOST_NAMED]) or "none"
     if more := len(known[_MOST_NAMED:]):
         choices += f" and {more} more, which `python workflow/run.py explain` lists"
-    return Problem(place, f"Unknown {noun}.{hint} Known {wording.plural(noun)}: {choices}.")
+    return Problem(place, f"Unknown {noun}.{fix} Known {wording.plural(noun)}: {choices}.")
 
 
 def merged(problems: Iterable[Problem]) -> list[Problem]:

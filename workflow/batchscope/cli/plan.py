@@ -28,7 +28,7 @@ def study(config_path: Path | str, scale: str, results: Path | str) -> Study:
     recorded = functools.partial(records.training_images, results)
     looked = functools.partial(interims.stages, results)
     here = os.environ.get(requirements.REMOTE_GPUS) != "true"
-    planned = config.study(config_path, scale, recorded, looked, here)
+    planned = config.study(config_path, scale, recorded=recorded, looked=looked, local=here)
     owners.check(paths.study_folder(results, planned.folder_name), planned.name, config_path)
     return planned
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from batchscope.errors import UserError
 from batchscope.measures import noise_scale
-from batchscope.measures.probe import Probe, bytes_per_example, constant_losses
 from batchscope.study import new_study
 from batchscope.study.new_study import Curve
+from batchscope.training.probe import Probe, bytes_per_example, constant_losses
 
 if TYPE_CHECKING:
     from batchscope.datasets import Dataset

@@ -10,7 +10,7 @@ only finished runs that reached the setting `epoch`, if the measure has it. It r
 weights or data of a run are missing. The specifications are read with every study: import slow
 libraries, and modules that need the registry, inside the functions.
 
-`measure_job` writes the records. `probe` trains a network briefly for a new study.
+`measure_job` writes the records.
 """
 
 from __future__ import annotations

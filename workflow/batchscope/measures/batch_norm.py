@@ -50,17 +50,17 @@ def estimator(
         statistics = []
         for layer in norm_layers:
             statistics += [layer.moving_mean, layer.moving_variance]
-        sums = [0.0] * len(statistics)
-        for layer in norm_layers:  # 0 * NaN, of weights that overflowed, would stay
+            # 0 * NaN, of weights that overflowed, would stay.
             layer.moving_mean.assign(np.zeros(layer.moving_mean.shape))
             layer.moving_variance.assign(np.ones(layer.moving_variance.shape))
+        means = [0.0] * len(statistics)
         for start in range(0, len(images), chunk):
             rows = images[start : start + chunk]
             forward(tf.constant(rows))
             share = len(rows) / len(images)
             for index, statistic in enumerate(statistics):
-                sums[index] += share * statistic.numpy().astype(np.float64)
-        for statistic, mean in zip(statistics, sums, strict=True):
+                means[index] += share * statistic.numpy().astype(np.float64)
+        for statistic, mean in zip(statistics, means, strict=True):
             statistic.assign(mean)
 
     return estimate

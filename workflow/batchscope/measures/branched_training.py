@@ -84,11 +84,4 @@ class BranchedTraining(Training):
 
     def _noise_scale(self) -> dict[str, float | None]:
         models.set_weights(self._noise.model, *models.weights(self.model))
-        estimate, _ = noise_scale.of_objective(self._noise)
-        return finite(
-            {
-                "gradient_noise_scale": estimate.scale,
-                "gradient_norm_squared": estimate.norm_squared,
-                "gradient_variance": estimate.variance,
-            }
-        )
+        return finite(noise_scale.of_objective(self._noise)[0].columns)

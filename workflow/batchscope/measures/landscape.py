@@ -20,7 +20,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -191,23 +191,15 @@ def rise(losses: np.ndarray) -> float:
         return float((losses[middle - r] + losses[middle + r]) / 2 - losses[middle])
 
 
-class Row(NamedTuple):
-    """One row of a surface, or a line: f(w + a * first + b * second) for every a of the axis."""
+def rows(settings: dict[str, Any]) -> list[tuple[int, int, float]]:
+    """Return the rows to compute: first and second direction, and the position b along the second.
 
-    first: int
-    second: int
-    b: float
-
-
-def rows(settings: dict[str, Any]) -> list[Row]:
-    """Return all rows to compute.
-
-    Pair k is directions 2k and 2k + 1; line i is direction i. A line with a
-    direction of a pair is part of that pair's surface.
+    A row has f(w + a * first + b * second) for every a of the axis. Pair k is directions 2k and
+    2k + 1; line i is direction i. A line with a direction of a pair is part of that pair's surface.
     """
     grid, pairs = axis(settings["points"], settings["span"]).tolist(), settings["pairs"]
-    of_surfaces = [Row(2 * pair, 2 * pair + 1, b) for pair in range(pairs) for b in grid]
-    return of_surfaces + [Row(i, i, 0.0) for i in range(2 * pairs, settings["lines"])]
+    surfaces = [(2 * pair, 2 * pair + 1, b) for pair in range(pairs) for b in grid]
+    return surfaces + [(line, line, 0.0) for line in range(2 * pairs, settings["lines"])]
 
 
 def members(losses: np.ndarray, settings: dict[str, Any]) -> Arrays:
@@ -227,30 +219,28 @@ def members(losses: np.ndarray, settings: dict[str, Any]) -> Arrays:
 
 
 class Kept:
-    """Finished rows on disk. A killed job continues with them. Without a `path` none are kept.
+    """Losses of the first rows on disk. A killed job continues with them.
 
     Rows with another `key` are not used.
     """
 
-    def __init__(self, path: Path | None, key: str) -> None:
+    def __init__(self, path: Path, key: str) -> None:
         self.path, self.key = path, key
         self._saved = time.monotonic()
 
-    def load(self, shape: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
-        """Return losses, shape (rows, points), and which rows are done, shape (rows,)."""
+    def load(self) -> list[np.ndarray]:
         with contextlib.suppress(UserError):
-            arrays = disk.read_arrays(self.path, "key", "losses", "done") if self.path else {}
-            losses, done = arrays.get("losses"), arrays.get("done")
-            fit = np.shape(losses) == shape and np.shape(done) == shape[:1]
-            if fit and str(arrays["key"]) == self.key:
-                return losses, done
-        return np.full(shape, np.nan), np.zeros(shape[0], bool)
+            if self.path.exists():
+                arrays = disk.read_arrays(self.path, "key", "losses")
+                if str(arrays["key"]) == self.key:
+                    return list(arrays["losses"])
+        return []
 
-    def save(self, losses: np.ndarray, done: np.ndarray) -> None:
+    def save(self, losses: list[np.ndarray]) -> None:
         """Write the rows atomically, at most every `SAVE_SECONDS`."""
-        if self.path is not None and time.monotonic() - self._saved >= SAVE_SECONDS:
-            key = np.array(self.key)
-            disk.write_arrays(self.path, {"key": key, "losses": losses, "done": done})
+        if time.monotonic() - self._saved >= SAVE_SECONDS:
+            arrays = {"key": np.array(self.key), "losses": np.array(losses)}
+            disk.write_arrays(self.path, arrays)
             self._saved = time.monotonic()
 
 
@@ -262,19 +252,16 @@ def measure(
     Finished rows are `kept`, and kept rows are not computed again. The rise is None without lines,
     or if a loss on them is not finite.
     """
-    kept = kept or Kept(None, "")
-    planned, grid = rows(settings), axis(settings["points"], settings["span"])
-    losses, done = kept.load((len(planned), len(grid)))
-    spanned, loss = None, None
-    for index, row in enumerate(planned):
-        if done[index]:
-            continue
-        if (row.first, row.second) != spanned:
-            spanned = row.first, row.second
-            loss = plane(*(direction(weights, (DIRECTION_SEED, i)) for i in spanned))
-        losses[index] = [loss(a, row.b) for a in grid.tolist()]
-        done[index] = True
-        kept.save(losses, done)
+    grid = axis(settings["points"], settings["span"])
+    computed = kept.load() if kept else []
+    remaining = itertools.groupby(rows(settings)[len(computed) :], key=lambda row: row[:2])
+    for spanned, of_plane in remaining:
+        loss = plane(*(direction(weights, (DIRECTION_SEED, i)) for i in spanned))
+        for *_, b in of_plane:
+            computed.append(np.array([loss(a, b) for a in grid.tolist()]))
+            if kept:
+                kept.save(computed)
+    losses = np.array(computed)
     arrays, pairs, lines = members(losses, settings), settings["pairs"], settings["lines"]
     rises = [rise(arrays[f"line:{line}"]) for line in range(lines)]
     mean = math.fsum(rises) / len(rises) if rises and np.isfinite(rises).all() else None

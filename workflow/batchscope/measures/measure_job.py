@@ -35,6 +35,8 @@ def write(measure: str, runs: Sequence[FinishedRun], settings: str, output: Path
     elif parsed.get("epoch", 0) > epochs_run:
         measured = Measured(details={"message": f"The training stopped after epoch {epochs_run}."})
     else:
+        if entry.data:
+            entry.check(run.factors, parsed, run.data.record["counts"]["train"])
         module = importlib.import_module(f"batchscope.measures.{measure}")
         measured = module.measure_run(run, *partners, parsed)
     task = records.task(run.results, run.factors["dataset"]) or tasks.CLASSIFICATION

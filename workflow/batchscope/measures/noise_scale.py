@@ -166,6 +166,14 @@ class NoiseScale(NamedTuple):
     scale: float  # their ratio in examples; NaN unless |G|^2 is above zero
     error: float  # its standard error; NaN if an estimate without an example is NaN
 
+    @property
+    def columns(self) -> dict[str, float]:
+        return {
+            "gradient_noise_scale": self.scale,
+            "gradient_norm_squared": self.norm_squared,
+            "gradient_variance": self.variance,
+        }
+
 
 def products(
     gradient: Gradient, count: int, size: int, part: np.ndarray | None = None
@@ -257,17 +265,10 @@ def normalisation(loss: Objective) -> np.ndarray:
 
 
 def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
-    """Measure a run at start and end, or after one epoch.
-
-    Raises:
-        UserError: If the training set has too few examples.
-    """
+    """Measure a run at start and end, or after one epoch."""
     from batchscope.study import snapshot_epochs
-    from batchscope.study.registry import MEASURES
     from batchscope.training import models
 
-    examples = len(run.data.examples("train").labels)
-    MEASURES["noise_scale"].check(run.factors, settings, examples)
     epoch, micro_batch = settings["epoch"], settings["micro_batch"]
     loss, described = run.training_loss(settings, chunk=micro_batch)
     count = loss.examples // micro_batch
@@ -279,10 +280,8 @@ def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
         models.set_weights(loss.model, *run.weights(weights))
         noise, alone = of_objective(loss, micro_batch)
         columns = {
-            "gradient_noise_scale": noise.scale,
+            **noise.columns,
             "gradient_noise_scale_error": noise.error,
-            "gradient_norm_squared": noise.norm_squared,
-            "gradient_variance": noise.variance,
             "normalisation_noise_scale": alone.scale,
             "normalisation_noise_ratio": alone.scale / noise.scale if noise.scale else math.nan,
         }

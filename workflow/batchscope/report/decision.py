@@ -151,12 +151,12 @@ def first_guess(study: Study, cards: Iterable[Row]) -> str:
 
     Batch size and rate of the first recommendation are given as multiples of the guess.
     """
-    if study.guess is None:
+    if study.file.guess is None:
         return ""
     best = next((card["best"] for card in cards if card["best"]), {})
     names = [name for name in ("batch_size", RATE) if pandas.notna(best.get(name))]
-    ratios = {name: float(best[name]) / getattr(study.guess, name) for name in names}
-    return page.render("guess.txt.j2", guess=study.guess, ratios=ratios).strip()
+    ratios = {name: float(best[name]) / getattr(study.file.guess, name) for name in names}
+    return page.render("guess.txt.j2", guess=study.file.guess, ratios=ratios).strip()
 
 
 def _card(

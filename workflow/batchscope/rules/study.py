@@ -105,7 +105,7 @@ def called(configfiles: list[Any], options: dict[str, Any], cluster: bool = Fals
 def _planned(path: str, scale: str, local: bool = False) -> plan.Study:
     recorded = functools.partial(records.training_images, RESULTS)
     stages = functools.partial(interims.stages, RESULTS)
-    return configuration.study(path, scale, recorded, stages, local)
+    return configuration.study(path, scale, recorded=recorded, looked=stages, local=local)
 
 
 def _needs(study: plan.Study) -> Iterator[dict[str, Any]]:

@@ -12,7 +12,6 @@ from batchscope.study import (
     columns,
     horizons,
     log_names,
-    names,
     plan,
     snapshot_epochs,
     stages,
@@ -28,14 +27,13 @@ from batchscope.study.experiments import (
 )
 from batchscope.study.figure_checks import TIMED
 from batchscope.study.measure_keys import MeasureRequest
-from batchscope.study.names import MAX_NAME_LENGTH
+from batchscope.study.names import LongNameError
 from batchscope.study.outcomes import LEAST_SEEDS
 from batchscope.study.registry import MEASURES, OF_SECONDS, OF_SWEEPS
 
 Runs = Iterable[dict[str, Any]]
 
-# Outcomes that may have a margin: those that the measure `evaluate` computes.
-MARGIN_OUTCOMES = tuple(
+_OUTCOMES = tuple(
     f"{split}_{name}"
     for split in ("test", "validation", "train")
     for name in (*tasks.METRICS, "loss")
@@ -44,45 +42,27 @@ _OUTCOMES = tuple(name for name, column in columns.COLUMNS.items() if column.lab
 _LONGEST_PAIR = 210  # characters of both names; with settings, below 255 for a file name
 
 
-def settings(place: Place, measures: Iterable[MeasureRequest]) -> Iterator[Problem]:
-    """Yield the measures and timings with settings that are too long for a path."""
-    for measure in measures:
-        try:
-            names.settings_name(measure.name, measure.settings)
-        except ValueError:
-            text = f"The settings need a name of more than {MAX_NAME_LENGTH} characters."
-            yield Problem((*place, measure.name), text)
-
-
-def factors_of_measures(
-    place: Place, measures: Iterable[MeasureRequest], runs: list[dict[str, Any]]
-) -> Iterator[Problem]:
-    """Yield the measures that need a factor that some run lacks."""
-    for measure in measures:
-        entry = MEASURES.get(measure.name)
-        for factor, value in (entry.factors if entry else {}).items():
-            if any(run[factor] != value for run in runs):
-                text = f"Needs {factor}: {show(value)} in set or defaults (received runs without)."
-                yield Problem((*place, measure.name), text)
-
-
-def unfit_settings(
+def settings(
     place: Place,
     measures: Iterable[MeasureRequest],
-    runs: Runs,
+    runs: list[dict[str, Any]],
     training_sizes: Mapping[str, int | None],
 ) -> Iterator[Problem]:
-    """Yield the settings that do not fit the factors of a run or its training set.
+    """Yield measures that need another factor, and settings that do not fit a run.
 
     Args:
         training_sizes: Data set -> training examples, None if unknown.
     """
     for measure in measures:
-        problems = versions.ENTRIES[measure.name].problems
-        for factors in runs:
-            size = training_sizes[factors["dataset"]]
-            for setting, text in problems(factors, measure.settings, size):
-                yield Problem((*place, measure.name, setting), text)
+        entry, at = versions.ENTRIES[measure.name], (*place, measure.name)
+        for factor, value in getattr(entry, "factors", {}).items():
+            if any(run[factor] != value for run in runs):
+                text = f"Needs {factor}: {show(value)} in set or defaults (received runs without)."
+                yield Problem(at, text)
+        for run in runs:
+            size = training_sizes[run["dataset"]]
+            for setting, text in entry.problems(run, measure.settings, size):
+                yield Problem((*at, setting), text)
 
 
 def pairs(measure: MeasureRequest, runs: Mapping[str, dict[str, Any]]) -> tuple[plan.Pair, ...]:
@@ -96,22 +76,23 @@ def pairs(measure: MeasureRequest, runs: Mapping[str, dict[str, Any]]) -> tuple[
             small[shared] = name
         elif factors[factor] == large_value:
             large[shared] = name
-    return tuple((name, large[shared]) for shared, name in small.items() if shared in large)
-
-
-def pair_problems(
-    place: Place, measure: MeasureRequest, names: tuple[plan.Pair, ...]
-) -> Iterator[Problem]:
-    """Yield a problem if there are no pairs, or if the names of a pair are too long."""
-    at = (*place, measure.name, "between")
-    if not names:
-        [(factor, (small, large))] = measure.between.items()
-        text = "Expected two runs of this experiment that differ in nothing else "
-        yield Problem(at, f"{text}(received {factor} {small} and {large}).")
+    pairs = tuple((name, large[shared]) for shared, name in small.items() if shared in large)
     # A cluster's executor makes one file name of both runs and the settings.
-    if any(len(small) + len(large) > _LONGEST_PAIR for small, large in names):
-        text = f"The names of two runs have more than {_LONGEST_PAIR} characters. "
-        yield Problem(at, f"{text}Choose shorter names of data set and model.")
+    if any(len(small_run) + len(large_run) > _LONGEST_PAIR for small_run, large_run in pairs):
+        raise LongNameError(f"Expected pairs of at most {_LONGEST_PAIR} characters.")
+    return pairs
+
+
+def no_pairs(
+    place: Place, measures: Iterable[MeasureRequest], pairs: Mapping[str, tuple[plan.Pair, ...]]
+) -> Iterator[Problem]:
+    """Yield the measures of two runs without a pair. `pairs` has the pairs of each such measure."""
+    for measure in measures:
+        if not pairs.get(measure.name, True):
+            [(factor, (small, large))] = measure.between.items()
+            text = "Expected two runs of this experiment that differ in nothing else "
+            text += f"(received {factor} {small} and {large})."
+            yield Problem((*place, measure.name, "between"), text)
 
 
 def epochs_without_a_measure(
@@ -157,12 +138,22 @@ def epochs_not_kept(place: Place, epochs: tuple[int, ...], horizons: set[int]) -
             yield received(at, epoch, f"{nearest}, after which there are snapshots")
 
 
+def comparison(place: Place, keys: Comparison) -> Iterator[Problem]:
+    """Yield the problems of keys that trainings, commands and external runs share."""
+    yield from primary(place, keys)
+    yield from margins(place, keys)
+    yield from target(place, keys)
+    if keys.seeds_planned is not None and isinstance(getattr(keys, "seeds", None), StagedSeeds):
+        text = f"Staged seeds are planned by at_most (received {keys.seeds_planned}). Remove one."
+        yield Problem((*place, "seeds_planned"), text)
+
+
 def margins(place: Place, keys: Comparison) -> Iterator[Problem]:
     """Yield margins of unknown outcomes, and shares above 1."""
     for name, margin in keys.margins.items():
         at = (*place, "margins", name)
-        if name not in MARGIN_OUTCOMES and not tasks.user_metric(name, keys.user_metrics):
-            yield unknown(at, "outcome", MARGIN_OUTCOMES)
+        if name not in tasks.OUTCOMES and not tasks.user_metric(name, keys.user_metrics):
+            yield unknown(at, "outcome", tasks.OUTCOMES)
         elif tasks.is_share(name) and margin >= 1:
             yield received(at, margin, "a share below 1 (0.01 is one point)")
 
@@ -171,7 +162,7 @@ def outcomes_of_margins(
     place: Place, keys: TrainingExperiment, measures: Collection[str], runs: Runs
 ) -> Iterator[Problem]:
     """Yield margins of outcomes that some run does not evaluate."""
-    sources = [name for name, entry in MEASURES.items() if {*entry.columns} & {*MARGIN_OUTCOMES}]
+    sources = [name for name, entry in MEASURES.items() if {*entry.columns} & {*tasks.OUTCOMES}]
     evaluated = {*measures} & {*sources} or all(run["evaluate_every"] for run in runs)
     if keys.margins and not evaluated:
         needed = wording.listed(sources, "or")
@@ -203,7 +194,7 @@ def outcomes_of_others(
     for figure, body in keys.published.items():
         for index, series in enumerate(body.numbers):
             at = ("published", figure, "numbers", index)
-            named += [((*at, name), name) for name in series]
+            named += [((*at, name), name) for name in series.columns]
     task = wording.listed((task.replace("_", "-") for task in learned), "or")
     for at, name in named:
         if not tasks.kept([name], learned):
@@ -287,12 +278,6 @@ def unplanned_seeds(
     else:
         why = "A verdict before that is an interim analysis."
     yield Problem(place, f"Planned were {planned} seeds (received {seeds}). {why}")
-
-
-def planned_twice(place: Place, keys: Comparison, seeds: Any) -> Iterator[Problem]:
-    if isinstance(seeds, StagedSeeds) and keys.seeds_planned is not None:
-        text = f"Staged seeds are planned by at_most (received {keys.seeds_planned}). Remove one."
-        yield Problem((*place, "seeds_planned"), text)
 
 
 def another_plan(place: Place, stage: stages.Stage, seeds: StagedSeeds) -> Iterator[Problem]:

@@ -103,9 +103,6 @@ class Test(Model):
         """
         return ()
 
-    def with_sides(self, sides: tuple[dict[str, Any], ...]) -> dict[str, Any]:
-        return {}
-
     @property
     def timed(self) -> bool:
         return self.table in tables.OF_TIMINGS
@@ -193,9 +190,6 @@ class _Sides(_Bounded):
     def sides(self) -> tuple[dict[str, Any], ...]:
         return self.of, self.to
 
-    def with_sides(self, sides: tuple[dict[str, Any], ...]) -> dict[str, Any]:
-        return dict(zip(("of", "to"), sides, strict=True))
-
 
 class Trend(Test):
     """The column rises or falls."""
@@ -255,9 +249,6 @@ class Order(Test):
     @property
     def sides(self) -> tuple[dict[str, Any], ...]:
         return self.order
-
-    def with_sides(self, sides: tuple[dict[str, Any], ...]) -> dict[str, Any]:
-        return {"order": sides}
 
 
 class ExceptionOf(Test):
@@ -323,30 +314,31 @@ def read(
             valid[claim.id] = claim.model_copy(update={"test": test, "figure": figure})
     tested = {claim.test.experiment for claim in valid.values()}
     grids = {name: _grid(experiments[name], machines) for name in tested}
-    lacking, few = {}, {}
+    warnings: dict[str, list[str]] = {}  # text -> its claims
     for claim in valid.values():
-        test, place = claim.test, f"experiments.{claim.test.experiment}"
-        grid, experiment = grids[test.experiment], experiments[test.experiment]
-        why = "" if claim.requires else _lacks(test, grid)
-        if not (why or claim.requires or experiment.commands):
-            why = _beyond(test, grid, training_sizes)
-        lacking[claim.id] = why and f"{place} has {why}, which is needed by"
-        seeds, least = _too_few(test, experiment), f"at least {LEAST_SEEDS} are needed"
-        few[claim.id] = seeds and f"{place} has {seeds}; {least} for a verdict on"
-    _warn(warn, lacking)
-    _warn(warn, few)
+        name = claim.test.experiment
+        for text in _warnings(claim, experiments[name], grids[name], training_sizes):
+            warnings.setdefault(f"experiments.{name} has {text}", []).append(claim.id)
+    for text, names in warnings.items():
+        remaining = [f"{len(names) - _LISTED} more"] if len(names) > _LISTED else []
+        warn(Problem(("claims",), f"{text} {wording.listed([*names[:_LISTED], *remaining])}."))
     return tuple(valid.values())
 
 
-def _warn(warn: Report, reasons: Mapping[str, str]) -> None:
-    """Warn of every reason once, with its claims."""
-    claims: dict[str, list[str]] = {}
-    for name, text in reasons.items():
-        claims.setdefault(text, []).append(name)
-    claims.pop("", None)
-    for text, names in claims.items():
-        remaining = [f"{len(names) - _LISTED} more"] if len(names) > _LISTED else []
-        warn(Problem(("claims",), f"{text} {wording.listed([*names[:_LISTED], *remaining])}."))
+def _warnings(
+    claim: Claim,
+    experiment: PlannedExperiment,
+    grid: Rows,
+    training_sizes: Mapping[str, int | None],
+) -> Iterator[str]:
+    """Yield the reasons why no run can decide a claim."""
+    why = "" if claim.requires else _lacks(claim.test, grid)
+    if not (why or claim.requires or experiment.commands):
+        why = _beyond(claim.test, grid, training_sizes)
+    if why:
+        yield f"{why}, which is needed by"
+    if few := _too_few(claim.test, experiment):
+        yield f"{few}; at least {LEAST_SEEDS} are needed for a verdict on"
 
 
 def _test(
@@ -389,10 +381,14 @@ def _test(
 
     if test.over not in readers:
         problems.append(unknown((*place, "over", test.over), "factor", readers))
-    order = [("order", index) for index in range(len(test.sides))]
-    homes = order if test.type == "order" else [("of",), ("to",)]
-    sides = [cells((*place, *home), side) for home, side in zip(homes, test.sides, strict=False)]
-    changed = {"cells": cells((*place, "cells"), test.cells), **test.with_sides(tuple(sides))}
+    changed: dict[str, Any] = {
+        key: cells((*place, key), getattr(test, key))
+        for key in ("cells", "of", "to")
+        if hasattr(test, key)
+    }
+    if test.type == "order":
+        sides = enumerate(test.order)
+        changed["order"] = tuple(cells((*place, "order", index), side) for index, side in sides)
     if test.chosen:
         changed["chosen"] = values((*place, "is"), test.over, test.chosen)
     valid = not problems

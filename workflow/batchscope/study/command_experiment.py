@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import functools
 import os
 import re
 import shutil
@@ -18,7 +16,6 @@ from batchscope.study.commands import RESOURCES, RUN_DIR, Command, CommandRun, p
 from batchscope.study.experiments import CommandExperiment
 from batchscope.study.factor_models import RESERVED
 from batchscope.study.run_factors import FALLING
-from batchscope.study.stages import Stage
 
 _SCRIPTS = (".py", ".sh")
 _PROGRAMS = ("bash", "python", "python3", "sh", "torchrun")
@@ -28,13 +25,9 @@ def grid(
     place: Place,
     keys: CommandExperiment,
     defaults: dict[str, Any],
-    seeds: tuple[Any, tuple[int, ...], Stage],
+    seeds: grids.Seeds,
 ) -> grids.Grid:
-    """Return the grid, with the defaults of factors that a placeholder uses.
-
-    Args:
-        seeds: Seeds, numbers of seeds before each interim analysis, and the stage.
-    """
+    """Return the grid, with the defaults of factors that a placeholder uses."""
     explicit = {*keys.set, *keys.vary, *(name for case in keys.cases for name in case)}
     used = placeholders((*keys.command, *keys.env.values()))
     inherited = {name: value for name, value in defaults.items() if name in used - explicit}
@@ -85,12 +78,10 @@ def command(
 
 def problems(place: Place, keys: CommandExperiment, factors: grids.Grid) -> Iterator[Problem]:
     """Yield unknown placeholders, factors that no placeholder uses, and reserved factors."""
-    for home, values in (("set", keys.set), ("vary", keys.vary), *enumerate(keys.cases)):
-        at = (*place, home) if isinstance(home, str) else (*place, "cases", home)
-        yield from (Problem((*at, name), text) for name, text in _names(values))
     valid = {*factors.factors, "seed", RUN_DIR, *RESOURCES}
-    texts = {("command", index): word for index, word in enumerate(keys.command)}
+    texts: dict[Place, str] = {("command", index): word for index, word in enumerate(keys.command)}
     texts |= {("env", name): text for name, text in keys.env.items()}
+    used = placeholders(texts.values())
     for at, text in texts.items():
         for name in sorted(placeholders([text]) - valid):
             got = f"{{{name}}}" if name else "{"
@@ -100,57 +91,48 @@ def problems(place: Place, keys: CommandExperiment, factors: grids.Grid) -> Iter
         for name in sorted(placeholders([path]) - (valid - {RUN_DIR})):
             expected = "a factor of the experiment in braces"
             yield received((*place, "requires", index), f"{{{name}}}", expected)
-    used = placeholders(texts.values())
-    homes = {"seed": ("seeds",), **{name: ("set", name) for name in factors.set}}
-    homes |= {name: ("cases", at, name) for at, case in enumerate(factors.cases) for name in case}
-    homes |= {name: ("vary", name) for name in factors.vary}
-    for name in homes.keys() - used:
-        text = f"The command does not use this factor. Add {{{name}}} to command or env."
-        yield Problem((*place, *homes[name]), text)
+    homes: dict[str, Place] = {name: ("set", name) for name in keys.set}
+    homes |= {name: ("cases", at, name) for at, case in enumerate(keys.cases) for name in case}
+    homes |= {name: ("vary", name) for name in keys.vary}
+    for name, home in homes.items():
+        if text := _refusal(name):
+            yield Problem((*place, *home), text)
+    for name, home in {"seed": ("seeds",), **homes}.items():
+        if name not in used:
+            text = f"The command does not use this factor. Add {{{name}}} to command or env."
+            yield Problem((*place, *home), text)
 
 
-def _names(factors: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the factors that a command may not have, and the reason."""
-    for name in factors:
-        if name == "seed":
-            yield name, "The experiment's key `seeds` states the seeds."
-        elif name in ("threads", "device", "replicas"):
-            yield name, "State `resources: {threads: 4, gpu: 1}` in the experiment."
-        elif name in RESERVED:
-            yield name, "This is the name of a placeholder. Choose another name."
-        elif name in command_factors.ALIASES or not re.fullmatch("[a-z][a-z0-9_]{0,59}", name):
-            meant = command_factors.ALIASES.get(name)
-            yield name, "Unknown factor." + (f" Did you mean '{meant}'?" if meant else "")
+def _refusal(name: str) -> str:
+    """Return the reason why a command may not have a factor; empty if it may."""
+    if name == "seed":
+        return "The experiment's key `seeds` states the seeds."
+    if name in ("threads", "device", "replicas"):
+        return "State `resources: {threads: 4, gpu: 1}` in the experiment."
+    if name in RESERVED:
+        return "This is the name of a placeholder. Choose another name."
+    if name in command_factors.ALIASES:
+        return f"Unknown factor. Did you mean '{command_factors.ALIASES[name]}'?"
+    return "" if re.fullmatch("[a-z][a-z0-9_]{0,59}", name) else "Unknown factor."
 
 
 def runs(
     place: Place, command: Command, factors: grids.Grid, faults: list[Problem]
 ) -> dict[str, CommandRun]:
-    """Return the runs by their names; none if two are equal, or a name is too long."""
+    """Return the runs by their names; none if two are equal."""
     planned_runs: dict[str, CommandRun] = {}
     resolved: dict[str, str] = {}
     for _, values, _ in factors.combinations():
-        for seed in factors.seeds_of(functools.partial(_name, command, values)):
+        configuration = CommandRun(command, {**values, "seed": factors.seeds[0]}).name
+        for seed in factors.seeds_of(configuration):
             run = CommandRun(command, {**values, "seed": seed})
-            try:
-                name = run.name
-            except ValueError:
-                text = "The name of a run has more than 200 characters. "
-                faults.append(Problem(place, f"{text}Choose shorter names of factors, or fewer."))
-                return {}
-            first = resolved.setdefault(repr(run.resolved(RUN_DIR)), name)
-            if first != name or name in planned_runs:
-                text = f"Two runs have the same command: {first} and {name}."
+            first = resolved.setdefault(repr(run.resolved(RUN_DIR)), run.name)
+            if first != run.name or run.name in planned_runs:
+                text = f"Two runs have the same command: {first} and {run.name}."
                 faults.append(Problem((*place, "command"), text))
                 return {}
-            planned_runs[name] = run
+            planned_runs[run.name] = run
     return planned_runs
-
-
-def _name(command: Command, values: dict[str, Any], seed: int) -> str | None:
-    with contextlib.suppress(ValueError):
-        return CommandRun(command, {**values, "seed": seed}).name
-    return None
 
 
 def missing_programs(place: Place, runs: Mapping[str, CommandRun]) -> Iterator[Problem]:

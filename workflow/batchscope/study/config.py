@@ -20,23 +20,13 @@ class Options(Model):
     partial: bool = False
 
 
-def study(
-    path: Path | str,
-    scale: str = "full",
-    recorded: planner.Recorded = planner.unrecorded,
-    looked: planner.Looked = planner.unlooked,
-    local: bool = False,
-) -> plan.Study:
-    """Return the planned study of a file.
-
-    Args:
-        local: Whether commands run on this machine: a missing program is an error then.
+def study(path: Path | str, scale: str = "full", **context: Any) -> plan.Study:
+    """Return the planned study of a file. `context` goes to `planner.make`.
 
     Raises:
-        ConfigError: With every structural error; if there is none, with every error of meaning.
-        UserError: If the file cannot be read.
+        UserError: If the file cannot be read or is invalid.
     """
-    return planner.make(yaml_file.read(path), scale, recorded, Path(path).parent, looked, local)
+    return planner.make(yaml_file.read(path), scale, folder=Path(path).parent, **context)
 
 
 def options(raw: Mapping[str, Any]) -> Options:

@@ -6,16 +6,8 @@ after a question mark, and `explain WORD` prints it.
 
 from __future__ import annotations
 
-_GRADES = {
-    "solid": "Six or more paired seeds, every limit next to the recommended sizes is decided, and "
-    "no check failed. More runs are unlikely to change the recommendation.",
-    "provisional": "The best so far, but not proven: fewer than six paired seeds, a limit that is "
-    "not resolved, or a check that failed. The checks say how to settle it.",
-    "open": "Too few seeds to judge: the values are shown with their range, without an interval. "
-    "Add seeds before you act on it.",
-}
-
-_VERDICTS = {
+EXPLANATIONS = {
+    # Verdicts.
     "supported": "The interval lies on the stated side. With six or more seeds, chance alone "
     "explains this in at most 5 % of such verdicts.",
     "contradicted": "The interval lies on the side opposite to the statement. The statement does "
@@ -36,9 +28,14 @@ _VERDICTS = {
     "lies below zero.",
     "unclear": "The interval of the change per doubling holds zero, or there are too few seeds. "
     "The runs show neither an increase nor a decrease.",
-}
-
-_HEADLINES = {
+    # Grades.
+    "solid": "Six or more paired seeds, every limit next to the recommended sizes is decided, and "
+    "no check failed. More runs are unlikely to change the recommendation.",
+    "provisional": "The best so far, but not proven: fewer than six paired seeds, a limit that is "
+    "not resolved, or a check that failed. The checks say how to settle it.",
+    "open": "Too few seeds to judge: the values are shown with their range, without an interval. "
+    "Add seeds before you act on it.",
+    # Headlines.
     "recommended": "This batch size is shown to be within every margin, or is the best measured "
     "where none is. Use it with the learning rate beside it.",
     "no_outcome": "No run has a result to compare yet: none finished, or none was evaluated. The "
@@ -49,9 +46,7 @@ _HEADLINES = {
     "better one may lie outside. Extend the grid in that direction.",
     "not_distinguished": "These batch sizes do equally well as far as the runs can tell. Take the "
     "fastest one; more seeds may separate them.",
-}
-
-_CHECKS = {
+    # Checks.
     "baseline": "The score without looking at the input: the most frequent class, or the mean of "
     "the targets. A network that learned something beats it by its whole interval.",
     "test_set": "A small test set makes accuracy uncertain: its standard error is sqrt(p (1 - p) / "
@@ -89,9 +84,7 @@ _CHECKS = {
     "a target that is easier to reach.",
     "rates": "Each batch size needs its own learning rate: with a single rate, the size that "
     "happens to suit it wins. Try several rates for each size.",
-}
-
-_NUMBERS = {
+    # Numbers.
     "interval": "The values that the seeds are compatible with, at 95 % confidence: of a mean, or "
     "of a difference between batch sizes. More seeds make it narrower.",
     "p_value": "How often chance alone would give a result at least as strong. Below 0.05 counts "
@@ -141,8 +134,6 @@ _NUMBERS = {
     "guess": "An estimate before the study, from a few timed steps and the gradient noise. The "
     "report compares it with the measured result.",
 }
-
-EXPLANATIONS = {**_VERDICTS, **_GRADES, **_HEADLINES, **_CHECKS, **_NUMBERS}
 
 
 def key(text: str) -> str:

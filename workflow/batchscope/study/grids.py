@@ -17,6 +17,8 @@ from batchscope.study.stages import Stage
 # Data set or model in the file -> its id in paths; None if its definition has a problem.
 Ids = Mapping[str, str | None]
 Problems = list[Problem]
+# Seeds, the numbers of seeds before each interim analysis, and the stage.
+Seeds = tuple[tuple[int, ...] | range, tuple[int, ...], Stage]
 
 
 @dataclass(frozen=True)
@@ -44,15 +46,11 @@ class Grid:
     looks: tuple[int, ...] = ()
     stage: Stage = Stage()
 
-    def seeds_of(self, name: Callable[[int], str | None]) -> tuple[int, ...] | range:
-        """Return the seeds of a combination at this stage.
-
-        Args:
-            name: Function from a seed to the name of its run, or None.
-        """
+    def seeds_of(self, configuration: str) -> tuple[int, ...] | range:
+        """Return the seeds at this stage of the run with a name and the first seed."""
         if not self.looks:
             return self.seeds
-        return self.seeds[: self.stage.seeds_of(name(self.seeds[0]) or "", self.looks)]
+        return self.seeds[: self.stage.seeds_of(configuration, self.looks)]
 
     @property
     def size(self) -> int:
@@ -99,37 +97,28 @@ class IdReader:
         self._problems = problems
         self._ids = {"dataset": datasets, "model": models}
 
-    def values(self, place: Place, factors: Mapping[str, Any]) -> dict[str, Any]:
-        """Return factors with ids; an invalid one becomes None."""
-        return {
-            name: next(iter(self._ids_of(name, (value,), ((*place, name),))), None)
-            for name, value in factors.items()
-        }
+    def read(self, place: Place, factors: Mapping[str, Any]) -> dict[str, Any]:
+        """Return factors with ids: None for an invalid name, and no item for one in a list."""
+        result = dict(factors)
+        for name in factors.keys() & self._ids.keys():
+            at, value = (*place, name), factors[name]
+            is_list = isinstance(value, tuple)
+            result[name] = self._list(at, name, value) if is_list else self._id(at, name, value)
+        return result
 
-    def lists(
-        self, place: Place, factors: Mapping[str, tuple[Any, ...]]
-    ) -> dict[str, tuple[Any, ...]]:
-        return {
-            name: self._ids_of(
-                name, values, tuple((*place, name, index) for index in range(len(values)))
-            )
-            for name, values in factors.items()
-        }
+    def _list(self, place: Place, name: str, values: tuple[str, ...]) -> tuple[str, ...]:
+        first: dict[str, str] = {}  # id -> its first name
+        for index, value in enumerate(values):
+            item = self._id((*place, index), name, value)
+            if item in first:
+                expected = f"another {name} than '{first[item]}'"
+                self._problems.append(received((*place, index), value, expected))
+            elif item:
+                first[item] = value
+        return tuple(first)
 
-    def _ids_of(
-        self, name: str, values: tuple[Any, ...], places: tuple[Place, ...]
-    ) -> tuple[Any, ...]:
-        if name not in self._ids:
-            return values
-        ids = self._ids[name]
-        valid: list[str] = []
-        for place, value in zip(places, values, strict=True):
-            if value not in ids:
-                text = f"one of {', '.join(sorted(ids))}"
-                self._problems.append(received(place, value, text, sorted(ids)))
-            elif ids[value] and ids[value] in valid:  # two names of the same
-                first = next(other for other in values if ids.get(other) == ids[value])
-                self._problems.append(received(place, value, f"another {name} than '{first}'"))
-            if ids.get(value):
-                valid.append(ids[value])
-        return tuple(valid)
+    def _id(self, place: Place, name: str, value: str) -> str | None:
+        valid = sorted(self._ids[name])
+        if value not in valid:
+            self._problems.append(received(place, value, f"one of {', '.join(valid)}", valid))
+        return self._ids[name].get(value)

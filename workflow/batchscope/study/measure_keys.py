@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, create_model
-from pydantic_core import PydanticCustomError, core_schema
+from pydantic import BeforeValidator, Field, WrapValidator, create_model
+from pydantic_core import PydanticCustomError
 
 from batchscope.study.model import GeneratedModel
 from batchscope.study.specifications import REPEATS, Entry, Timing
@@ -31,46 +31,34 @@ def entries_type(entries: Mapping[str, Entry], noun: str) -> Any:
     """Return the type of a key that lists measures or timings, or maps them to their settings."""
     fields = {name: (_settings(entry) | None, None) for name, entry in entries.items()}
     model = create_model(f"{noun.capitalize()}s", __base__=GeneratedModel, **fields)
-    return Annotated[model, _Entries(entries, noun)]
+
+    def read(raw: Any, validate: Any) -> tuple[MeasureRequest, ...]:
+        settings = _as_map(raw, noun)
+        requests, validated = [], validate(settings)
+        for name in settings:
+            stated = getattr(validated, name)
+            values = {key: getattr(stated, key) for key in entries[name].parameters}
+            requests.append(MeasureRequest(name, values, getattr(stated, "between", {})))
+        return tuple(requests)
+
+    item = Literal[tuple(entries)] | model
+    written = item | Annotated[list[item], Field(min_length=1)]
+    return Annotated[model, WrapValidator(read, json_schema_input_type=written)]
 
 
-@dataclass(frozen=True)
-class _Entries:
-    """Metadata of a map of measures or timings: a name and a list are read as one."""
-
-    entries: Mapping[str, Entry]
-    noun: str
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
-        def read(raw: Any, validate: Any) -> tuple[MeasureRequest, ...]:
-            settings = self._as_map(raw)
-            model = validate(settings)
-            return tuple(self._entry(name, getattr(model, name)) for name in settings)
-
-        return core_schema.no_info_wrap_validator_function(read, handler(source))
-
-    def _as_map(self, raw: Any) -> dict[str, Any]:
-        items = raw if isinstance(raw, list) else [raw]
-        maps = [{item: None} if isinstance(item, str) else item for item in items]
-        if not maps or not all(isinstance(item, dict) and item for item in maps):
-            text = "Input should be a list of {noun}s, or a map from {noun}s to settings"
-            raise PydanticCustomError("entries", text, {"noun": self.noun})
-        settings: dict[str, Any] = {}
-        for name, value in (pair for item in maps for pair in item.items()):
-            if name in settings:
-                text = "Every {noun} should occur once, '{name}' occurs again"
-                raise PydanticCustomError("repeated", text, {"noun": self.noun, "name": name})
-            settings[name] = {} if value is None else value
-        return settings
-
-    def _entry(self, name: str, settings: Any) -> MeasureRequest:
-        values = {key: getattr(settings, key) for key in self.entries[name].parameters}
-        return MeasureRequest(name, values, getattr(settings, "between", {}))
-
-    def __get_pydantic_json_schema__(self, core: Any, handler: Any) -> dict[str, Any]:
-        settings = handler(core["schema"])
-        item = {"anyOf": [{"enum": list(self.entries)}, settings]}
-        return {"anyOf": [*item["anyOf"], {"type": "array", "minItems": 1, "items": item}]}
+def _as_map(raw: Any, noun: str) -> dict[str, Any]:
+    items = raw if isinstance(raw, list) else [raw]
+    maps = [{item: None} if isinstance(item, str) else item for item in items]
+    if not maps or not all(isinstance(item, dict) and item for item in maps):
+        text = "Input should be a list of {noun}s, or a map from {noun}s to settings"
+        raise PydanticCustomError("entries", text, {"noun": noun})
+    settings: dict[str, Any] = {}
+    for name, value in (pair for item in maps for pair in item.items()):
+        if name in settings:
+            text = "Every {noun} should occur once, '{name}' occurs again"
+            raise PydanticCustomError("repeated", text, {"noun": noun, "name": name})
+        settings[name] = {} if value is None else value
+    return settings
 
 
 def _settings(entry: Entry) -> Any:
@@ -86,4 +74,4 @@ def _settings(entry: Entry) -> Any:
                 raise PydanticCustomError("refused", text, {"name": name, "key": key})
         return settings
 
-    return Annotated[entry.settings, BeforeValidator(refuse)] if keys else entry.settings
+    return Annotated[entry.settings, BeforeValidator(refuse)]

@@ -1,17 +1,21 @@
-"""Messages about a study file: `place: problem (received X). Did you mean 'Y'?`"""
+"""Messages about a study file: `place: problem (received X). Did you mean 'Y'?`
+
+Pydantic's locations also name the members of unions, which are no part of a place.
+"""
 
 from __future__ import annotations
 
 import re
+import types
+import typing
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated, Any, NamedTuple
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Discriminator, Tag, ValidationError
+from pydantic.fields import FieldInfo
 
 from batchscope import wording
-from batchscope.problems import Problem, missing_blank, nearest, show
-from batchscope.study import locations
-from batchscope.study.locations import Map
+from batchscope.problems import Place, Problem, hint, missing_blank, nearest, show
 
 _MOST_LISTED = 24
 # Replaces wording that names Python's types and our classes.
@@ -20,11 +24,24 @@ _PLAIN = dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), _MA
 _PLAIN |= dict.fromkeys(("list_type", "tuple_type"), "Input should be a list")
 
 
+class Map(NamedTuple):
+    """Type of a map of the file.
+
+    Attributes:
+        tag: Tag of the member of a union that the map is, or is part of.
+        members: Types of the same map in all members of that union, by tag.
+        outer: Type of the map that holds it.
+    """
+
+    type: Any = None
+    tag: str = ""
+    members: dict[str, Any] = {}
+    outer: Any = None
+
+
 def problems(error: ValidationError, model: type[BaseModel]) -> Iterator[Problem]:
     """Yield the problems behind a validation error, with pydantic's own wording."""
-    located = [
-        (item, *locations.located(item["loc"], model)) for item in error.errors(include_url=False)
-    ]
+    located = [(item, *_located(item["loc"], model)) for item in error.errors(include_url=False)]
     misspelled = {
         (*place[:-1], _unknown(place[-1], home)[1])
         for item, place, home in located
@@ -56,35 +73,103 @@ def problems(error: ValidationError, model: type[BaseModel]) -> Iterator[Problem
             choices = re.findall("'([^']*)'", message)
             if len(choices) > _MOST_LISTED:
                 message = f"Input should be one of {', '.join(choices[:_MOST_LISTED])}, ..."
-            hint = _hint(value, choices) if isinstance(value, str) else ""
+            fix = hint(value, choices) if isinstance(value, str) else ""
             if value is None and message == _MAP:
-                hint = " Indent its keys, or remove it."
-            yield Problem(place, f"{message} (received {show(value)}).{hint}")
+                fix = " Indent its keys, or remove it."
+            yield Problem(place, f"{message} (received {show(value)}).{fix}")
 
 
 def _length(value: Any) -> int:
     return len(value) if isinstance(value, list | dict) else 1  # a single value may replace a list
 
 
-def _hint(text: str, choices: list[str]) -> str:
-    match = nearest(text, choices)
-    return missing_blank(text) or (f" Did you mean '{match}'?" if match else "")
-
-
 def _unknown(key: Any, home: Map) -> tuple[str, str | None]:
     """Return the problem of an unknown key, and the key that is probably meant."""
-    fields = locations.keys(home.type)
-    by_member = {tag: locations.keys(member) for tag, member in home.members.items()}
+    fields = _keys(home.type)
+    by_member = {tag: _keys(member) for tag, member in home.members.items()}
     tags = [f"'{tag}'" for tag, keys in by_member.items() if key in keys]
     if tags:
         return f"Unknown key of '{home.tag}', only of {wording.listed(tags, 'or')}.", None
     name = str(key).partition(":")[0]
-    aliases = {alias: key for key, field in fields.items() for alias in locations.aliases(field)}
+    aliases = {alias: key for key, field in fields.items() for alias in _aliases(field)}
     match = aliases.get(name) or nearest(name, fields)
     match = match or nearest(name, {key for keys in by_member.values() for key in keys})
     if match:
         return f"Unknown key.{missing_blank(str(key)) or f' Did you mean {match!r}?'}", match
-    if match := nearest(name, locations.keys(home.outer)):
+    if match := nearest(name, _keys(home.outer)):
         return f"Unknown key. Did you mean '{match}', one level up?", match
     end = ", ..." if len(fields) > _MOST_LISTED else "."
     return f"Unknown key. Known keys: {', '.join([*fields][:_MOST_LISTED])}{end}", None
+
+
+def _located(loc: tuple[str | int, ...], model: Any) -> tuple[Place, Map]:
+    """Return the place in the file, and the map that its last key belongs to."""
+    place: list[str | int] = []
+    home, current, tag, members = Map(), model, "", {}
+    for part in loc:
+        options = _members(current)
+        if part in options:
+            current, tag, members = options[part], str(part), options
+        elif part != "[key]":
+            home = Map(current, tag, members, home.type)
+            current = _child(current, part)
+            members = {tag: _child(member, part) for tag, member in members.items()}
+            place.append(part)
+    return tuple(place), home
+
+
+def _keys(annotation: Any) -> dict[str, FieldInfo]:
+    """Return the fields of a model by the keys of the file; empty for other types."""
+    fields = getattr(_type(annotation), "model_fields", {})
+    return {field.alias or name: field for name, field in fields.items()}
+
+
+def _aliases(annotation: Any) -> Iterator[str]:
+    """Yield the names that a factor or setting has in names of runs."""
+    names = (getattr(metadata, "alias", None) for metadata in _metadata(annotation))
+    yield from (name for name in names if name)
+    for part in typing.get_args(_type(annotation)):
+        yield from _aliases(part)
+
+
+def _type(annotation: Any) -> Any:
+    """Return a type without metadata and without None."""
+    if isinstance(annotation, FieldInfo):
+        return _type(annotation.annotation)
+    if typing.get_origin(annotation) is Annotated:
+        return _type(annotation.__origin__)
+    if isinstance(annotation, types.UnionType) or typing.get_origin(annotation) is typing.Union:
+        options = [member for member in typing.get_args(annotation) if member is not type(None)]
+        return _type(options[0]) if len(options) == 1 else annotation
+    return annotation
+
+
+def _child(annotation: Any, part: str | int) -> Any:
+    """Return the type of a value in a map or a list."""
+    annotation = _type(annotation)
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return _keys(annotation).get(str(part))
+    arguments = typing.get_args(annotation)
+    is_map = typing.get_origin(annotation) is dict
+    return arguments[1 if is_map else 0] if arguments else None
+
+
+def _metadata(annotation: Any) -> tuple[Any, ...]:
+    if isinstance(annotation, FieldInfo):
+        return annotation, *annotation.metadata
+    return getattr(annotation, "__metadata__", ())
+
+
+def _members(annotation: Any) -> dict[Any, Any]:
+    """Return the members of a union by their tags; empty for other types."""
+    members = {}
+    for metadata in _metadata(annotation):
+        if isinstance(metadata, Discriminator):
+            for member in typing.get_args(_type(annotation)):
+                tags = (item.tag for item in member.__metadata__ if isinstance(item, Tag))
+                members |= dict.fromkeys(tags, member)
+        elif key := getattr(metadata, "discriminator", None):
+            for member in typing.get_args(_type(annotation)):
+                literal = member.model_fields[key].annotation
+                members |= dict.fromkeys(typing.get_args(literal), member)
+    return members

@@ -28,6 +28,10 @@ COMMAND_PATTERN = r"command-[0-9a-f]{8}\+bs=[a-z0-9_.=+-]+"
 _LEAST_RANGE = 3  # successive batch sizes that are written as a range
 
 
+class LongNameError(ValueError):
+    """A name is too long for a path."""
+
+
 def token(name: str, definition_digest: str | None) -> str:
     """Return the name of a data set or model in a path: `name` or `name-1f0a93c2`."""
     return f"{name}-{definition_digest}" if definition_digest else name
@@ -68,7 +72,9 @@ class Codec:
                 parts.append(f"{parameter.alias}={parameter.text(value)}")
         name = "+".join(parts) or "default"
         if len(name) > MAX_NAME_LENGTH:
-            raise ValueError(f"Expected at most {MAX_NAME_LENGTH} characters. Received: {name!r}")
+            raise LongNameError(
+                f"Expected at most {MAX_NAME_LENGTH} characters. Received: {name!r}"
+            )
         if re.fullmatch(r"[a-z0-9_.=+-]+", name) is None:
             raise ValueError(f"Expected lower-case letters, digits and _.=+-. Received: {name!r}")
         return name

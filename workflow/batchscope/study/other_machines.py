@@ -11,18 +11,17 @@ from batchscope.study.model_files import expanded
 from batchscope.study.study_file import StudyFile
 
 
-def read(file: StudyFile) -> dict[str, tuple[str, str]]:
-    """Return the results folders of other machines and their names there, by name."""
-    return {
-        name: (os.path.normpath(expanded(machine.results)), machine.machine)
-        for name, machine in file.machines.items()
-    }
+def read(
+    file: StudyFile, problems: list[Problem], warn: Callable[[Problem], None]
+) -> dict[str, tuple[str, str]]:
+    """Return the results folders of other machines and their names there, by name.
 
-
-def check(file: StudyFile, problems: list[Problem], warn: Callable[[Problem], None]) -> None:
-    """Report a name or a folder of this machine; warn of a missing folder."""
+    Report a name or a folder of this machine; warn of a missing folder.
+    """
+    machines = {}
     for name, machine in file.machines.items():
         place, folder = ("machines", name), expanded(machine.results)
+        machines[name] = (os.path.normpath(folder), machine.machine)
         at = (*place, "results")
         if name == file.machine:
             problems.append(received(place, name, "another name than this machine's `machine`"))
@@ -34,3 +33,4 @@ def check(file: StudyFile, problems: list[Problem], warn: Callable[[Problem], No
             warn(Problem(at, text))
         elif why:
             problems.append(received(at, folder, "a folder that can be read", why=why))
+    return machines

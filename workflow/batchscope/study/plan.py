@@ -16,7 +16,7 @@ from batchscope.study.published_numbers import PublishedValues
 
 if TYPE_CHECKING:
     from batchscope.study.experiments import Experiment
-    from batchscope.study.study_file import FigureFormat, Guess, StudyFile
+    from batchscope.study.study_file import StudyFile
 
 # Names of the two runs of a pair: position 0 and 1 of a line.
 Pair = tuple[str, str]
@@ -193,14 +193,6 @@ class Study:
     @property
     def machine(self) -> str:
         return self.file.machine
-
-    @property
-    def figure_format(self) -> FigureFormat | None:
-        return self.file.figure_format
-
-    @property
-    def guess(self) -> Guess | None:
-        return self.file.guess
 
     @property
     def folder_name(self) -> str:

@@ -5,7 +5,6 @@ Precedence of a run's factors: defaults, set, cases, vary, seed. All problems ar
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -42,8 +41,8 @@ from batchscope.study.experiments import (
     TrainingExperiment,
 )
 from batchscope.study.figures import FIGURES
-from batchscope.study.grids import Grid, IdReader
-from batchscope.study.names import MAX_NAME_LENGTH
+from batchscope.study.grids import Grid, IdReader, Seeds
+from batchscope.study.names import MAX_NAME_LENGTH, LongNameError
 from batchscope.study.networks import NETWORKS
 from batchscope.study.plan import PlannedExperiment, Study, folder_name
 from batchscope.study.published_numbers import PublishedValues
@@ -54,24 +53,18 @@ from batchscope.study.stages import Stage
 
 # Function from a data set's id to its training examples; None unless it is prepared.
 Recorded = Callable[[str], int | None]
+# Fields of a `PlannedExperiment`, without its keys and published values.
+Fields = dict[str, Any]
 # Function from the name of a study's folder to the results of its interim analyses, by experiment.
 Looked = Callable[[str], Mapping[str, Stage]]
-
-
-def unrecorded(dataset_id: str) -> None:
-    """Return None: no data set is prepared."""
-
-
-def unlooked(folder: str) -> Mapping[str, Stage]:
-    return {}
 
 
 def make(
     raw: dict[str, Any],
     scale: str = study_file.FULL,
-    recorded: Recorded = unrecorded,
+    recorded: Recorded = lambda dataset_id: None,
     folder: Path | None = None,
-    looked: Looked = unlooked,
+    looked: Looked = lambda study_folder: {},
     local: bool = False,
 ) -> Study:
     """Return the planned study of a file.
@@ -86,9 +79,8 @@ def make(
     Raises:
         ConfigError: With every structural error; if there is none, with every error of meaning.
     """
-    file, replaced = study_file.read(raw, scale)
+    file, written, replaced = study_file.read(raw, scale)
     reduced = scale == study_file.REDUCED
-    written = study_file.reduced_form(raw)[0] if reduced else raw
     planner = _Planner(file, reduced, recorded, folder or Path(), looked, local)
     study = planner.study(written)
     if planner.problems:
@@ -122,52 +114,66 @@ class _Planner:
         ids = {name: info.id if info else None for name, info in self.datasets.items()}
         models = {name: model[0] if model else None for name, model in self.models.items()}
         self.ids = IdReader(self.problems, ids, models)
+        self.defaults = self.ids.read(("defaults",), file.defaults)
         self.metrics: dict[str, str] = {}  # user-defined metrics of the experiments so far
 
     def study(self, written: dict[str, Any]) -> Study:
         """Return the study; it is incomplete if there are problems."""
         file = self.file
-        defaults = self.ids.values(("defaults",), file.defaults)
         planned = {}
         for name, keys in file.experiments.items():
-            before = len(self.problems)
-            place = ("experiments", name)
+            place, before = ("experiments", name), len(self.problems)
             self.problems += checks.metrics(place, keys, self.metrics)
-            experiment = self._plan(name, keys, place, defaults)
+            numbers = self._numbers(place, keys)
+            experiment = self._plan(keys, place, before)
             if experiment and len(self.problems) == before:
-                planned[name] = experiment
+                planned[name] = PlannedExperiment(name, keys, numbers=numbers, **experiment)
         if not self.problems:
             self._check_total()
         for experiment in planned.values():
             if not isinstance(experiment.keys, TimingExperiment):
                 self._check_seeds(experiment)
-        other_machines.check(file, self.problems, self.warnings.append)
+        machines = other_machines.read(file, self.problems, self.warnings.append)
         configurations = [factors for item in planned.values() for factors in item.factors()]
+        datasets = dict.fromkeys(factors["dataset"] for factors in configurations)
+        files = dict(model for model in self.models.values() if model)
         return Study(
             file=file,
             reduced=self.reduced,
-            datasets=self._used_datasets(configurations),
-            models=self._used_models(configurations),
+            datasets={item: self.by_id[item].definition.resolved() for item in datasets},
+            models={factors["model"]: files[factors["model"]] for factors in configurations},
             experiments=planned,
             claims=self._claims(planned),
             published=dict(self._published()),
-            machines=other_machines.read(file),
+            machines=machines,
             written=written,
             folder=self.folder,
         )
 
-    def _plan(
-        self, name: str, keys: Experiment, place: Place, defaults: dict[str, Any]
-    ) -> PlannedExperiment | None:
-        match keys:
-            case TrainingExperiment():
-                return self._training(name, keys, place, defaults)
-            case TimingExperiment():
-                return self._timing(name, keys, place, defaults)
-            case CommandExperiment():
-                return self._command(name, keys, place)
-            case ExternalExperiment():
-                return self._external(name, keys, place)
+    def _plan(self, keys: Experiment, place: Place, before: int) -> Fields | None:
+        """Return the fields of a planned experiment; None if there is a problem.
+
+        Args:
+            before: Number of problems in earlier parts of the study.
+        """
+        try:
+            for request in (*keys.measure, *keys.timing):
+                names.settings_name(request.name, request.settings)
+            match keys:
+                case TrainingExperiment():
+                    return self._training(keys, place, before)
+                case TimingExperiment():
+                    return self._timing(keys, place, before)
+                case CommandExperiment():
+                    return self._command(keys, place, before)
+                case ExternalExperiment():
+                    return self._external(keys, place)
+        except LongNameError:
+            text = f"A name in the paths of results has more than {MAX_NAME_LENGTH} characters. "
+            text += "Choose shorter names of data sets, models and factors, or fewer values."
+            at = (*place, "vary") if isinstance(keys, TimingExperiment) else place
+            self.problems.append(Problem(at, text))
+            return None
         raise AssertionError(keys)
 
     def _read_datasets(self, recorded: Recorded) -> Iterator[tuple[str, DatasetInfo | None]]:
@@ -192,15 +198,6 @@ class _Planner:
             else:
                 yield name, (model_files.token(name, path), os.path.normpath(path))
 
-    def _used_datasets(self, configurations: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-        ids = dict.fromkeys(factors["dataset"] for factors in configurations)
-        return {dataset: self.by_id[dataset].definition.resolved() for dataset in ids}
-
-    def _used_models(self, configurations: list[dict[str, Any]]) -> dict[str, str | None]:
-        files = dict(model for model in self.models.values() if model)
-        models = dict.fromkeys(factors["model"] for factors in configurations)
-        return {name: files[name] for name in models}
-
     def _published(self) -> Iterator[tuple[str, tuple[int, str]]]:
         """Yield a data set's id, its number of examples in a document, and the place there."""
         for name, body in self.file.published.items():
@@ -223,39 +220,31 @@ class _Planner:
         place: Place,
         keys: TrainingExperiment | TimingExperiment,
         factors: Mapping[str, Parameter],
-        defaults: dict[str, Any],
+        seeds: Seeds | tuple[()] = (),
     ) -> Grid:
-        cases = [
-            self.ids.values((*place, "cases", index), case) for index, case in enumerate(keys.cases)
-        ]
+        cases = enumerate(keys.cases)
         grid = Grid(
             place,
             factors,
-            {name: value for name, value in defaults.items() if name in factors},
-            self.ids.values((*place, "set"), keys.set),
-            cases,
-            self.ids.lists((*place, "vary"), keys.vary),
-            *(self._seeds(place[-1], keys) if isinstance(keys, TrainingExperiment) else ()),
+            {name: value for name, value in self.defaults.items() if name in factors},
+            self.ids.read((*place, "set"), keys.set),
+            [self.ids.read((*place, "cases", index), case) for index, case in cases],
+            self.ids.read((*place, "vary"), keys.vary),
+            *seeds,
         )
         self.problems += grid.problems()
         return grid
 
-    def _seeds(
-        self, name: str, keys: TrainingExperiment | CommandExperiment
-    ) -> tuple[Any, tuple[int, ...], Stage]:
-        """Return the seeds, the numbers of seeds before each interim analysis, and the stage."""
-        stage, seeds = self.stages.get(name, Stage()), keys.seeds
+    def _seeds(self, place: Place, keys: TrainingExperiment | CommandExperiment) -> Seeds:
+        stage, seeds = self.stages.get(place[-1], Stage()), keys.seeds
         if not isinstance(seeds, StagedSeeds):
             return seeds, (), stage
         # Other seeds have not been analysed yet.
         stage = stage if stage.first == seeds.first else Stage()
         return seeds.seeds, stages.looks(seeds.at_most), stage
 
-    def _training(
-        self, name: str, keys: TrainingExperiment, place: Place, defaults: dict[str, Any]
-    ) -> PlannedExperiment | None:
-        before = len(self.problems)
-        grid = self._grid(place, keys, FACTORS, defaults)
+    def _training(self, keys: TrainingExperiment, place: Place, before: int) -> Fields | None:
+        grid = self._grid(place, keys, FACTORS, self._seeds(place, keys))
         experiments = self.file.experiments
         measures = {measure.name: measure.settings for measure in keys.measure}
         timed = checks.has_seconds(
@@ -263,93 +252,74 @@ class _Planner:
         )
         at = (*place, "measure")
         self.problems += [
-            *checks.settings(at, keys.measure),
             *figure_checks.problems(place, keys, measures, timed),
             *checks.epochs_without_a_measure(place, keys, measures),
             *checks.seconds(place, keys, timed),
             *checks.beside(place, keys, experiments),
-            *checks.primary(place, keys),
-            *checks.planned_twice(place, keys, keys.seeds),
-            *checks.target(place, keys),
-            *checks.margins(place, keys),
+            *checks.comparison(place, keys),
         ]
-        numbers = self._numbers(place, keys)
         if len(self.problems) > before or not self._usable(grid):
             return None
         runs = self._expand(grid, timed=not OF_TRAININGS.keys().isdisjoint(measures))
-        if not runs:
-            return None
         factors = [*runs.values()]
+        if not factors:
+            return None
         learned = self._tasks(factors)
-        epochs = {run["epochs"] for run in factors}
+        pairs = {item.name: checks.pairs(item, runs) for item in keys.measure if item.between}
         self.problems += [
             *checks.outcomes_of_others(place, keys, learned),
-            *checks.factors_of_measures(at, keys.measure, factors),
-            *checks.unfit_settings(at, keys.measure, factors, self.sizes),
-            *checks.epochs_not_kept(place, keys.at_epochs, epochs),
+            *checks.settings(at, keys.measure, factors, self.sizes),
+            *checks.epochs_not_kept(place, keys.at_epochs, {run["epochs"] for run in factors}),
             *checks.budgets_beyond(place, keys.budgets, factors, self.sizes, learned),
             *horizons.problems(place, keys, factors),
             *checks.outcomes_of_margins(place, keys, measures, factors),
+            *checks.no_pairs(at, keys.measure, pairs),
         ]
-        of_pairs = [measure for measure in keys.measure if measure.between]
-        pairs = {measure.name: checks.pairs(measure, runs) for measure in of_pairs}
-        for measure in of_pairs:
-            self.problems += checks.pair_problems(at, measure, pairs[measure.name])
-        return PlannedExperiment(
-            name,
-            keys,
-            grid.vary,
-            numbers,
-            runs=runs,
-            seeds=_seeds(runs.values()),
-            looks=grid.looks,
-            pairs=pairs,
-            timed=timed,
-            tasks=learned,
-        )
+        return {
+            "vary": grid.vary,
+            "runs": runs,
+            "seeds": _seeds(factors),
+            "looks": grid.looks,
+            "pairs": pairs,
+            "timed": timed,
+            "tasks": learned,
+        }
 
-    def _timing(
-        self, name: str, keys: TimingExperiment, place: Place, defaults: dict[str, Any]
-    ) -> PlannedExperiment | None:
-        before = len(self.problems)
-        grid = self._grid(place, keys, SWEEP_FACTORS, defaults)
+    def _timing(self, keys: TimingExperiment, place: Place, before: int) -> Fields | None:
+        grid = self._grid(place, keys, SWEEP_FACTORS)
         timings = {timing.name: timing.settings for timing in keys.timing}
         self.problems += [
-            *checks.settings((*place, "timing"), keys.timing),
             *checks.epochs_without_a_measure(place, keys, timings),
             *figure_checks.problems(place, keys, timings, timed=True),
         ]
-        numbers = self._numbers(place, keys)
         if len(self.problems) > before or not self._usable(grid):
             return None
-        combinations = [factors for _, factors, _ in grid.combinations()]
+        combinations = []
+        for _, factors, place_of in grid.combinations():
+            info = self.by_id[factors["dataset"]]
+            self._check(incompatible_factors.of_examples(factors, info), place_of)
+            self._check(incompatible_factors.of_timing(factors, info, timings), place_of)
+            combinations.append(factors)
         at = (*place, "timing")
-        self.problems += checks.unfit_settings(at, keys.timing, combinations, self.sizes)
-        sweeps = self._sweeps(grid, timings)
-        return PlannedExperiment(name, keys, grid.vary, numbers, sweeps=sweeps)
+        self.problems += checks.settings(at, keys.timing, combinations, self.sizes)
+        sweeps = tuple(names.sweeps(combinations))
+        _ = [sweep.name for sweep in sweeps]  # raises LongNameError
+        return {"vary": grid.vary, "sweeps": sweeps}
 
-    def _external(
-        self, name: str, keys: ExternalExperiment, place: Place
-    ) -> PlannedExperiment | None:
+    def _external(self, keys: ExternalExperiment, place: Place) -> Fields | None:
         self.problems += self._log_problems(place, keys)
         table = external_experiment.read(
             place, keys, self.folder, self.problems, self.warnings.append
         )
-        numbers = self._numbers(place, keys)
         if table is None:
             return None
         vary, logs = external_experiment.vary(table), external_experiment.planned(table)
         self.problems += external_experiment.problems(place, keys, logs, vary)
-        timed = "seconds" in logs.columns
-        return PlannedExperiment(
-            name, keys, vary, numbers, timed=timed, tasks=tasks.of_columns(table.rows), own=logs
-        )
+        timed, learned = "seconds" in logs.columns, tasks.of_columns(table.rows)
+        return {"vary": vary, "timed": timed, "tasks": learned, "own": logs}
 
-    def _command(
-        self, name: str, keys: CommandExperiment, place: Place
-    ) -> PlannedExperiment | None:
-        before = len(self.problems)
-        seeds = self._seeds(name, keys)
+    def _command(self, keys: CommandExperiment, place: Place, before: int) -> Fields | None:
+        seeds = self._seeds(place, keys)
         grid = command_experiment.grid(place, keys, self.file.defaults, seeds)
         command = command_experiment.command(
             place, keys, self.folder, self.problems, self.warnings.append
@@ -357,10 +327,8 @@ class _Planner:
         self.problems += [
             *grid.problems(),
             *command_experiment.problems(place, keys, grid),
-            *checks.planned_twice(place, keys, keys.seeds),
             *self._log_problems(place, keys),
         ]
-        numbers = self._numbers(place, keys)
         if command is None or len(self.problems) > before or self._too_many(grid):
             return None
         runs = command_experiment.runs(place, command, grid, self.problems)
@@ -369,29 +337,27 @@ class _Planner:
         missing = [*command_experiment.missing_programs(place, runs)]
         (self.problems if self.local else self.warnings).extend(missing)
         logs = command_experiment.planned(runs, keys)
-        sizes = tuple(dict.fromkeys(run.factors["batch_size"] for run in runs.values()))
-        vary = {**grid.vary, "batch_size": sizes}
+        factors = [run.factors for run in runs.values()]
+        vary = {
+            **grid.vary,
+            "batch_size": tuple(dict.fromkeys(run["batch_size"] for run in factors)),
+        }
         self.problems += external_experiment.problems(place, keys, logs, vary)
         # Names of runs at later stages are unknown: no two experiments share them.
-        later = ((name, at) for at in range(grid.size))
+        later = ((place[-1], at) for at in range(grid.size))
         self.possible_runs.update(later if grid.looks else runs)
-        return PlannedExperiment(
-            name,
-            keys,
-            vary,
-            numbers,
-            seeds=_seeds(run.factors for run in runs.values()),
-            looks=grid.looks,
-            timed=keys.alone,
-            tasks=tuple(tasks.TASKS),
-            commands=runs,
-            own=logs,
-        )
+        return {
+            "vary": vary,
+            "seeds": _seeds(factors),
+            "looks": grid.looks,
+            "timed": keys.alone,
+            "tasks": tuple(tasks.TASKS),
+            "commands": runs,
+            "own": logs,
+        }
 
     def _log_problems(self, place: Place, keys: LoggedExperiment) -> Iterator[Problem]:
-        yield from checks.primary(place, keys)
-        yield from checks.margins(place, keys)
-        yield from checks.target(place, keys)
+        yield from checks.comparison(place, keys)
         yield from figure_checks.problems(place, keys, versions.ENTRIES, timed=True)
 
     def _numbers(self, place: Place, keys: Experiment) -> dict[str, tuple[PublishedValues, ...]]:
@@ -399,18 +365,13 @@ class _Planner:
         numbers = {}
         for figure, body in keys.published.items():
             if body.numbers and figure in FIGURES:
-                at = (*place, "published", figure, "numbers")
+                at, numbers[figure] = (*place, "published", figure, "numbers"), tuple(body.numbers)
                 self.problems += published_numbers.problems(at, figure, body.numbers)
-                numbers[figure] = tuple(
-                    PublishedValues(
-                        self.ids.values((*at, index), published_numbers.factors_of(series))
-                        if not isinstance(keys, CommandExperiment)
-                        else published_numbers.factors_of(series),
-                        series["batch_size"],
-                        published_numbers.columns_of(series),
+                if not isinstance(keys, CommandExperiment):
+                    numbers[figure] = tuple(
+                        replace(series, factors=self.ids.read((*at, index), series.factors))
+                        for index, series in enumerate(body.numbers)
                     )
-                    for index, series in enumerate(body.numbers)
-                )
         return numbers
 
     def _tasks(self, runs: Iterable[dict[str, Any]]) -> tuple[str, ...]:
@@ -460,55 +421,24 @@ class _Planner:
             info = self.by_id[factors["dataset"]]
             self._check(incompatible_factors.of_examples(factors, info), place_of)
             self._check(incompatible_factors.of_training(factors, info), place_of)
-            name_of = functools.partial(self._run_name, grid.place, factors, timed)
-            current_seeds = grid.seeds_of(name_of)
-            for seed in grid.seeds:
-                name = name_of(seed)
-                if name is None:
-                    return {}
+            of_seeds = [{**factors, "seed": seed} for seed in grid.seeds]
+            current_seeds = grid.seeds_of(names.run_name(of_seeds[0]))
+            if timed:
+                names.timing_name(factors)
+            for run in of_seeds:
+                name = names.run_name(run)
                 if name in cases:  # values of vary and seeds are distinct, so cases repeat
                     text = f"another case than cases[{cases[name]}], which has the same runs"
                     self.problems.append(received((*grid.place, "cases", index), {1: 1}, text))
                     return {}
                 cases[name] = index
-                if seed in current_seeds:
-                    runs[name] = {**factors, "seed": seed}
+                if run["seed"] in current_seeds:
+                    runs[name] = run
         self.possible_runs.update(cases)
         return runs
 
-    def _sweeps(self, grid: Grid, timings: dict[str, Any]) -> tuple[names.Sweep, ...]:
-        combinations = []
-        for _, factors, place_of in grid.combinations():
-            info = self.by_id[factors["dataset"]]
-            self._check(incompatible_factors.of_examples(factors, info), place_of)
-            self._check(incompatible_factors.of_timing(factors, info, timings), place_of)
-            combinations.append(factors)
-        sweeps = tuple(names.sweeps(combinations))
-        try:
-            _ = [sweep.name for sweep in sweeps]
-        except ValueError:
-            text = f"The batch sizes need a name of more than {MAX_NAME_LENGTH} characters. "
-            text += "State fewer, or ranges without gaps."
-            self.problems.append(Problem((*grid.place, "vary"), text))
-        return sweeps
-
-    def _check(self, faults: Iterable[tuple[str, str]], place_of: Callable[[str], Place]) -> None:
-        self.problems += [Problem(place_of(factor), text) for factor, text in faults]
-
-    def _run_name(
-        self, place: Place, factors: dict[str, Any], timed: bool, seed: int
-    ) -> str | None:
-        factors = {**factors, "seed": seed}
-        try:
-            name = names.run_name(factors)
-            if timed:
-                names.timing_name(factors)
-        except ValueError:
-            text = f"The name of a run has more than {MAX_NAME_LENGTH} characters. "
-            text += "Choose shorter names of data set and model."
-            self.problems.append(Problem(place, text))
-            return None
-        return name
+    def _check(self, problems: Iterable[Problem], place_of: Callable[[str], Place]) -> None:
+        self.problems += [Problem(place_of(factor), text) for (factor,), text in problems]
 
 
 def _seeds(runs: Iterable[dict[str, Any]]) -> tuple[int, ...]:

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple, Self
 
-from pydantic import Field, create_model, model_validator
+from pydantic import Field, WrapValidator, create_model, model_validator
 from pydantic_core import PydanticCustomError
 
 from batchscope import wording
 from batchscope.problems import Place, Problem, received
 from batchscope.study.factor_models import OpenFactors, value_fields
-from batchscope.study.model import Count, GeneratedModel, Number, Unique, mapping
+from batchscope.study.model import Count, GeneratedModel, Number, Unique
 from batchscope.study.run_factors import EVERY_FACTOR
 from batchscope.study.tasks import METRICS, NATS, Metric
 
@@ -98,13 +98,6 @@ def _fields() -> dict[str, Any]:
     return fields
 
 
-PublishedSeries = mapping(create_model("PublishedSeries", __base__=_SeriesModel, **_fields()))
-# The factors of a command may have any name.
-CommandSeries = mapping(
-    create_model("CommandSeries", __base__=(_SeriesModel, OpenFactors), **_fields())
-)
-
-
 @dataclass(frozen=True)
 class PublishedValues:
     """One line of a document's figure, or one row of its table.
@@ -120,15 +113,21 @@ class PublishedValues:
     columns: dict[str, tuple[float, ...]]
 
 
-def factors_of(series: dict[str, Any]) -> dict[str, Any]:
-    return {k: v for k, v in series.items() if k not in COLUMNS and k != "batch_size"}
+def _values(raw: Any, validate: Any) -> PublishedValues:
+    model = validate(raw)
+    values = {key: getattr(model, key) for key in raw}
+    columns = {key: values.pop(key) for key in raw if key in COLUMNS}
+    return PublishedValues(values, values.pop("batch_size"), columns)
 
 
-def columns_of(series: dict[str, Any]) -> dict[str, tuple[float, ...]]:
-    return {name: values for name, values in series.items() if name in COLUMNS}
+_PublishedSeries = create_model("PublishedSeries", __base__=_SeriesModel, **_fields())
+PublishedSeries = Annotated[_PublishedSeries, WrapValidator(_values)]
+# The factors of a command may have any name.
+_CommandSeries = create_model("CommandSeries", __base__=(_SeriesModel, OpenFactors), **_fields())
+CommandSeries = Annotated[_CommandSeries, WrapValidator(_values)]
 
 
-def problems(place: Place, figure: str, numbers: list[dict[str, Any]]) -> Iterator[Problem]:
+def problems(place: Place, figure: str, numbers: list[PublishedValues]) -> Iterator[Problem]:
     """Yield the problems of the published values of a figure."""
     if figure not in FIGURES:
         text = f"No document may give values for '{figure}', only for "
@@ -136,15 +135,14 @@ def problems(place: Place, figure: str, numbers: list[dict[str, Any]]) -> Iterat
         return
     expected = wording.listed(FIGURES[figure], "or")
     for index, series in enumerate(numbers):
-        at, columns = (*place, index), columns_of(series)
-        if not columns:
+        at = (*place, index)
+        if not series.columns:
             yield Problem(at, f"Missing numbers of {expected}.")
-        for name in columns:
+        for name in series.columns:
             if name not in FIGURES[figure]:
                 yield received((*at, name), name, f"a column of the figure ({expected})")
         for earlier, other in enumerate(numbers[:index]):
-            same = factors_of(other) == factors_of(series)
-            if same and columns_of(other).keys() & columns.keys():
+            if other.factors == series.factors and other.columns.keys() & series.columns.keys():
                 text = f"The same series as numbers[{earlier}]. State factors that distinguish it."
                 yield Problem(at, text)
                 break

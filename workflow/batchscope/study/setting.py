@@ -117,22 +117,15 @@ class Parameter:
         return {item.text: item.value for item in metadata if isinstance(item, Word)}
 
     @functools.cached_property
-    def _adapter(self) -> TypeAdapter[Any]:
-        return TypeAdapter(self.annotation)
-
-    @functools.cached_property
     def _item_adapter(self) -> TypeAdapter[Any]:
         return TypeAdapter(self._item)
 
-    def read(self, raw: Any) -> Any:
-        """Validate and convert a value of the study file.
+    def read_item(self, raw: Any) -> Any:
+        """Validate and convert a value of the study file, or an item of a list.
 
         Raises:
             pydantic.ValidationError: If the value is invalid.
         """
-        return self._adapter.validate_python(raw)
-
-    def read_item(self, raw: Any) -> Any:
         return self._item_adapter.validate_python(raw)
 
     def text(self, value: Any) -> str:

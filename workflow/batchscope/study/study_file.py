@@ -124,29 +124,29 @@ class StudyFile(Model):
     """
 
 
-def read(raw: dict[str, Any], scale: str) -> tuple[StudyFile, frozenset[Place]]:
-    """Return the model of a study file at a scale, and the places that `reduced` gave.
+def read(raw: dict[str, Any], scale: str) -> tuple[StudyFile, dict[str, Any], frozenset[Place]]:
+    """Return the model and the content of a study at a scale, and the places that `reduced` gave.
 
     Raises:
         ConfigError: With every structural error of the file and of its reduced form.
     """
     document, problems = _validated(raw)
-    if scale == REDUCED and raw.get("reduced") is None:
+    written, replaced, reduced = raw, frozenset(), raw.get("reduced")
+    if scale == REDUCED and reduced is None:
         problems.append(Problem(("reduced",), "Missing key, which scale=reduced needs."))
-    replaced: frozenset[Place] = frozenset()
-    sections = (raw.get(section) for section in ("defaults", "datasets", "experiments"))
-    usable = all(section is None or isinstance(section, dict) for section in sections)
+    sections = [raw.get(section) or {} for section in ("defaults", "datasets", "experiments")]
     valid = not any(problem.place[:1] == ("reduced",) for problem in problems)
-    if usable and isinstance(raw.get("reduced"), dict) and valid:
+    if valid and all(isinstance(section, dict) for section in (reduced, *sections)):
         problems += _unknown_parts(raw)
-        small_raw, replaced = reduced_form(raw)
+        small_raw, places = reduced_form(raw)
         small, small_problems = _validated(small_raw)
         of_reduced = [problem for problem in small_problems if problem not in problems]
         problems += [item._replace(place=("reduced", *item.place)) for item in of_reduced]
-        document = small if scale == REDUCED else document
+        if scale == REDUCED:
+            document, written, replaced = small, small_raw, places
     if problems:
         raise ConfigError([problem.line for problem in merged(problems)])
-    return document, replaced if scale == REDUCED else frozenset()
+    return document, written, replaced
 
 
 def _validated(raw: dict[str, Any]) -> tuple[StudyFile | None, list[Problem]]:

@@ -104,12 +104,13 @@ def attempt(
     begun = time.monotonic()
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
+        family = Family(process.pid)
         # No child outlives an error here.
         try:
-            family = Family(process.pid)
             sampler = Sampler(None, cores, 0 if limits.device == "gpu" else None, family)
             ended, seen = _watch(process, family, sampler, limits.host_mb, timeout)
         finally:
+            family.end()
             process.kill()
             status = process.wait()
         for file in (out, err):
@@ -145,22 +146,18 @@ def _watch(
         Outcome and message if the process had to be ended, and its observed peak in MB.
     """
     peak, ended, deadline = 0.0, None, time.monotonic() + timeout
-    try:
-        with sampler:
-            while not ended:
-                try:
-                    process.wait(POLL_SECONDS)
-                    break
-                except subprocess.TimeoutExpired:
-                    peak = max(peak, sampler.sample()["memory_mb"])  # ignores NaN
-                if peak > most_mb:
-                    ended = _over("the process took", peak, most_mb)
-                elif time.monotonic() > deadline:
-                    ended = FAILED, f"the process took longer than {timeout:.0f} s."
-                if ended:
-                    family.end()  # before the last sample, which takes time
-    finally:
-        family.end()
+    with sampler:
+        while not ended:
+            try:
+                process.wait(POLL_SECONDS)
+                break
+            except subprocess.TimeoutExpired:
+                peak = max(peak, sampler.sample()["memory_mb"])  # ignores NaN
+            if peak > most_mb:
+                ended = _over("the process took", peak, most_mb)
+            elif time.monotonic() > deadline:
+                ended = FAILED, f"the process took longer than {timeout:.0f} s."
+        family.end()  # before the last sample, which takes time
     return ended, peak
 
 

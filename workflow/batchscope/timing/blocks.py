@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from batchscope.host.allocation_errors import refusal_of
+from batchscope.store import records
 from batchscope.study.common_settings import DISTURBED_CORES
-from batchscope.timing import step_errors
 from batchscope.timing.instruments import processes
 from batchscope.timing.instruments.sampler import Sampler
 
@@ -30,11 +31,28 @@ RunSteps = Callable[[int], float]  # number of steps -> their seconds
 Block = dict[str, Any]
 
 
+class NonFiniteLoss(ArithmeticError):
+    """The loss is not finite, so the steps cannot be timed."""
+
+
 class Turn(NamedTuple):
     """A batch size that takes turns with others, with or without the sweep's delay."""
 
     batch_size: int
     delayed: bool = True
+
+
+def error_status(error: Exception) -> str:
+    """Return the status of a batch size after an error of its steps.
+
+    Raises:
+        Exception: The error itself, if it does not come from the batch size.
+    """
+    if isinstance(error, NonFiniteLoss):
+        return records.DIVERGED
+    if refusal_of(error) is None:
+        raise error
+    return records.OUT_OF_MEMORY
 
 
 def rounds(turns: list[Turn], blocks: int, job: int) -> Iterator[list[Turn]]:
@@ -98,7 +116,7 @@ def time_blocks(
             try:
                 block_lists[turn].append(_block(turn, timed[turn], sampler))
             except Exception as error:
-                errors[turn] = step_errors.status(error)
+                errors[turn] = error_status(error)
                 del block_lists[turn]
     return block_lists, errors
 

@@ -34,9 +34,8 @@ from batchscope import private_interfaces
 from batchscope.datasets import Learned
 from batchscope.study import run_factors
 from batchscope.timing import pipelines
-from batchscope.timing.blocks import LEAD_IN_STEPS
+from batchscope.timing.blocks import LEAD_IN_STEPS, NonFiniteLoss
 from batchscope.timing.instruments.processes import MEGABYTE
-from batchscope.timing.step_errors import NonFiniteLoss
 from batchscope.training import augmentations, losses, optimizers, replicas, scoring
 from batchscope.training.step_loop import Batches, Examples, StepLoop, Totals
 
@@ -111,31 +110,26 @@ class Runner(abc.ABC):
         """
         if (batch_size, delayed) != self._current:
             self._current = (batch_size, delayed)
-            self._switch(batch_size, delayed)
             total_steps, total_seconds = 0, 0.0
             while total_steps < LEAD_IN_STEPS and total_seconds < self.lead_in_seconds:
-                total_seconds += self._next(batch_size, self.unit)
+                total_seconds += self._next(batch_size, self.unit, delayed)
                 total_steps += self.unit
-        return self._next(batch_size, steps)
+        return self._next(batch_size, steps, delayed)
 
-    def _next(self, batch_size: int, steps: int) -> float:
+    def _next(self, batch_size: int, steps: int, delayed: bool) -> float:
         start = self._positions.get(batch_size, 0)
-        seconds, loss = self._run(batch_size, start, steps)
+        seconds, loss = self._run(batch_size, start, steps, delayed)
         if not math.isfinite(loss):
             raise NonFiniteLoss(f"The loss is not finite within {steps} steps.")
         self._positions[batch_size] = (start + steps) % self.per_epoch(batch_size)
         return seconds
 
     @abc.abstractmethod
-    def _run(self, batch_size: int, start: int, steps: int) -> tuple[float, float]:
+    def _run(self, batch_size: int, start: int, steps: int, delayed: bool) -> tuple[float, float]:
         """Run updates from a position in the epoch; return their seconds and a loss.
 
         The loss is finite only if the losses of all updates are.
         """
-
-    @abc.abstractmethod
-    def _switch(self, batch_size: int, delayed: bool) -> None:
-        """Prepare the updates of another batch size or delay."""
 
     def reset_peak(self) -> bool:
         """Restart the count of `peak_mb`; return whether TensorFlow keeps count."""
@@ -172,10 +166,8 @@ class GraphRunner(Runner):
         self._loop = make_loop(factors, model, data, self._size, whole_only=True)
         self._order = tf.range(self.examples, dtype=tf.int32)
 
-    def _switch(self, batch_size: int, delayed: bool) -> None:
+    def _run(self, batch_size: int, start: int, steps: int, delayed: bool) -> tuple[float, float]:
         self._size.assign(batch_size)
-
-    def _run(self, batch_size: int, start: int, steps: int) -> tuple[float, float]:
         _, totals, seconds, _ = self._loop.run(self._order, start, start + steps, Totals())
         return seconds, totals.loss
 
@@ -194,7 +186,7 @@ class PipelineRunner(Runner):
         folder: Path | None = None,  # gets the files of the pipeline `jpeg`
     ) -> None:
         super().__init__(model, len(data.labels))
-        self._pipeline, self._delay_seconds, self._delay = pipeline, delay_seconds, 0.0
+        self._pipeline, self._delay_seconds = pipeline, delay_seconds
         self._mapped = pipelines.examples(pipeline, data, folder)
         self._learned = data.learned
         self._kept: dict[int, tf.data.Dataset] = {}
@@ -208,12 +200,12 @@ class PipelineRunner(Runner):
     def _build(self, loop: str, optimizer: keras.optimizers.Optimizer) -> None:
         """Build the functions that a step calls."""
 
-    def _switch(self, batch_size: int, delayed: bool) -> None:
-        self._delay = self._delay_seconds if delayed else 0.0
+    def _batches(self, batch_size: int) -> tf.data.Dataset:
         # Kept, since a new iterator would have to find its degree of parallelism again.
         if batch_size not in self._kept:
             endless = pipelines.batches(self._pipeline, self._mapped, batch_size)
             self._kept[batch_size] = private_interfaces.continued(endless)
+        return self._kept[batch_size]
 
 
 class StepRunner(PipelineRunner):
@@ -238,8 +230,9 @@ class StepRunner(PipelineRunner):
             step = tf.function(step, input_signature=signature, autograph=False)
         self._step = step
 
-    def _run(self, batch_size: int, start: int, steps: int) -> tuple[float, float]:
-        batches, step, delay = iter(self._kept[batch_size]), self._step, self._delay
+    def _run(self, batch_size: int, start: int, steps: int, delayed: bool) -> tuple[float, float]:
+        batches, step = iter(self._batches(batch_size)), self._step
+        delay = self._delay_seconds if delayed else 0.0
         begun = time.perf_counter()
         for _ in range(steps):
             if delay:
@@ -252,6 +245,8 @@ class StepRunner(PipelineRunner):
 class FitRunner(PipelineRunner):
     """Keras's `fit`, one call per `run`, with `unit` steps in a call into the graph.
 
+    The steps of a `run` are a multiple of `unit`.
+
     The timed span begins at Keras's `on_epoch_begin` and ends at `on_epoch_end`. It contains every
     step with its loss metric and dispatch of callbacks, and one conversion of the loss to a number.
     It leaves out the work of a call before and after: a training pays it once per epoch and a
@@ -263,36 +258,20 @@ class FitRunner(PipelineRunner):
 
     def _build(self, loop: str, optimizer: keras.optimizers.Optimizer) -> None:
         self.unit = STEPS_PER_EXECUTION if loop == "fit_steps" else 1
-        self.model.compile(optimizer, _MeanLoss(self.model, self._learned), jit_compile=False)
-        self._functions: dict[int, Any] = {}
+        options = {"steps_per_execution": self.unit, "jit_compile": False}
+        self.model.compile(optimizer, _MeanLoss(self.model, self._learned), **options)
 
-    def _run(self, batch_size: int, start: int, steps: int) -> tuple[float, float]:
-        remainder = steps % self.unit
-        seconds, value = 0.0, 0.0
-        for count, per_call in ((steps - remainder, self.unit), (remainder, 1)):
-            if count:
-                clock = self._fit(self._kept[batch_size], count, per_call)
-                seconds, value = seconds + clock.seconds, value + clock.loss
-        return seconds, value
-
-    def _fit(self, batches: tf.data.Dataset, steps: int, per_call: int) -> _Clock:
-        model = self.model
-        model.steps_per_execution = per_call
-        # Keras keeps one function, which has the steps of a call traced into it.
-        if per_call not in self._functions:
-            model.make_train_function(force=True)
-            self._functions[per_call] = model.train_function
-        model.train_function = self._functions[per_call]
-        clock, delay = _Clock(), self._delay * per_call
-        callbacks = [clock]
+    def _run(self, batch_size: int, start: int, steps: int, delayed: bool) -> tuple[float, float]:
+        clock, delay = _Clock(), self._delay_seconds * self.unit if delayed else 0.0
+        callbacks: list[keras.callbacks.Callback] = [clock]
         if delay:
             sleep = keras.callbacks.LambdaCallback(
                 on_train_batch_begin=lambda batch, logs: time.sleep(delay)
             )
             callbacks.append(sleep)
         options = {"verbose": 0, "callbacks": callbacks, "shuffle": False}
-        model.fit(batches, steps_per_epoch=steps, epochs=1, **options)
-        return clock
+        self.model.fit(self._batches(batch_size), steps_per_epoch=steps, epochs=1, **options)
+        return clock.seconds, clock.loss
 
 
 class _MeanLoss(keras.losses.Loss):

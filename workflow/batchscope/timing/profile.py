@@ -253,8 +253,7 @@ def record(
 def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
     """Profile a configuration, and keep the trace for TensorBoard next to the record."""
     from batchscope.store import records
-    from batchscope.timing import step_errors
-    from batchscope.timing.blocks import LEAD_IN_STEPS, rounded_up
+    from batchscope.timing.blocks import LEAD_IN_STEPS, error_status, rounded_up
     from batchscope.timing.instruments.sampler import Sampler
 
     folder = Path(job.output).with_suffix("")
@@ -270,5 +269,5 @@ def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
             details |= read(folder)
             details["utilisation"] = sampler.summary(PLAIN)
         except Exception as error:
-            status = step_errors.status(error)
+            status = error_status(error)
     return Timed(status, {"threads": runner.threads, **details, **sampler.details("phase")})

@@ -229,8 +229,7 @@ def turns(sweep: Sweep) -> list[Turn]:
 def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
     """Time the batch sizes of a sweep, without validation, checkpoints and tracing."""
     from batchscope.store import records
-    from batchscope.timing import step_errors
-    from batchscope.timing.blocks import Turn, calibrate, rounded_up, time_blocks
+    from batchscope.timing.blocks import Turn, calibrate, error_status, rounded_up, time_blocks
     from batchscope.timing.instruments.sampler import Sampler
 
     counts: dict[Turn, int] = {}  # steps of a block of each turn that can run
@@ -240,7 +239,7 @@ def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
             try:
                 counts[turn] = calibrate(runner.at(*turn), settings["block_seconds"], runner.unit)
             except Exception as error:
-                status[turn] = step_errors.status(error)
+                status[turn] = error_status(error)
         if settings["iterations"]:
             count = rounded_up(settings["iterations"] / settings["blocks"], runner.unit)
             counts = dict.fromkeys(counts, count)

@@ -179,17 +179,13 @@ def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
         UserError: If the data are missing, or are fewer than a batch.
     """
     from batchscope.store import records
-    from batchscope.study import incompatible_factors
-    from batchscope.timing import step_errors
-    from batchscope.timing.blocks import Turn, time_blocks
+    from batchscope.timing.blocks import Turn, error_status, time_blocks
     from batchscope.timing.instruments import samples
     from batchscope.timing.instruments.sampler import Sampler
-    from batchscope.training import augmentations
 
     factors, model = job.factors, job.network()
-    train = augmentations.extended(factors["augmentation"], job.data.examples("train"))
+    train = job.training_examples(factors["batch_size"])
     epoch = Epoch(len(train.labels), factors["batch_size"])
-    incompatible_factors.check_batch_size(factors, epoch.batch_size, epoch.examples)
     status, blocks, turn = records.FINISHED, [], Turn(epoch.batch_size)
     with Sampler(cores=factors["threads"], gpu=job.gpu) as sampler:
         try:
@@ -199,7 +195,7 @@ def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
             block_lists, ended = time_blocks(timed, settings["blocks"], sampler)
             status, blocks = ended.get(turn, status), block_lists.get(turn, [])
         except Exception as error:
-            status = step_errors.status(error)
+            status = error_status(error)
     details = {
         "steps_per_epoch": epoch.steps,
         "blocks": blocks,
@@ -212,7 +208,8 @@ def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
 
 def _runner(factors: dict[str, Any], model: keras.Model, data: Examples, epoch: Epoch) -> RunSteps:
     """Return what runs steps of an epoch as a training does: in the graph, on all replicas."""
-    from batchscope.timing import loops, step_errors
+    from batchscope.timing import loops
+    from batchscope.timing.blocks import NonFiniteLoss
     from batchscope.training import step_loop
 
     loop = loops.make_loop(factors, model, data, epoch.batch_size)
@@ -221,7 +218,7 @@ def _runner(factors: dict[str, Any], model: keras.Model, data: Examples, epoch: 
     def run_steps(start: int, stop: int) -> float:
         done, totals, seconds, _ = loop.run(order, start, stop, step_loop.Totals())
         if not math.isfinite(totals.loss):
-            raise step_errors.NonFiniteLoss(f"The loss is not finite after step {done}.")
+            raise NonFiniteLoss(f"The loss is not finite after step {done}.")
         return seconds
 
     return run_steps

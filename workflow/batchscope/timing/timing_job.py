@@ -19,6 +19,7 @@ from batchscope.study.registry import TIMINGS
 from batchscope.training.runs import Setup
 
 if TYPE_CHECKING:
+    from batchscope.datasets import Examples
     from batchscope.timing import Timed
     from batchscope.timing.loops import Runner
 
@@ -41,20 +42,25 @@ class TimingJob(Setup):
         """Index of the GPU to sample; None without GPU."""
         return 0 if self.factors["device"] == "gpu" else None
 
-    @contextlib.contextmanager
-    def runner(self) -> Iterator[Runner]:
-        """Open the loop that runs a sweep's steps; TensorFlow must have been started.
+    def training_examples(self, batch_size: int) -> Examples:
+        """Return the augmented training examples.
 
         Raises:
-            UserError: If the data are missing or fewer than the largest batch.
+            UserError: If the data are missing or fewer than a batch.
         """
-        from batchscope.timing import loops
         from batchscope.training import augmentations
 
         factors = self.factors
         train = augmentations.extended(factors["augmentation"], self.data.examples("train"))
-        largest = max(self.subject.batch_sizes)
-        incompatible_factors.check_batch_size(factors, largest, len(train.labels))
+        incompatible_factors.check_batch_size(factors, batch_size, len(train.labels))
+        return train
+
+    @contextlib.contextmanager
+    def runner(self) -> Iterator[Runner]:
+        """Open the loop that runs a sweep's steps; TensorFlow must have been started."""
+        from batchscope.timing import loops
+
+        factors, train = self.factors, self.training_examples(max(self.subject.batch_sizes))
         with tempfile.TemporaryDirectory(prefix="batchscope-") as folder:
             runner = loops.make_runner(factors, self.network(), train, Path(folder) / "jpeg")
             runner.threads = tensorflow_start.threads_of(factors["threads"])

@@ -224,8 +224,7 @@ def _prepared(runner: Runner, size: int) -> dict[str, Any]:
     would otherwise show the peak of a larger one.
     """
     from batchscope.store import records
-    from batchscope.timing import step_errors
-    from batchscope.timing.blocks import calibrate
+    from batchscope.timing.blocks import calibrate, error_status
     from batchscope.timing.instruments import processes
 
     entry = {"batch_size": size, "utilisation": None, "status": records.FINISHED}
@@ -233,7 +232,7 @@ def _prepared(runner: Runner, size: int) -> dict[str, Any]:
     try:
         count = calibrate(runner.at(size), CALL_SECONDS, runner.unit)
     except Exception as error:
-        return entry | {"status": step_errors.status(error)}
+        return entry | {"status": error_status(error)}
     return entry | {
         "steps_per_call": count,
         "memory_peak_mb": processes.peak_memory() if resident else None,

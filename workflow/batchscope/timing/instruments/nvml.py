@@ -43,7 +43,7 @@ _READINGS: dict[str, Callable[[Any], dict[str, float]]] = {
 class Gpu:
     """One GPU, by its index among the GPUs that the process sees.
 
-    Readings that the GPU does not support are NaN.
+    Readings that the GPU does not support are NaN. NVML closes when the process ends.
 
     Raises:
         pynvml.NVMLError: If NVML does not work.
@@ -52,16 +52,6 @@ class Gpu:
 
     def __init__(self, gpu: int) -> None:
         pynvml.nvmlInit()
-        try:
-            self._handle, uuid = self._find(gpu)
-            self.device = {"name": str(pynvml.nvmlDeviceGetName(self._handle)), "uuid": uuid}
-        except BaseException:
-            pynvml.nvmlShutdown()
-            raise
-        self._supported = list(_READINGS)
-
-    @staticmethod
-    def _find(gpu: int) -> tuple[Any, str]:
         count, visible = pynvml.nvmlDeviceGetCount(), os.environ.get("CUDA_VISIBLE_DEVICES")
         index = physical_gpu(visible, gpu, count)
         if index is None:
@@ -69,21 +59,15 @@ class Gpu:
                 f"gpu: received {gpu}; an index of the GPUs that this process sees is expected: "
                 f"CUDA_VISIBLE_DEVICES is {visible!r}, and the machine has {count}."
             )
-        handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-        return handle, str(pynvml.nvmlDeviceGetUUID(handle))
+        self._handle = handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+        name, uuid = pynvml.nvmlDeviceGetName(handle), pynvml.nvmlDeviceGetUUID(handle)
+        self.device = {"name": str(name), "uuid": str(uuid)}
 
     def read(self) -> list[float]:
         """Return the values of `samples.GPU_COLUMNS` now, NaN if unknown."""
         readings = dict.fromkeys(GPU_COLUMNS, math.nan)
-        for name in list(self._supported):
-            # A temporary error, such as a timeout, costs one sample and not the training.
+        for name, columns in _READINGS.items():
+            # An error, such as a timeout, costs one sample and not the training.
             with contextlib.suppress(pynvml.NVMLError):
-                try:
-                    readings |= _READINGS[name](getattr(pynvml, name)(self._handle))
-                except (pynvml.NVMLError_NotSupported, pynvml.NVMLError_FunctionNotFound):
-                    self._supported.remove(name)
+                readings |= columns(getattr(pynvml, name)(self._handle))
         return list(readings.values())
-
-    def close(self) -> None:
-        with contextlib.suppress(pynvml.NVMLError):
-            pynvml.nvmlShutdown()

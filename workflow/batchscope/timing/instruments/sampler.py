@@ -1,14 +1,13 @@
 """Sampler of CPU and GPU utilisation and memory during a timing.
 
-A thread takes samples at a fixed interval, or the caller takes them. Every phase begins and ends
-with a sample, so that no sample belongs to two phases.
+A thread takes samples with pauses, or the caller takes them. Every phase begins and ends with a
+sample, so that no sample belongs to two phases.
 """
 
 from __future__ import annotations
 
 import array
 import contextlib
-import functools
 import math
 import threading
 import time
@@ -36,12 +35,12 @@ class Sampler:
 
     def __init__(
         self,
-        interval: float | None = 0.1,  # seconds; None if the caller calls `sample`
+        interval: float | None = 0.1,  # seconds of a pause; None if the caller calls `sample`
         cores: int = 1,  # cores of the process, which are 100 %
         gpu: int | None = None,  # index among the GPUs that the process sees
         watched: processes.Family | None = None,  # sampled instead of this process
     ) -> None:
-        self._interval, self._cores, self._gpu_index = interval, cores, gpu
+        self._interval, self._cores = interval, cores
         self._machine_cores = psutil.cpu_count(logical=True) or 1
         self._process, self._watched = psutil.Process(), watched
         self._lock = threading.Lock()
@@ -49,6 +48,12 @@ class Sampler:
         self._thread: threading.Thread | None = None
         self._gpu: Gpu | None = None
         self.gpu_device: dict[str, str] | None = None
+        if gpu is not None:
+            try:
+                self._gpu = Gpu(gpu)
+                self.gpu_device = self._gpu.device
+            except (pynvml.NVMLError, LookupError) as error:
+                self.gpu_device = {"problem": str(error)}
         # One flat array of doubles: an hour at 0.1 s is under 4 MB.
         self._rows = array.array("d")
         self._phase = samples.OUTSIDE
@@ -58,36 +63,21 @@ class Sampler:
         self._before = np.full(4, math.nan)
 
     def __enter__(self) -> Sampler:
-        with contextlib.ExitStack() as stack:
-            if self._gpu_index is not None:
-                try:
-                    self._gpu = Gpu(self._gpu_index)
-                except (pynvml.NVMLError, LookupError) as error:
-                    self.gpu_device = {"problem": str(error)}
-                else:
-                    self.gpu_device = self._gpu.device
-                    stack.callback(self._gpu.close)
-            self.sample()
-            self._opened = stack.pop_all()
+        self.sample()
         if self._interval is not None:
-            run = functools.partial(self._run, self._interval)
-            self._thread = threading.Thread(target=run, name="sampler", daemon=True)
+            self._thread = threading.Thread(target=self._run, name="sampler", daemon=True)
             self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        with self._opened:
-            if self._thread is not None:
-                self._stop.set()
-                self._thread.join()
-            self.sample()
+        if self._thread is not None:
+            self._stop.set()
+            self._thread.join()
+        self.sample()
 
-    def _run(self, interval: float) -> None:
-        begun, tick = time.monotonic(), 1
-        # Each wait ends at a multiple of the interval, so that delays do not add up.
-        while not self._stop.wait(max(0.0, begun + tick * interval - time.monotonic())):
+    def _run(self) -> None:
+        while not self._stop.wait(self._interval):
             self.sample()
-            tick = max(tick + 1, math.ceil((time.monotonic() - begun) / interval))
 
     @contextlib.contextmanager
     def phase(self, name: str, value: Any = None) -> Iterator[int]:

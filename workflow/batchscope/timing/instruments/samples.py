@@ -68,11 +68,9 @@ def spread(values: np.ndarray, weights: np.ndarray, idle: float = 0.0) -> dict[s
     if not valid.any():
         return dict.fromkeys(("median", "q1", "q3", "mean", "zero_share"))
     values, weights = values[valid], weights[valid]
-    order = np.argsort(values, kind="stable")
-    reached = np.cumsum(weights[order])  # np.quantile has no weights before NumPy 2
-    places = np.searchsorted(reached / reached[-1], (0.5, 0.25, 0.75))
+    quantiles = np.quantile(values, (0.5, 0.25, 0.75), weights=weights, method="inverted_cdf")
     return {
-        **dict(zip(("median", "q1", "q3"), values[order][places].tolist(), strict=True)),
+        **dict(zip(("median", "q1", "q3"), quantiles.tolist(), strict=True)),
         "mean": float(np.average(values, weights=weights)),
         "zero_share": float(weights[values < idle].sum() / weights.sum()),
     }

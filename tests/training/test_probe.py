@@ -12,9 +12,8 @@ import pytest
 
 from batchscope import datasets
 from batchscope.datasets.model_inputs import ModelInput
-from batchscope.measures import probe
 from batchscope.study import dataset_definitions, tasks
-from batchscope.training import models
+from batchscope.training import models, probe
 
 
 def prepared(name, folder):
