@@ -4,10 +4,14 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+
+import pandas
 
 from batchscope import disk
-from batchscope.store import paths
+from batchscope.store import paths, records
 from batchscope.study import plan, planner
+from batchscope.study.versions import VERSIONS
 from project import ROOT
 
 # Takes its settings as `name=value`; what it does depends on `mode`. Its loss falls with the
@@ -79,6 +83,18 @@ def make(results: Path, name: str, found: plan.PlannedExperiment) -> tuple[int, 
         words(results, name), cwd=ROOT, capture_output=True, text=True, timeout=300
     )
     return done.returncode, done.stdout + done.stderr
+
+
+def write(results: Path, name: str, run: Any, rows: pandas.DataFrame, **record: Any) -> None:
+    """Writes what a run leaves, its evaluations among it."""
+    folder = paths.run_folder(results, name)
+    folder.mkdir(parents=True)
+    rows.to_csv(folder / paths.TRAJECTORY, index=False)
+    known = {"status": "finished", "version": VERSIONS["run_command"], "contended_seconds": 2.0}
+    known |= {"message": "", "memory_peak_mb": 50.0, "train_seconds": None, "threads": 1}
+    known |= {"factors": run.factors, "alone": False, **record}
+    known["sha256"] = records.file_sha256(folder, [paths.TRAJECTORY])
+    disk.write_json(paths.run_record(folder), known)
 
 
 def words(results: Path, name: str) -> list[str]:

@@ -30,6 +30,7 @@ def rows(outcome, letters, means, n=6, **given):
     """Rows of one outcome: a letter of `VERDICTS` for each batch size."""
     seconds = outcome in ("seconds", "examples")
     budget = "target" if seconds else "convergence"
+    change = -0.02 if tasks.higher_is_better(outcome, ()) else 0.02
     found, estimates = [], _estimates(outcome, letters, means)
     for size, letter, mean, estimate in zip(SIZES, letters, means, estimates, strict=False):
         verdict, reason = VERDICTS[letter]
@@ -41,7 +42,7 @@ def rows(outcome, letters, means, n=6, **given):
             **{"budget": budget, "budget_value": 0.2 if seconds else math.nan},
             **{"budget_column": "validation_loss" if seconds else "", "outcome": outcome},
             **{"batch_size": size, "learning_rate": size / 100 if seconds else size / 50},
-            **{"margin": 0.1 if seconds else 0.02, "bound": 1.1 if seconds else -0.02},
+            **{"margin": 0.1 if seconds else 0.02, "bound": 1.1 if seconds else change},
             **{"on_edge": 0, "still_falling": 0, "seeds": n},
             **dict(zip(("estimate", "low", "high"), (estimate, *ends), strict=True)),
             **{"mean": math.nan if letter in "f0" else mean, "n": n if letter in "wbn" else 0},
@@ -58,7 +59,7 @@ def _estimates(outcome, letters, means):
     """Each mean against the best of the others: a ratio of seconds, else a difference."""
     compared = dict(enumerate(mean for _, mean in zip(letters, means, strict=False)))
     compared = {at: mean for at, mean in compared.items() if letters[at] in "wbn"}
-    best = max if tasks.higher_is_better(outcome) else min
+    best = max if tasks.higher_is_better(outcome, ()) else min
     for at in range(len(letters)):
         others = [mean for other, mean in compared.items() if other != at]
         if at not in compared or not others:

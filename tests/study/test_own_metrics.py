@@ -6,18 +6,17 @@ import pytest
 
 import commanded
 import own_table
+from batchscope import figures
+from batchscope.analysis import comparisons
 from batchscope.errors import ConfigError
+from batchscope.rules import inputs
+from batchscope.rules.study import CalledStudy
 from batchscope.store import paths
-from batchscope.study import log_names, planner, tasks
+from batchscope.study import log_names, planner
+from batchscope.study.tasks import TASKS
 from batchscope.tables import experiment_tables
 
 METRICS = {"word_error": "lower", "bleu": "higher"}
-
-
-@pytest.fixture(autouse=True)
-def none_named_afterwards():
-    yield
-    tasks.set_user_metrics({})
 
 
 def frame() -> pandas.DataFrame:
@@ -119,11 +118,98 @@ def test_what_cannot_be_named_so_is_refused(tmp_path):
     }
     (line,) = refused(tmp_path, margins={"test_bleu": 1})
     assert line.startswith("experiments.a.margins.test_bleu: ")
+    (line,) = refused(tmp_path, primary=["validation_wer"])
+    assert line.startswith("experiments.a.primary[0]: ")
     raw = own_table.study(runs="own_runs.csv", metrics=METRICS)
     raw["experiments"]["b"] = {"runs": "own_runs.csv", "metrics": {"bleu": "lower"}}
     with pytest.raises(ConfigError) as raised:
         planner.make(raw, folder=tmp_path)
     assert raised.value.problems[0].startswith("experiments.b.metrics.bleu: ")
+
+
+def test_a_study_planned_later_changes_no_metric(tmp_path):
+    keys = {"margins": {"validation_bleu": 0.5}, "budgets": {"target": {"validation_bleu": 77.5}}}
+    study = planned(tmp_path, **keys)
+    before = experiment_tables.make(tmp_path, study, "a")
+    opposite = planned(tmp_path, metrics={"bleu": "lower"}, margins=keys["margins"])
+    for name, table in experiment_tables.make(tmp_path, study, "a").items():
+        pandas.testing.assert_frame_equal(table, before[name])
+    compared = experiment_tables.make(tmp_path, opposite, "a")["comparisons"]
+    compared = compared[compared["outcome"] == "validation_bleu"]
+    assert comparisons.best(compared[compared["budget"] == "updates"]) == 128
+    assert {*compared["bound"]} == {0.5}
+
+
+def test_a_change_of_direction_makes_the_tables_again(tmp_path):
+    plans = [planned(tmp_path, metrics={"bleu": better}) for better in ("higher", "lower")]
+    called = [CalledStudy(study, "config.yaml", "full", False) for study in plans]
+    assert len({inputs.followed(study, "a") for study in called}) == 2
+
+
+def test_experiments_of_a_study_have_metrics_of_their_own(tmp_path):
+    own_table.write(tmp_path, frame())
+    raw = own_table.study(runs="own_runs.csv", metrics={"word_error": "lower"})
+    raw["experiments"]["b"] = {"runs": "own_runs.csv", "metrics": {"bleu": "higher"}}
+    study = planner.make(raw, folder=tmp_path)
+    for name, others in (("a", "bleu"), ("b", "word_error")):
+        tables = experiment_tables.make(tmp_path, study, name)
+        assert not tables["runs"].filter(like=others).columns.any()
+    assert [metric.name for metric in study.metrics] == ["word_error", "bleu"]
+
+
+def test_figures_show_the_seconds_to_a_target_that_rises(tmp_path):
+    table = frame().assign(seconds=lambda rows: rows["updates"] / 100)
+    study = planned(tmp_path, table, budgets={"target": {"validation_bleu": 77.5}})
+    experiment_tables.write(tmp_path, study, "a", tmp_path / "tables")
+    given = (tmp_path / "tables", ["primary", "primary_outcome"], tmp_path / "figures")
+    figures.write(*given, processes=2, metrics=study.experiments["a"].metrics)
+    rows = pandas.read_csv(tmp_path / "figures" / "primary.csv")
+    assert {*rows["outcome"]} == {"seconds"} and {*rows["target_column"]} == {"validation_bleu"}
+    seconds = rows.groupby("batch_size")["value"].mean().tolist()
+    assert seconds == pytest.approx([(450 + size) / 100 for size in own_table.SIZES])
+
+
+@pytest.mark.parametrize(("better", "direction"), [("higher", "rises"), ("lower", "falls")])
+def test_at_a_budget_the_trend_is_that_larger_sizes_are_better(tmp_path, better, direction):
+    keys = {"metrics": {"bleu": better}, "margins": {"validation_bleu": 0.5}}
+    trends = made(tmp_path, **keys)["trends"]
+    (row,) = trends.query("outcome == 'validation_bleu' and budget == 'updates'").to_dict("records")
+    verdict = "contradicted" if better == "higher" else "supported"
+    assert (row["direction"], row["verdict"]) == (direction, verdict)
+
+
+def test_a_claim_and_a_trend_have_the_direction_of_a_document(tmp_path):
+    test = {"type": "trend", "experiment": "a", "column": "validation_word_error"}
+    claim = {"place": "Table 1", "sentence": "It rises.", "test": {**test, "direction": "rises"}}
+    keys = {"metrics": METRICS, "primary": ["validation_word_error"], "seeds": 6}
+    raw = commanded.study(tmp_path / "mine", **keys)
+    claims = [{"id": "it_rises", "document": "A document", **claim}]
+    study = planner.make({**raw, "claims": claims}, folder=tmp_path / "mine")
+    evaluations = frame().set_index(["batch_size", "seed"])[["updates", "word_error"]]
+    evaluations.columns = ["updates", "validation_word_error"]
+    for name, run in study.commands.items():
+        rows = evaluations.loc[(run.factors["batch_size"], run.factors["seed"])]
+        commanded.write(tmp_path, name, run, rows)
+    folder = tmp_path / "tables"
+    experiment_tables.write(tmp_path, study, "a", folder / "a")
+    trends = pandas.read_csv(folder / "a" / "trends.csv")
+    (row,) = trends[trends["budget"] == "end"].to_dict("records")
+    assert row["outcome"] == "validation_word_error"
+    assert (row["direction"], row["verdict"]) == ("rises", "supported")
+    experiment_tables.write_claims(study, folder, tmp_path / "claims.csv")
+    (row,) = pandas.read_csv(tmp_path / "claims.csv").to_dict("records")
+    assert (row["verdict"], row["n"]) == ("supported", 6) and row["estimate"] > 0
+
+
+@pytest.mark.parametrize("metric", ["r2", "f1"])
+def test_the_logs_of_a_command_tell_its_task(tmp_path, metric):
+    study = planner.make(commanded.study(tmp_path / "mine"), folder=tmp_path / "mine")
+    for at, (name, run) in enumerate(study.commands.items()):
+        rows = pandas.DataFrame({"updates": [1, 2], "validation_loss": [2.0, 1.0 + at]})
+        commanded.write(tmp_path, name, run, rows.assign(**{f"test_{metric}": 0.5}))
+    tables = experiment_tables.make(tmp_path, study, "a")
+    (task,) = figures.FigureTables(history=tables["history"]).tasks
+    assert metric in TASKS[task]
 
 
 def test_a_command_has_them_too(tmp_path):

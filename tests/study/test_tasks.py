@@ -24,9 +24,10 @@ CLASSES, NUMBERS, LABELS = ("classification",), ("regression",), ("multi_label",
     ],
 )
 def test_a_column_of_a_metric(column, name, higher, lower, words):
-    found = tasks.metric(column)
+    found = tasks.metric(column, ())
     assert (found and found.name) == name
-    assert (tasks.higher_is_better(column), tasks.lower_is_better(column)) == (higher, lower)
+    assert tasks.higher_is_better(column, ()) == higher
+    assert tasks.lower_is_better(column, ()) == lower
     assert tasks.column_words(column) == words
 
 

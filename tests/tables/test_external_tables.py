@@ -5,16 +5,15 @@ from __future__ import annotations
 import math
 from collections import Counter
 
+import pandas
 import pytest
 
 import commanded
-from batchscope import disk
 from batchscope.cli import plan
 from batchscope.errors import UserError
 from batchscope.report import runs_table
-from batchscope.store import jobs, paths, records, status
+from batchscope.store import jobs, paths, status
 from batchscope.study import planner
-from batchscope.study.versions import VERSIONS
 from batchscope.tables import experiment_tables
 
 KEYS = {"vary": {"batch_size": [8, 32, 128], "width": [3, 4]}, "seeds": 2}
@@ -27,18 +26,13 @@ def planned(folder, **changes):
 
 def write(results, name, run, scatter=0.0, state="finished", seconds=None) -> None:
     """Writes what a run leaves: its loss falls as exp(-updates / (1 + 40 / batch size))."""
-    folder = paths.run_folder(results, name)
-    record = {"status": state, "version": VERSIONS["run_command"], "contended_seconds": 2.0}
-    record |= {"message": "why", "memory_peak_mb": 50.0, "train_seconds": seconds}
-    record |= {"factors": run.factors, "threads": 1, "alone": bool(seconds)}
     size, rows = run.factors["batch_size"], []
     for updates in range(20, 401, 20):
         loss = 2 * math.exp(-updates / (10 * (1 + 40 / size))) + 0.05 + scatter
         row = {"updates": updates, "examples": updates * size, "validation_loss": loss}
         rows.append(row | ({"seconds": updates * seconds / 400} if seconds else {}))
-    disk.write_rows(folder / paths.TRAJECTORY, tuple(rows[0]), rows)
-    record["sha256"] = records.file_sha256(folder, [paths.TRAJECTORY])
-    disk.write_json(paths.run_record(folder), record)
+    record = {"status": state, "message": "why", "train_seconds": seconds, "alone": bool(seconds)}
+    commanded.write(results, name, run, pandas.DataFrame(rows), **record)
 
 
 @pytest.mark.parametrize("line", [1, 7, -1])

@@ -231,7 +231,7 @@ def _beside_baseline(series: AdviceSeries) -> Iterator[Row]:
     if rows.empty:
         return
     outcome, means = rows["outcome"].iloc[0], rows["mean"].astype(float)
-    metric, size = tasks.metric(outcome), series.recommended
+    metric, size = tasks.metric(outcome, series.asked.metrics), series.recommended
     if series.learned:
         best = means.idxmax() if metric.higher_is_better else means.idxmin()
         row = rows.loc[size if series.learned.get(size) else best]

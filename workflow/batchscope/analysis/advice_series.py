@@ -55,6 +55,7 @@ class AdviceRequest(NamedTuple):
         timed: Whether its runs have seconds.
         by_position: Data sets with a label for each position of an example.
         best_weights: Whether `evaluate` measures the weights of the best epoch.
+        metrics: User-defined metrics.
     """
 
     margins: Mapping[str, float] = {}
@@ -66,6 +67,7 @@ class AdviceRequest(NamedTuple):
     timed: bool = False
     by_position: Collection[str] = ()
     best_weights: bool = False
+    metrics: tasks.Metrics = ()
 
 
 @dataclass(frozen=True)
@@ -170,7 +172,7 @@ class AdviceSeries:
         if rows.empty or math.isnan(self.baseline):
             return {}
         low, high = rows["mean_low"].astype(float), rows["mean_high"].astype(float)
-        higher = tasks.higher_is_better(rows["outcome"].iloc[0])
+        higher = comparisons.higher_is_better(rows).iloc[0]
         beats = low > self.baseline if higher else high < self.baseline
         return dict(zip(rows["batch_size"].astype(int), beats.tolist(), strict=True))
 
@@ -184,8 +186,9 @@ class AdviceSeries:
     def metric_rows(self) -> pandas.DataFrame:
         """The rows of the first metric that was measured at the end; empty without one."""
         rows = self.ends
-        metrics = [name for name in rows["outcome"].unique() if tasks.metric(name)]
-        rows = rows[rows["outcome"].isin(metrics) & rows["mean"].notna()]
+        names, metrics = rows["outcome"].unique(), self.asked.metrics
+        measured = [name for name in names if tasks.metric(name, metrics)]
+        rows = rows[rows["outcome"].isin(measured) & rows["mean"].notna()]
         same = ["outcome", "budget"]
         return rows[(rows[same] == rows[same].iloc[0]).all(axis=1)] if len(rows) else rows
 

@@ -15,7 +15,6 @@ import pandas
 from batchscope.analysis import chosen_rates, intervals, run_series, verdicts
 from batchscope.analysis.readings import Reading
 from batchscope.analysis.verdicts import ROUNDING, ComparisonWithBest, Contrast, Row
-from batchscope.study import tasks
 from batchscope.study.decision_columns import COMPARISONS
 from batchscope.study.outcomes import LEAST_WITH_INTERVAL, Reason, Verdict
 from batchscope.study.tables import clipped
@@ -26,6 +25,11 @@ def table(runs: pandas.DataFrame, readings: Iterable[Reading]) -> pandas.DataFra
     factors = [name for name in run_series.factor_columns(runs) if name != chosen_rates.RATE]
     rows = [row for reading in readings for row in _rows(reading, factors)]
     return verdicts.table(rows, COMPARISONS, factors)
+
+
+def higher_is_better(rows: pandas.DataFrame) -> pandas.Series:
+    """Return whether higher values of each row's outcome are better, by the sign of its bound."""
+    return rows["bound"].astype(float) < 0
 
 
 def best(rows: pandas.DataFrame) -> int | None:
@@ -41,7 +45,7 @@ def best(rows: pandas.DataFrame) -> int | None:
     for column in ("estimate", "mean"):
         known = values[column].dropna()
         if len(known):
-            higher = tasks.higher_is_better(rows["outcome"].iloc[0])
+            higher = higher_is_better(rows).iloc[0]
             return int(known.idxmax() if higher else known.idxmin())
     return None
 

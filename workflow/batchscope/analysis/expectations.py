@@ -147,15 +147,16 @@ def rates(series: AdviceSeries) -> Iterator[Row]:
 
 def _by_rate(series: AdviceSeries, size: int) -> Iterator[tuple[str, pandas.DataFrame]]:
     """Yield each limit with its values by seed and rate; for a cost the updates to the target."""
-    target = series.at(TARGET)
+    at_target = series.at(TARGET)
     for name in series.limits["outcome"].unique():
         if name not in TAKEN:
             values, _ = outcome_values(series, name)
             yield name, values[values["batch_size"] == size].pivot_table("value", "seed", RATE)
-        elif len(target):
-            column, value = target[["budget_column", "budget_value"]].iloc[0]
+        elif len(at_target):
+            column, value = at_target[["budget_column", "budget_value"]].iloc[0]
             rows = _evaluations(series)[lambda rows: rows["batch_size"] == size]
-            taken = Target(column, value).taken(rows, UPDATES, ["seed", RATE])
+            target, metrics = Target(column, value), series.asked.metrics
+            taken = target.taken(rows, UPDATES, ["seed", RATE], metrics)
             if len(taken):  # none of external runs without a rate
                 yield name, taken.unstack()
 
@@ -173,7 +174,7 @@ def _contrast(name: str, values: pandas.Series, chosen: pandas.Series, bound: fl
     elif missed.any():
         ends[1] = math.inf
     row = {"name": name, "estimate": mean, "low": ends[0], "high": ends[1], "bound": bound, "n": n}
-    compared = pandas.DataFrame([{**row, "outcome": name, "verdict": Verdict.PROVISIONAL}])
+    compared = pandas.DataFrame([{**row, "verdict": Verdict.PROVISIONAL}])
     return {**row, "verdict": verdicts.read_off(compared).iloc[0]}
 
 

@@ -94,7 +94,7 @@ def _compared(
     compared = [name for name in known if name in margins] or known[:1]
     for outcome in compared:
         margin = margins.get(outcome, tasks.loss_margin(tasks.of_columns(runs.columns)))
-        margin = -margin if tasks.higher_is_better(outcome) else margin
+        margin = -margin if tasks.higher_is_better(outcome, arm.metrics) else margin
         chosen = _chosen(arm, outcome)
         row = {
             **run_series.constants(arm.runs),
@@ -158,7 +158,8 @@ def _costs(
     arm: Trainings, constant: Sequence[Trainings], outcome: str, column: str
 ) -> list[Contrast]:
     """Return the logarithm of the ratio of a cost to the constant size with the best mean."""
-    others, sign = _others(constant, outcome), -1.0 if tasks.higher_is_better(outcome) else 1.0
+    others = _others(constant, outcome)
+    sign = -1.0 if tasks.higher_is_better(outcome, arm.metrics) else 1.0
     if not others:
         return []
     best = min(others, key=lambda at: np.nanmean(sign * others[at].values))

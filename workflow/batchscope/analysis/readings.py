@@ -116,7 +116,7 @@ class Reading:
 
     @property
     def rises(self) -> bool:
-        return tasks.higher_is_better(self.outcome)
+        return tasks.higher_is_better(self.outcome, self.trainings.metrics)
 
     @property
     def held_equal(self) -> dict[str, Any]:
@@ -142,6 +142,7 @@ def of_experiment(
     margins: Mapping[str, float],
     looks: Sequence[int] = (),
     default_target: DefaultTarget = Trainings.default_target,
+    metrics: tasks.Metrics = (),
 ) -> Iterator[Reading]:
     """Yield every outcome of every series with two batch sizes or more, at every budget.
 
@@ -151,9 +152,10 @@ def of_experiment(
             also read at the end of the runs.
         looks: Numbers of seeds at the interim analyses, all of which use the budgets of all seeds.
         default_target: Returns the target of a series if the experiment states none.
+        metrics: User-defined metrics.
     """
     shared = budgets(evaluations, stated)
-    for each in trainings.of_experiment(runs, evaluations):
+    for each in trainings.of_experiment(runs, evaluations, metrics):
         if len(each.axes[0]) < LEAST_SIZES:
             continue
         target = _target(each, stated, default_target)
@@ -292,14 +294,14 @@ def _at_equal_budget(each: Trainings, margins: Mapping[str, float]) -> Iterator[
 
     def only(name: str) -> np.ndarray:
         read = each.by_run(lambda rows: float(rows[name][0]))
-        return each.outcome(read, tasks.higher_is_better(name))
+        return each.outcome(read, tasks.higher_is_better(name, each.metrics))
 
     equal = budget_kinds.equal_budget(each.finished)
-    known = [name for name in own_columns.outcomes() if each.whole(name)]
+    known = [name for name in own_columns.outcomes(each.metrics) if each.whole(name)]
     if equal is None or not known:
         return
     budget, losses = Budget(*equal), only(known[0])
-    losses = -losses if tasks.higher_is_better(known[0]) else losses
+    losses = -losses if tasks.higher_is_better(known[0], each.metrics) else losses
     for of, default in _compared(each).items():
         names = (f"{split}_{of}" for split in ("test", "validation", "train"))
         name = next(filter(known.__contains__, names), None)
@@ -319,7 +321,8 @@ def _compared(each: Trainings) -> dict[str, float | None]:
     learned = tasks.of_columns(each.finished.columns[each.finished.notna().any()])
     names = [name for task in learned for name in tasks.TASKS[task]]
     margins = {name: tasks.METRICS[name].margin for name in names}
-    return {**margins, "loss": tasks.loss_margin(learned), **dict.fromkeys(tasks.USER_METRICS)}
+    user_metrics = dict.fromkeys(metric.name for metric in each.metrics)
+    return {**margins, "loss": tasks.loss_margin(learned), **user_metrics}
 
 
 def _at_own_end(each: Trainings, outcome: str, margin: float, whole: Chosen | None) -> Reading:
@@ -332,7 +335,7 @@ def _at_own_end(each: Trainings, outcome: str, margin: float, whole: Chosen | No
         return _reading(each, Budget(END), outcome, margin, whole.of(cube))
     others = outcome.startswith("validation")
     if not np.isfinite(losses).any():
-        losses, others = -cube if tasks.higher_is_better(outcome) else cube, True
+        losses, others = -cube if tasks.higher_is_better(outcome, each.metrics) else cube, True
     return _reading(each, Budget(END), outcome, margin, each.chosen_by(losses, cube, others))
 
 
@@ -410,7 +413,7 @@ def _falling(each: Trainings, whole: Chosen) -> np.ndarray:
 
 def _at(each: Trainings, budget: Budget, name: str) -> np.ndarray:
     """Return a column of each training at a budget as a cube; NaN if it ended before."""
-    loss = tasks.lower_is_better(name)
+    loss = tasks.lower_is_better(name, each.metrics)
 
     def read(rows: Evaluated) -> float:
         if budget.kind != CONVERGENCE:

@@ -19,6 +19,7 @@ import pandas
 
 from batchscope.analysis import chosen_rates
 from batchscope.study import tasks
+from batchscope.study.tasks import Metrics
 
 ROUNDING = 1e-9  # relative difference below which two budgets are the same
 FALL = 0.9  # share of the loss's fall at the best batch size that leads to the default target
@@ -87,39 +88,41 @@ class Target:
     column: str = ""  # empty where every training has one row, which is its target
     value: float = math.nan
 
-    def crossing(self, evaluated: Mapping[str, np.ndarray], axis: str) -> float:
+    def crossing(self, evaluated: Mapping[str, np.ndarray], axis: str, metrics: Metrics) -> float:
         """Return the use at which one training first reaches the target; infinite if never."""
         used = evaluated[axis]
         if not self.column:
             return math.inf if math.isnan(used[0]) else float(used[0])
         if np.isnan(used).all():
             return math.nan  # there is no such training
-        losses = losses_of(evaluated, self.column)
-        target = tasks.falling(self.value, self.column)
+        losses = losses_of(evaluated, self.column, metrics)
+        target = tasks.falling(self.value, self.column, metrics)
         known = ~np.isnan(losses)  # an evaluation may lack this column
         order = np.argsort(used[known], kind="stable")
-        linear = tasks.user_metric(self.column) is not None
+        linear = tasks.user_metric(self.column, metrics) is not None
         return first_crossing(used[known][order], losses[known][order], target, linear)
 
-    def taken(self, rows: pandas.DataFrame, axis: str, by: list[str]) -> pandas.Series:
+    def taken(
+        self, rows: pandas.DataFrame, axis: str, by: list[str], metrics: Metrics
+    ) -> pandas.Series:
         """Return where each training first reaches the target, by the factors that tell them."""
         names, found = {*filter(None, (self.column, axis))}, {}
         for run, evaluated in rows.groupby(by):
             columns = {name: evaluated[name].to_numpy(float) for name in names}
-            found[run] = self.crossing(columns, axis)
+            found[run] = self.crossing(columns, axis, metrics)
         return pandas.Series(found)
 
-    def at_first(self, evaluated: Mapping[str, np.ndarray]) -> bool:
+    def at_first(self, evaluated: Mapping[str, np.ndarray], metrics: Metrics) -> bool:
         """Return whether one training is there by its first evaluation: a bound of its cost."""
         if not self.column:
             return False
         updates = evaluated["updates"][~np.isnan(evaluated[self.column])]
         first = np.fmin.reduce(updates, initial=np.nan)  # NaN is left out
-        return bool(self.crossing(evaluated, "updates") == first)
+        return bool(self.crossing(evaluated, "updates", metrics) == first)
 
 
-def losses_of(evaluated: Mapping[str, np.ndarray], column: str) -> np.ndarray:
-    return tasks.falling(evaluated[column], column)
+def losses_of(evaluated: Mapping[str, np.ndarray], column: str, metrics: Metrics) -> np.ndarray:
+    return tasks.falling(evaluated[column], column, metrics)
 
 
 def default_value(first: Any, within_equal_epochs: Any, lowest: Any) -> float:

@@ -27,6 +27,7 @@ from batchscope.analysis.targets import Target
 from batchscope.analysis.trainings import Chosen, Trainings, at_own_targets, of_experiment
 from batchscope.study.decision_columns import CRITICAL, TO_TARGET
 from batchscope.study.own_columns import AXES, LEAST_SIZES
+from batchscope.study.tasks import Metrics
 
 _NONE: Mapping[str, Any] = {}
 
@@ -84,13 +85,14 @@ def of_study(
     runs: pandas.DataFrame,
     targets: Iterable[Target] = (),
     default_target: Callable[[Trainings], Target | None] = Trainings.default_target,
+    metrics: Metrics = (),
 ) -> list[TargetScaling]:
     """Return the scaling of every target and series with three batch sizes or more.
 
     Without targets, these are three up to the default target of a series.
     """
     found, targets = [], [*targets]
-    for series in of_experiment(runs, trajectories) if len(trajectories) else []:
+    for series in of_experiment(runs, trajectories, metrics) if len(trajectories) else []:
         if len(series.axes[0]) >= LEAST_SIZES:
             step = _fitted_step(series.evaluations)
             of_series = targets or series.targets_up_to(default_target(series))

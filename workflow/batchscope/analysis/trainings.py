@@ -72,6 +72,7 @@ class Trainings:
     runs: pandas.DataFrame  # rows of runs.csv: those that left no evaluation too
     evaluations: pandas.DataFrame  # rows of trajectories.csv, in order of updates
     along: dict[str, list[Any]] = field(default_factory=dict)  # what changes with the batch size
+    metrics: tasks.Metrics = ()  # user-defined metrics
 
     @functools.cached_property
     def finished(self) -> pandas.DataFrame:
@@ -106,7 +107,7 @@ class Trainings:
     def _evaluated(self) -> dict[str, Evaluated]:
         names = [
             name
-            for name in dict.fromkeys((*_USED, *own_columns.outcomes()))
+            for name in dict.fromkeys((*_USED, *own_columns.outcomes(self.metrics)))
             if name in self.evaluations
         ]
         return {
@@ -135,7 +136,8 @@ class Trainings:
     def column(self, name: str) -> np.ndarray:
         """Returns a column of runs.csv, as `outcome` does."""
         values = self.runs[name].to_numpy(float, na_value=math.nan) if name in self.runs else np.nan
-        return self.outcome(np.broadcast_to(values, len(self.runs)), tasks.higher_is_better(name))
+        rises = tasks.higher_is_better(name, self.metrics)
+        return self.outcome(np.broadcast_to(values, len(self.runs)), rises)
 
     @functools.cached_property
     def epochs_run(self) -> dict[int, float]:
@@ -152,12 +154,13 @@ class Trainings:
 
     def taken(self, target: Target, axis: str) -> np.ndarray:
         """Return the cost of each training to a target as a cube; infinite if it is not reached."""
-        found = self.by_run(lambda rows: target.crossing(rows, axis))
+        found = self.by_run(lambda rows: target.crossing(rows, axis, self.metrics))
         return self.cube(np.where(self.failed, math.inf, found))
 
     def at_first(self, target: Target) -> np.ndarray:
         """Returns whether each is at a target by its first evaluation, as a cube; none failed."""
-        return self.cube(self.by_run(target.at_first) * ~self.failed) == 1
+        at_first = self.by_run(lambda rows: target.at_first(rows, self.metrics))
+        return self.cube(at_first * ~self.failed) == 1
 
     def chosen_by(self, losses: np.ndarray, cube: np.ndarray, others: bool) -> Chosen:
         """Return numbers of a cube at the rates that the cube of losses chooses.
@@ -226,7 +229,7 @@ class Trainings:
     def target_column(self) -> str | None:
         """Column of default targets: a loss, or else a metric; None without one."""
         rows = self.evaluations
-        known = (name for name in own_columns.outcomes() if name in rows)
+        known = (name for name in own_columns.outcomes(self.metrics) if name in rows)
         return next((name for name in known if np.isfinite(rows[name].astype(float)).any()), None)
 
     def default_target(self) -> Target | None:
@@ -239,6 +242,7 @@ class Trainings:
         column = self.target_column
         if column is None or not self.evaluations["run"].duplicated().any():
             return None
+        losses_of = functools.partial(targets.losses_of, column=column, metrics=self.metrics)
         ends = self.finished.astype({"examples": float}).groupby("run")["examples"].max()
         equal = ends.min() * (1 + targets.ROUNDING)  # equal examples are equal epochs
 
@@ -246,7 +250,7 @@ class Trainings:
             evaluations = ~np.isnan(evaluated["updates"])
             if not evaluations.any():
                 return math.nan  # a run that is missing
-            losses = targets.losses_of(evaluated, column)
+            losses = losses_of(evaluated)
             kept = evaluations & np.isfinite(losses) & ~(evaluated["examples"] > most_examples)
             return float(np.min(losses[kept], initial=math.inf))
 
@@ -254,11 +258,13 @@ class Trainings:
             return self.cube(np.where(self.failed, math.inf, self.by_run(read)))
 
         value = targets.default_value(
-            cube(lambda evaluated: _first(targets.losses_of(evaluated, column))),
+            cube(lambda evaluated: _first(losses_of(evaluated))),
             cube(lambda evaluated: lowest(evaluated, equal)),
             cube(lowest),
         )
-        return None if math.isnan(value) else Target(column, tasks.falling(value, column))
+        if math.isnan(value):
+            return None
+        return Target(column, tasks.falling(value, column, self.metrics))
 
     def targets_up_to(self, last: Target | None) -> list[Target]:
         """Return three targets, the last one given, equal steps of the logarithm of the loss apart.
@@ -268,13 +274,14 @@ class Trainings:
         """
         if last is None or not last.column:
             return [] if last is None else [last]
-        firsts = self.by_run(lambda evaluated: _first(targets.losses_of(evaluated, last.column)))
+        column, metrics = last.column, self.metrics
+        firsts = self.by_run(lambda rows: _first(targets.losses_of(rows, column, metrics)))
         start = float(np.min(firsts[np.isfinite(firsts)], initial=math.inf))
-        end = tasks.falling(last.value, last.column)
+        end = tasks.falling(last.value, column, metrics)
         if not 0 < end < start < math.inf:
             return [last]
         values = [start * (end / start) ** (step / TARGETS) for step in range(1, TARGETS)]
-        return [*(Target(last.column, tasks.falling(value, last.column)) for value in values), last]
+        return [*(Target(column, tasks.falling(value, column, metrics)) for value in values), last]
 
 
 def _first(losses: np.ndarray) -> float:
@@ -293,7 +300,9 @@ def _stopped(runs: pandas.DataFrame, why: str) -> bool:
     return "stop_reason" in runs and bool((runs["stop_reason"] == why).any())
 
 
-def of_experiment(runs: pandas.DataFrame, evaluations: pandas.DataFrame) -> list[Trainings]:
+def of_experiment(
+    runs: pandas.DataFrame, evaluations: pandas.DataFrame, metrics: tasks.Metrics = ()
+) -> list[Trainings]:
     """Returns the runs of every series of an experiment."""
     if runs.empty:
         return []
@@ -310,7 +319,8 @@ def of_experiment(runs: pandas.DataFrame, evaluations: pandas.DataFrame) -> list
         sizes = group.frame.drop_duplicates("batch_size").sort_values("batch_size")
         rest = [name for name in several if name not in words and group.frame[name].nunique() > 1]
         factors = {name: group.frame[name].iloc[0] for name in kept}
-        each = Trainings(factors, group.frame, own, {name: [*sizes[name]] for name in rest})
+        along = {name: [*sizes[name]] for name in rest}
+        each = Trainings(factors, group.frame, own, along, metrics)
         if each.tuned:
             each.along.pop(RATE, None)
         found.append(each)

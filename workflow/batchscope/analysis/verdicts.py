@@ -31,7 +31,7 @@ import pandas
 from scipy import optimize, special
 
 from batchscope.analysis import intervals, power, run_series
-from batchscope.study import stages, tasks
+from batchscope.study import stages
 from batchscope.study.outcomes import (
     LEAST_SEEDS,
     LEAST_WITH_INTERVAL,
@@ -445,10 +445,9 @@ def read_off(rows: pandas.DataFrame) -> pandas.Series:
 
     Without an interval, below three seeds, a verdict stays provisional.
     """
-    higher = rows["outcome"].map(tasks.higher_is_better).astype(bool)
     low, high, bound = (rows[name].astype(float) for name in ("low", "high", "bound"))
-    within = np.where(higher, low > bound, high < bound)
-    beyond = np.where(higher, high < bound, low > bound)
+    within = np.where(bound < 0, low > bound, high < bound)
+    beyond = np.where(bound < 0, high < bound, low > bound)
     read = np.select([within, beyond], [Verdict.WITHIN, Verdict.BEYOND], Verdict.PROVISIONAL)
     return rows["verdict"].mask(
         rows["verdict"] == Verdict.PROVISIONAL, pandas.Series(read, rows.index)

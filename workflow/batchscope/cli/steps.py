@@ -162,7 +162,8 @@ def figures(
     study = options.study(results, config, scale, experiment)
     planned = study.experiments[experiment]
     names, published = figures.drawn(planned), planned.keys.published
-    figures.write(tables, names, output, processes, published, study.file.figure_format)
+    figure_format, metrics = study.file.figure_format, planned.metrics
+    figures.write(tables, names, output, processes, published, figure_format, metrics)
 
 
 def claims(config: str, output: Path, scale: str = "full", results: Path = _RESULTS) -> None:

@@ -239,7 +239,7 @@ def _evaluated(folder: Path, run: commands.CommandRun) -> tuple[pandas.DataFrame
     """
     log, size = dict(run.command.log), run.factors["batch_size"]
     files = str(folder.resolve() / paths.COMMAND_FOLDER)
-    tasks.set_user_metrics(metrics := log.pop("metrics", {}))
+    metrics = tasks.user_metrics(log.pop("metrics", {}))
     keys = CommandLog.model_validate(log)
     path = keys.file.replace("{run_dir}", files) or str(folder / paths.COMMAND_OUTPUT)
     return external_runs.of_command(path, size, keys, metrics)

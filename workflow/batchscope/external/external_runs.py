@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -23,6 +23,7 @@ from batchscope.study.log_keys import AT_TARGET, LogFormat, Logs
 from batchscope.study.log_names import PROGRESS, RATE
 from batchscope.study.own_columns import AXES, LEAST_SIZES
 from batchscope.study.run_factors import FACTORS, FALLING
+from batchscope.study.tasks import Metrics
 
 _RUN = ["batch_size", "seed"]
 _COUNTED = ("run", "trial", "replicate", "repeat", "rep", "fold", "id", "seed")  # words of a seed
@@ -39,6 +40,7 @@ class LoggedRuns:
         ends: Why each run ended if it has a single row: `own_columns.AT_TARGET` or `AT_END`.
         path: A file or a pattern, as the study names it.
         table: The logs, with notes on ignored columns and on assumptions.
+        metrics: User-defined metrics.
     """
 
     rows: pandas.DataFrame
@@ -46,6 +48,7 @@ class LoggedRuns:
     ends: str = ""
     path: str = ""
     table: LogTable | None = None
+    metrics: Metrics = ()
 
     @cached_property
     def distinguishing(self) -> list[str]:
@@ -79,7 +82,7 @@ def _is_numeric(values: pandas.Series) -> bool:
     return values.dtype.kind in "if"
 
 
-def read(keys: Logs, folder: Path | str = ".", metrics: Iterable[str] = ()) -> LoggedRuns:
+def read(keys: Logs, folder: Path | str = ".", metrics: Metrics = ()) -> LoggedRuns:
     """Return the runs in logs, with paths relative to a folder.
 
     Raises:
@@ -115,14 +118,14 @@ def read(keys: Logs, folder: Path | str = ".", metrics: Iterable[str] = ()) -> L
     raise_problems(log_checks.problems(table, rows))
     path = ", ".join(log_files.relative(os.path.join(folder, file)) for file in keys.files)
     rows = rows.drop(columns=["order", STATED])
-    runs = LoggedRuns(rows, tuple(factors), ends, path, table)
+    runs = LoggedRuns(rows, tuple(factors), ends, path, table, metrics)
     _check_sizes(runs)
     table.notes.extend(_not_compared(runs))
     return runs
 
 
 def of_command(
-    path: str, batch_size: int, keys: LogFormat, metrics: Iterable[str]
+    path: str, batch_size: int, keys: LogFormat, metrics: Metrics
 ) -> tuple[pandas.DataFrame, str]:
     """Return the evaluations of one run in order, and its status; an empty text if it finished.
 
@@ -134,17 +137,17 @@ def of_command(
     """
     table = log_table.read(keys, {path: {"batch_size": str(batch_size), "seed": "0"}}, metrics)
     rows = log_numbers.read(table).assign(order=0, batch_size=batch_size)
-    outcomes = [name for name in own_columns.outcomes() if name in rows]
+    outcomes = [name for name in table.outcomes if name in rows]
     if not outcomes:
         raise table.no_outcome("log.columns")
     counter = next((name for name in PROGRESS if name in rows), None)
     if counter is None:
-        return rows[outcomes], log_numbers.status(rows)
+        return rows[outcomes], log_numbers.status(rows, metrics)
     last = rows.index > max(rows.index[rows[counter].notna()])
     used = [name for name in PROGRESS if name in rows]
     rows.loc[last, used] = rows[used].max().to_numpy()
     raise_problems(_uncounted(table, rows[rows[outcomes].notna().any(axis=1)], counter))
-    status, rows = log_numbers.status(rows), rows.dropna(subset=counter)
+    status, rows = log_numbers.status(rows, metrics), rows.dropna(subset=counter)
     places = rows[counter].drop_duplicates(keep="last").sort_values().index
     rows = rows.groupby(counter, as_index=False).last().set_axis(places)
     rows = log_numbers.completed(table, rows, keys)
@@ -213,7 +216,7 @@ def _joined(table: LogTable, rows: pandas.DataFrame) -> pandas.DataFrame:
     counter = next((name for name in PROGRESS if name in rows), None)
     if counter is None:
         return rows
-    outcomes = [name for name in own_columns.outcomes() if name in rows] or [counter]
+    outcomes = [name for name in table.outcomes if name in rows] or [counter]
     at = rows.groupby(["order", counter], sort=False, dropna=False).ngroup()
     run, logs = rows["order"], table.places["log"].loc[rows.index]
     repeated = rows[outcomes].notna().groupby(at[rows[counter].notna()]).transform("sum").gt(1)
@@ -257,7 +260,7 @@ def _evaluations(table: LogTable, rows: pandas.DataFrame) -> pandas.DataFrame:
     rows[STATED] = stated.groupby(rows["order"]).transform("last").fillna("")
     alone = ~rows["order"].duplicated(keep=False)
     used = [name for name in PROGRESS if name in rows]
-    outcomes = [name for name in own_columns.outcomes() if name in rows]
+    outcomes = [name for name in table.outcomes if name in rows]
     nothing, uncounted = rows[outcomes].isna().all(axis=1), rows[used].isna().all(axis=1)
     raise_problems(_uncounted(table, rows[~alone & ~nothing], used[0]) if used else ())
     logs = table.places["log"].loc[rows.index]
@@ -286,8 +289,8 @@ def _statuses(table: LogTable, rows: pandas.DataFrame, ends: str) -> pandas.Seri
 
     A run that ends without any outcome has failed, if others have outcomes.
     """
-    by_run, outcomes = rows.groupby("run", sort=False), own_columns.outcomes()
-    statuses = {run: log_numbers.status(part) or FINISHED for run, part in by_run}
+    by_run, outcomes = rows.groupby("run", sort=False), table.outcomes
+    statuses = {run: log_numbers.status(part, table.metrics) or FINISHED for run, part in by_run}
     if ends == own_columns.AT_TARGET:
         missed = by_run["updates"].last().isna()
         statuses |= {run: OFF_TARGET for run in missed.index[missed]}
@@ -321,7 +324,7 @@ def _check_sizes(runs: LoggedRuns) -> None:
 
 def _not_compared(runs: LoggedRuns) -> Iterator[str]:
     """Yield why nothing is compared: no outcome, or single rows at no equal budget."""
-    if runs.ends != own_columns.AT_TARGET and not {*own_columns.outcomes()} & {*runs.rows}:
+    if runs.ends != own_columns.AT_TARGET and not {*runs.table.outcomes} & {*runs.rows}:
         yield "no loss or metric: nothing is compared; name one by `columns` or `metrics`"
     for rows in runs.series if runs.ends == own_columns.AT_END else ():
         finished = rows[rows["status"] == FINISHED]
@@ -338,6 +341,6 @@ def _not_compared(runs: LoggedRuns) -> Iterator[str]:
 
 def as_logged(runs: LoggedRuns) -> pandas.DataFrame:
     """Return the rows under the names that logs have."""
-    known = (*_RUN, *runs.factors, *AXES, "epoch", *own_columns.outcomes(), "status")
+    known = (*_RUN, *runs.factors, *AXES, "epoch", *own_columns.outcomes(runs.metrics), "status")
     names = [name for name in known if name in runs.rows]
     return runs.rows[names].rename(columns=lambda name: name.removeprefix(own_columns.OWN))

@@ -10,7 +10,7 @@ import pandas
 
 from batchscope import wording
 from batchscope.external.log_table import LogTable
-from batchscope.study.own_columns import AXES, outcomes
+from batchscope.study.own_columns import AXES
 
 
 def problems(table: LogTable, rows: pandas.DataFrame) -> Iterator[str]:
@@ -20,9 +20,9 @@ def problems(table: LogTable, rows: pandas.DataFrame) -> Iterator[str]:
         rows: With the column `run`.
     """
     yield from backwards(table, rows)
-    names = (*AXES, *outcomes(), "run", "seed", "epoch", "order", "status", "stated")
+    names = (*AXES, *table.outcomes, "run", "seed", "epoch", "order", "status", "stated")
     keys = [name for name in rows if name not in names]
-    if pair := copied(rows, "run", keys):
+    if pair := copied(rows, "run", keys, table.outcomes):
         row, first = (rows.index[rows["run"] == name][0] for name in pair)
         size, seed, other = rows.at[row, "batch_size"], rows.at[row, "seed"], rows.at[first, "seed"]
         yield (
@@ -48,7 +48,9 @@ def backwards(table: LogTable, rows: pandas.DataFrame) -> Iterator[str]:
             )
 
 
-def copied(rows: pandas.DataFrame, run: str | list[str], keys: Sequence[str]) -> Any:
+def copied(
+    rows: pandas.DataFrame, run: str | list[str], keys: Sequence[str], outcomes: Sequence[str]
+) -> Any:
     """Return a run that equals another one to the last bit, and the other; None without any.
 
     Some single rows may reach a target at one evaluation, but not all single rows.
@@ -57,7 +59,7 @@ def copied(rows: pandas.DataFrame, run: str | list[str], keys: Sequence[str]) ->
         run: Columns that identify a run.
         keys: Columns that are equal in replicates.
     """
-    evaluated = [name for name in outcomes() if name in rows]
+    evaluated = [name for name in outcomes if name in rows]
     names = [name for name in (*AXES, *evaluated) if name in rows]
     known = rows[np.isfinite(rows[evaluated].astype(float)).any(axis=1)] if evaluated else rows[:0]
     single = not known.duplicated(run).any()

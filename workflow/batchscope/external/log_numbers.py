@@ -41,7 +41,7 @@ def read(table: LogTable) -> pandas.DataFrame:
     stated = stated.map(lambda text: _STATUSES.get(text, text))
     rows, wrong = pandas.DataFrame(index=texts.index), []
     for name in texts:
-        if name not in (*_REQUIRED, *_AMOUNTS, *own_columns.outcomes()):
+        if name not in (*_REQUIRED, *_AMOUNTS, *table.outcomes):
             continue
         values, invalid = {}, []
         for text in texts[name].unique():
@@ -50,7 +50,7 @@ def read(table: LogTable) -> pandas.DataFrame:
                 stated = stated.mask((texts[name] == text) & (stated == ""), _STATUSES[word])
             elif name in _REQUIRED or word not in _ABSENT:
                 try:
-                    values[text] = _number(name, text, name in table.percent)
+                    values[text] = _number(name, text, table)
                 except (ValueError, OverflowError):
                     invalid.append(text)
         if invalid:
@@ -65,7 +65,7 @@ def read(table: LogTable) -> pandas.DataFrame:
     return rows
 
 
-def _number(name: str, text: str, percent: bool) -> float:
+def _number(name: str, text: str, table: LogTable) -> float:
     """Return the number of a cell; ValueError if it is none.
 
     Infinity is used for a loss that is NaN, and NaN for an amount that is infinite, as of a target
@@ -80,13 +80,14 @@ def _number(name: str, text: str, percent: bool) -> float:
             raise ValueError
         return whole
     plain = text.removesuffix("%")
-    value = float(plain) / 100 if percent or plain != text else float(text)
-    metric = METRICS.get(name) or tasks.user_metric(name)
+    value = float(plain) / 100 if name in table.percent or plain != text else float(text)
+    user_metric = tasks.user_metric(name, table.metrics)
+    metric = METRICS.get(name) or user_metric
     least, most = (metric.least, metric.most) if metric else (0.0, math.inf)
     if value < least or value > most or (math.isnan(value) and name in _AMOUNTS):
         raise ValueError
-    if not math.isfinite(value) and (name in LOSSES or tasks.user_metric(name)):
-        return tasks.falling(math.inf, name)
+    if not math.isfinite(value) and (name in LOSSES or user_metric):
+        return tasks.falling(math.inf, name, table.metrics)
     return math.nan if math.isinf(value) and name in _AMOUNTS else value
 
 
@@ -94,7 +95,7 @@ def _invalid(table: LogTable, name: str, places: pandas.Index) -> str:
     """Return the sentence about a column that has cells without a number."""
     shown = problems.show(table.texts.at[places[0], name])
     more = f", and {wording.count(len(places) - 1, 'more row')} like it" if len(places) > 1 else ""
-    metric = METRICS.get(name) or tasks.user_metric(name)
+    metric = METRICS.get(name) or tasks.user_metric(name, table.metrics)
     expected = metric.expected if metric else "a number from 0 on"
     if name in _REQUIRED:
         expected = f"a whole number from {int(name == 'batch_size')} on"
@@ -171,14 +172,14 @@ def _with_epochs(table: LogTable, rows: pandas.DataFrame, keys: LogFormat) -> pa
     return rows.assign(epoch=epochs + shift)
 
 
-def status(rows: pandas.DataFrame) -> str:
+def status(rows: pandas.DataFrame, metrics: tasks.Metrics) -> str:
     """Return the status of a run that its rows state, or `diverged` if it ends with no number."""
     stated = [text for text in rows[STATED] if text and text != records.FINISHED]
-    return stated[-1] if stated else records.DIVERGED if diverged(rows) else ""
+    return stated[-1] if stated else records.DIVERGED if diverged(rows, metrics) else ""
 
 
-def diverged(rows: pandas.DataFrame) -> bool:
+def diverged(rows: pandas.DataFrame, metrics: tasks.Metrics) -> bool:
     """Return whether the last losses of a run are not finite."""
-    names = (*LOSSES, *own_columns.of_metrics(tasks.USER_METRICS))
+    names = (*LOSSES, *own_columns.of_metrics(metrics))
     losses = rows.reindex(columns=names).dropna(how="all")
     return len(losses) > 0 and bool(np.isinf(losses.iloc[-1].astype(float)).any())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from pathlib import Path
 
 from batchscope.errors import UserError
@@ -27,7 +28,7 @@ _LOOKED_FOR = (
 )
 
 
-def read(path: str, keys: LogFormat, metrics: tuple[str, ...] = ()) -> list[Log]:
+def read(path: str, keys: LogFormat, metrics: Collection[str] = ()) -> list[Log]:
     """Return the logs in a file, or in a folder of TensorBoard.
 
     Raises:

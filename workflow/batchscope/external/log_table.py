@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from batchscope.external.log_files import Log
 from batchscope.study import log_names, own_columns, run_factors
 from batchscope.study.log_keys import LogFormat, Logs
 from batchscope.study.log_names import IDENTITY, MULTIPLIERS, PROGRESS
+from batchscope.study.tasks import Metrics
 
 _READ = (*PROGRESS, "seconds", "seconds_per_epoch", "batch_size", "seed", "status", *MULTIPLIERS)
 _MOST_SHOWN = 12  # names of columns
@@ -34,6 +35,7 @@ class LogTable:
         factors: Columns that may be factors -> whether the user names them.
         ignored: Columns that are not read.
         of_runs: Whether every log has one run, with a batch size from its path.
+        metrics: User-defined metrics.
         notes: Sentences about ignored columns and assumptions.
     """
 
@@ -45,6 +47,7 @@ class LogTable:
     factors: dict[str, bool]
     ignored: list[str]
     of_runs: bool
+    metrics: Metrics
     notes: list[str] = field(default_factory=list)
 
     def place(self, row: int) -> str:
@@ -53,6 +56,10 @@ class LogTable:
 
     def name(self, ours: str) -> str:
         return problems.clip(self.names.get(ours, ours))
+
+    @property
+    def outcomes(self) -> tuple[str, ...]:
+        return own_columns.outcomes(self.metrics)
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -79,9 +86,7 @@ class LogTable:
         return UserError(f"{self.place(0)}: {text}{{validation_loss: ...}}.")
 
 
-def read(
-    keys: LogFormat, paths: Mapping[str, Mapping[str, str]], metrics: Iterable[str]
-) -> LogTable:
+def read(keys: LogFormat, paths: Mapping[str, Mapping[str, str]], metrics: Metrics) -> LogTable:
     """Return the rows of logs.
 
     Args:
@@ -90,16 +95,16 @@ def read(
     Raises:
         UserError: If a log cannot be read, or its columns leave a question open.
     """
-    metrics, is_external = tuple(metrics), isinstance(keys, Logs)
+    user_names, is_external = [metric.name for metric in metrics], isinstance(keys, Logs)
     patterns = keys.pattern if is_external else {}
     stated = {theirs: ours for ours, theirs in keys.columns.items()}
     stated |= {name: name for name in (keys.factors if is_external else ())}
     named, names, percent, ignored, of_runs = {*stated.values()}, {}, set(), {}, True
     logs, tables, places = [], [], []
     for path, factors in paths.items():
-        for log in log_reading.read(path, keys, metrics):
+        for log in log_reading.read(path, keys, user_names):
             values = _of_patterns(log, factors, patterns)
-            mapping = _mapping(log, stated, values, metrics)
+            mapping = _mapping(log, stated, values, user_names)
             ignored |= dict.fromkeys(name for name in log.rows if name not in {*mapping, *patterns})
             names |= {ours: theirs for theirs, ours in mapping.items() if ours != theirs}
             percent |= {
@@ -123,7 +128,7 @@ def read(
     known = (*_READ, *own_columns.outcomes(metrics))
     factors = {name: name in named for name in texts if name not in known}
     frame = pandas.DataFrame(places, columns=["log", "line"])
-    table = LogTable(texts, frame, logs, names, percent, factors, [*ignored], of_runs)
+    table = LogTable(texts, frame, logs, names, percent, factors, [*ignored], of_runs, metrics)
     _check(table)
     return table
 
@@ -182,7 +187,7 @@ def _matched(pattern: str, text: str, path: str) -> dict[str, str]:
 
 
 def _mapping(
-    log: Log, stated: Mapping[str, str], taken: Iterable[str], metrics: tuple[str, ...]
+    log: Log, stated: Mapping[str, str], taken: Iterable[str], metrics: Collection[str]
 ) -> dict[str, str]:
     """Return name in the log -> our name, without the columns that are not read.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ _OF_EPOCHS = "epoch_"  # begins the tags that Keras counts by epochs
 _SAME_SCALE = 2.0  # largest ratio of the last steps of two tags that count the same
 
 
-def read(path: str, stated: Mapping[str, str], metrics: tuple[str, ...]) -> list[Log]:
+def read(path: str, stated: Mapping[str, str], metrics: Collection[str]) -> list[Log]:
     """Return the log of an event file, or of every run with event files below a folder.
 
     A folder train or validation, as Keras and PyTorch write them, is a part of the run above it.
@@ -40,7 +40,7 @@ def read(path: str, stated: Mapping[str, str], metrics: tuple[str, ...]) -> list
     return [_run(str(run), parts, stated, metrics) for run, parts in by_run.items()]
 
 
-def _run(run: str, paths: list[Path], stated: Mapping[str, str], metrics: tuple[str, ...]) -> Log:
+def _run(run: str, paths: list[Path], stated: Mapping[str, str], metrics: Collection[str]) -> Log:
     """Return the log of one run with a row per step."""
     steps: dict[str, dict[int, str]] = {}  # of each tag
     clock: dict[int, float] = {}

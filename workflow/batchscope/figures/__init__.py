@@ -23,7 +23,7 @@ from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from batchscope.study import figure_names, own_columns, run_factors, tasks
+from batchscope.study import figure_names, own_columns, tasks
 from batchscope.study import tables as table_entries
 from batchscope.study.figures import FIGURES, LEAD, learned
 from batchscope.study.specifications import Figure, FigureRequirement
@@ -62,12 +62,17 @@ def _kind(figure: Figure) -> Any:
 
 
 class FigureTables:
-    """Tidy tables of one experiment, read from {name}.csv in a folder at first use."""
+    """Tidy tables of one experiment, read from {name}.csv in a folder at first use.
 
-    def __init__(self, folder: Path | None = None, **frames: pandas.DataFrame) -> None:
+    `metrics` are the user-defined metrics of the experiment.
+    """
+
+    def __init__(
+        self, folder: Path | None = None, metrics: tasks.Metrics = (), **frames: pandas.DataFrame
+    ) -> None:
         if unknown := frames.keys() - table_entries.TABLES.keys():
             raise TypeError(f"Expected known tables. Received: {unknown}")
-        vars(self).update(frames, _folder=folder)
+        vars(self).update(frames, _folder=folder, metrics=metrics)
 
     def __getattr__(self, name: str) -> pandas.DataFrame:
         """Read a table once; tables of timings are combined over repeated jobs."""
@@ -96,16 +101,11 @@ def drawn(experiment: PlannedExperiment) -> list[str]:
 
     Figures over epochs are followed by their variants over the other budgets.
     """
-    own, runs = experiment.own, experiment.runs.values()
-    batch_sizes = (
-        {*experiment.vary["batch_size"]} if own.columns else {run["batch_size"] for run in runs}
-    )
+    batch_sizes = experiment.batch_sizes
     met = {
         FigureRequirement.AT_EPOCHS: experiment.at_epochs,
-        FigureRequirement.PREFIXES: not (own.schedule or any(map(run_factors.by_horizon, runs))),
-        FigureRequirement.EVALUATIONS: own.evaluated
-        if own.columns
-        else all(run["evaluate_every"] for run in runs),
+        FigureRequirement.PREFIXES: not experiment.by_horizon,
+        FigureRequirement.EVALUATIONS: experiment.has_evaluations,
         FigureRequirement.SECONDS: experiment.timed,
         FigureRequirement.BATCH_SIZES: len(batch_sizes) >= own_columns.LEAST_SIZES,
         FigureRequirement.COMMAND: experiment.commands,
@@ -114,7 +114,7 @@ def drawn(experiment: PlannedExperiment) -> list[str]:
     given = figure_names.Given(
         measures={**experiment.measures, **experiment.timings},
         needs=[need for need, found in met.items() if found],
-        own={*own.columns, *experiment.vary} if own.columns else None,
+        own={*experiment.columns, *experiment.vary} if experiment.columns else None,
     )
     # With one batch size, epochs are proportional to updates.
     axes = ("updates", *(["seconds"] if experiment.timed else [])) if len(batch_sizes) > 1 else ()
@@ -128,8 +128,8 @@ def drawn(experiment: PlannedExperiment) -> list[str]:
     return list(names)
 
 
-def read(folder: Path | str) -> FigureTables:
-    return FigureTables(Path(folder))
+def read(folder: Path | str, metrics: tasks.Metrics = ()) -> FigureTables:
+    return FigureTables(Path(folder), metrics)
 
 
 def write(
@@ -139,6 +139,7 @@ def write(
     processes: int = 1,
     published: Collection[str] = (),
     figure_format: FigureFormat | None = None,
+    metrics: tasks.Metrics = (),
 ) -> None:
     """Draw figures from the tables in one folder into another, which is replaced as a whole.
 
@@ -148,6 +149,7 @@ def write(
     Args:
         published: Figures that also show published values.
         figure_format: Format of one more file per figure.
+        metrics: User-defined metrics of the experiment.
 
     Raises:
         UserError: If a name is not registered.
@@ -157,6 +159,7 @@ def write(
 
     from batchscope import disk
     from batchscope.errors import UserError
+    from batchscope.host import supervisor
 
     names = list(names)
     for name in names:
@@ -166,12 +169,13 @@ def write(
     _read_once.cache_clear()  # the tables may have changed
     with disk.atomic_folder(folder) as beside:
         numbers = [name in published for name in names]
-        shared = repeat(beside), numbers, repeat(figure_format)
+        shared = repeat(beside), numbers, repeat(figure_format), repeat(metrics)
         given = (_write_figure, repeat(tables), names, *shared)
         if (workers := min(processes, len(names))) > 1:
-            arguments = (os.getpid(), tasks.user_metrics())
             fork = multiprocessing.get_context("fork")
-            with ProcessPoolExecutor(workers, fork, _start_worker, arguments) as pool:
+            with ProcessPoolExecutor(
+                workers, fork, supervisor.set_parent_death_signal, (os.getpid(),)
+            ) as pool:
                 found = [*pool.map(*given)]
         else:
             found = [*map(*given)]
@@ -191,13 +195,6 @@ def whole(folder: Path) -> bool:
     return names <= {path.name for path in folder.iterdir()}
 
 
-def _start_worker(parent: int, metrics: dict[str, str]) -> None:
-    from batchscope.host import supervisor
-
-    supervisor.set_parent_death_signal(parent)
-    tasks.set_user_metrics(metrics)
-
-
 _read_once = functools.cache(read)  # once per process
 
 
@@ -207,13 +204,14 @@ def _write_figure(
     folder: Path,
     published: bool,
     figure_format: FigureFormat | None,
+    metrics: tasks.Metrics,
 ) -> dict[str, Any] | None:
     """Write the files of a figure; return its entry of the list, or None without content."""
     from batchscope.figures import rows
     from batchscope.figures.drawing import canvas
     from batchscope.tables import csv_tables
 
-    read = _read_once(tables)
+    read = _read_once(tables, metrics)
     figure = learned(name, read.tasks)
     frame = select(read, figure)
     if frame.empty:

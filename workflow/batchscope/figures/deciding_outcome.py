@@ -36,7 +36,7 @@ def by_advice(tables: FigureTables) -> Iterator[tuple[dict[str, Any], FigureTabl
             known = {factor: value for factor, value in factors.items() if factor in frame}
             parts[name] = run_series.of(frame, known)
         if deciding(parts["advice"]):
-            yield factors, FigureTables(**parts)
+            yield factors, FigureTables(metrics=tables.metrics, **parts)
 
 
 def deciding(advice: pandas.DataFrame) -> list[str]:
@@ -90,7 +90,8 @@ def _seeds(outcome: str, compared: pandas.DataFrame, tables: FigureTables) -> pa
     if compared["budget"].iloc[0] == TARGET:
         value, column = compared[["budget_value", "budget_column"]].iloc[0]
         target = Target(column if isinstance(column, str) else "", value)
-        taken = target.taken(evaluations.merge(compared[rates], on=rates), outcome, columns[:2])
+        chosen = evaluations.merge(compared[rates], on=rates)
+        taken = target.taken(chosen, outcome, columns[:2], tables.metrics)
         found = taken.where(np.isfinite(taken)).rename_axis(columns[:2]).rename(outcome)
         return found.reset_index().assign(target_column=target.column, target_value=value)
     if compared["budget"].iloc[0] == CONVERGENCE and outcome in evaluations:

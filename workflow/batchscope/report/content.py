@@ -108,10 +108,11 @@ def read(
 def _experiment(study: Study, name: str, folder: Path, partial: bool) -> ExperimentResults:
     exists = (folder / csv_tables.RUNS).exists()
     rows = disk.read_rows(folder / csv_tables.RUNS, "run", "status") if exists else []
-    tables = FigureTables(folder if exists else None)
-    rows = runs_table.complete(study, name, runs_table.evaluated(rows, tables.trajectories))
+    experiment = study.experiments[name]
+    tables = FigureTables(folder if exists else None, experiment.metrics)
+    rows = runs_table.evaluated(rows, tables.trajectories, experiment.metrics)
     figures = read_figures(folder / "figures", partial)
-    return ExperimentResults(study.experiments[name], rows, tables, figures)
+    return ExperimentResults(experiment, runs_table.complete(study, name, rows), tables, figures)
 
 
 def read_figures(folder: Path, partial: bool = False) -> list[Record]:

@@ -127,7 +127,9 @@ def text(study: Study, results: Path | str, config: str, seeds: bool = False) ->
         if not (path := folder / name / "advice.csv").exists():
             command = unfinished.snakemake(study, config, how="--cores all")
             raise UserError(f"{path}: missing; it is expected. Make it by: {command}")
-    tables = {name: FigureTables(folder / name) for name in trained}
+    tables = {
+        name: FigureTables(folder / name, study.experiments[name].metrics) for name in trained
+    }
     growing = {name: batch_schedules.of_experiment(each) for name, each in tables.items()}
     shown = cards(study, tables, config, chance_levels(study, results))
     without = [
@@ -181,6 +183,7 @@ def _card(
     expected = [row for row in rows[Item.EXPECTATION] if _is(row, best)]
     stop = _stop(expected, checks, best)
     at_end = compared[compared["budget"].isin(ends) & compared["mean"].notna()]
+    metrics = (name for name in at_end["outcome"] if tasks.metric(name, tables.metrics))
     rates = pandas.to_numeric(runs[RATE], errors="coerce").dropna() if RATE in runs else []
     open_limits = [row for row in limits if pandas.notna(row["seeds_to_resolve"])]
     return {
@@ -192,7 +195,7 @@ def _card(
         "edges": [row for row in rows[Item.CHECK] if row["name"] == RATE_ON_EDGE],
         "baseline": next((row for row in checks if row["name"] == BASELINE), None),
         "task": tasks.of_columns(compared["outcome"])[0],
-        "metric": label(next(filter(tasks.metric, at_end["outcome"]), "")),
+        "metric": label(next(metrics, "")),
         "tried": wording.listed(map(wording.shortest, sorted({*rates}))),
         "rates": _rates(rows[Item.RATE]),
         "expected": [row for row in expected if row["name"] not in (*COUNTED, EPOCH_SECONDS)],
@@ -203,7 +206,7 @@ def _card(
             for name in _SCOPE
             if pandas.notna(factors.get(name))
         ],
-        "near_chance": _near_chance(compared[compared["budget"] == TARGET], levels),
+        "near_chance": _near_chance(compared[compared["budget"] == TARGET], levels, tables.metrics),
         "reached": _reached(compared, best["batch_size"], names) if best else None,
         "outcomes": [
             _outcome(name, _at(compared, name, *(PAID if name in TAKEN else ends)), about)
@@ -216,10 +219,12 @@ def _card(
     }
 
 
-def _near_chance(targets: pandas.DataFrame, levels: Mapping[str, float]) -> Row | None:
+def _near_chance(
+    targets: pandas.DataFrame, levels: Mapping[str, float], metrics: tasks.Metrics
+) -> Row | None:
     """Return the column of a target near the value of a constant prediction, and that value."""
     for column, chance in levels.items():
-        best = 1.0 if tasks.higher_is_better(column) else 0.0
+        best = 1.0 if tasks.higher_is_better(column, metrics) else 0.0
         values = targets.loc[targets["budget_column"] == column, "budget_value"]
         if ((best - values).abs() >= NEAR_CHANCE * abs(best - chance)).any():
             return {"name": column, "level": chance}
@@ -408,9 +413,7 @@ def _sizes(
     filled = {
         title: cells for title, cells in columns.items() if any(text for text, _ in cells.values())
     }
-    read = verdicts.read_off(
-        pandas.DataFrame(sizes).assign(outcome=[str(row["name"]) for row in sizes])
-    )
+    read = verdicts.read_off(pandas.DataFrame(sizes))
     alone = best is not None and best["headline"] == Headline.RECOMMENDED
     lines = [
         {

@@ -22,14 +22,16 @@ Row = dict[str, str]  # column of runs.csv -> text, empty without a value
 _KEPT = ("batch_size", "seed", "status", "run")  # columns even where all runs share them
 
 
-def _evaluated() -> list[str]:
-    metrics = ("loss", *tasks.METRICS, *tasks.USER_METRICS)
-    return [f"{split}_{name}" for split in ("test", "validation") for name in metrics]
+def _evaluated(metrics: tasks.Metrics) -> list[str]:
+    names = ("loss", *tasks.METRICS, *(metric.name for metric in metrics))
+    return [f"{split}_{name}" for split in ("test", "validation") for name in names]
 
 
-def evaluated(rows: list[Row], evaluations: pandas.DataFrame) -> list[Row]:
+def evaluated(
+    rows: list[Row], evaluations: pandas.DataFrame, metrics: tasks.Metrics = ()
+) -> list[Row]:
     """Return the rows of finished runs with missing outcomes of their last evaluation."""
-    names = [name for name in _evaluated() if name in evaluations]
+    names = [name for name in _evaluated(metrics) if name in evaluations]
     if not names:
         return rows
     keys = [name for name in ("run", "machine") if name in evaluations]
@@ -91,29 +93,33 @@ def distinct(rows: list[Row]) -> dict[str, Row]:
     return {row["run"] + (wording.aside(row["machine"]) if several else ""): row for row in rows}
 
 
-def build(rows: list[Row]) -> dict[str, Any]:
+def build(rows: list[Row], metrics: tasks.Metrics) -> dict[str, Any]:
     """Return the columns and cells of the table, and the settings that all runs share (`same`).
 
     The columns are the factors that distinguish runs, the status, outcomes, and the name of a run.
     All other columns are in runs.csv.
     """
     present = list(dict.fromkeys(name for row in rows for name in row))
-    outcome_names = [name for name in present if name in _evaluated() or outcomes.outcome(name)]
+    evaluated_names = _evaluated(metrics)
+    outcome_names = [name for name in present if name in evaluated_names or outcomes.outcome(name)]
     factors = [name for name in present if _is_factor(name)]
     first = ("experiment", "machine", *run_factors.FACTORS, *factors, "status", *outcome_names)
     shown, same = [], {}
     for name in (name for name in dict.fromkeys((*first, "run")) if name in present):
         factor, values = run_factors.FACTORS.get(name), {row.get(name, "") for row in rows}
         if (len(values) > 1 or len(rows) == 1 or name in _KEPT) and any(values):
-            shown.append(_column(name, values, tasks.of_columns(present)))
+            shown.append(_column(name, values, tasks.of_columns(present), metrics))
         elif factor and (factor.required or values != {plain(factor.default)}):
             (same[name],) = values
     cells = [[_cell(row.get(column["name"], ""), column) for column in shown] for row in rows]
     return {"columns": shown, "rows": cells, "same": same}
 
 
-def _column(name: str, values: set[str], learned: tuple[str, ...]) -> dict[str, Any]:
-    described, doc, numeric = columns.describe(name), "", None not in map(parsed, values - {""})
+def _column(
+    name: str, values: set[str], learned: tuple[str, ...], metrics: tasks.Metrics
+) -> dict[str, Any]:
+    described, doc = columns.describe(name, metrics), ""
+    numeric = None not in map(parsed, values - {""})
     if described:
         unit = tasks.unit(described.unit, learned)
         doc = described.doc + (f" [{unit}]" if unit else "")

@@ -73,7 +73,7 @@ def build(study: Study, inputs: Inputs, folder: Path | str = "") -> str:
         experiments=experiments,
         documents=claim_rows.by_document(claims),
         beside=published_rows.build(study, inputs, links),
-        table=runs_table.build(inputs.rows),
+        table=runs_table.build(inputs.rows, study.metrics),
         files=[
             (f"{path.parent.name}/{path.name}", os.path.relpath(path, folder or path.parent))
             for path in inputs.files

@@ -183,6 +183,8 @@ def followed(study: CalledStudy, experiment: str) -> str:
             figure: [keys.published[figure].figure, *map(asdict, series)]
             for figure, series in planned.numbers.items()
         }
+    if keys.metrics:
+        parts["metrics"] = keys.metrics
     if planned.own.path:  # a file of another content may be older
         parts["runs"] = planned.own.sha256
     waiting = [state for state in study.table.experiments[experiment] if state.lacking]

@@ -97,7 +97,7 @@ def given_by(experiment: PlannedExperiment) -> Mapping[str, tuple[str, str]]:
     """Return the keys that add seconds and outcomes on test data, as in `HERE`."""
     if experiment.commands:
         return COMMAND
-    return EXTERNAL if experiment.own.path else HERE
+    return HERE if experiment.runs else EXTERNAL
 
 
 def planned(experiment: PlannedExperiment) -> list[Need]:

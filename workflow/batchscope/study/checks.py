@@ -21,7 +21,6 @@ from batchscope.study import (
 from batchscope.study.experiments import (
     Comparison,
     Experiment,
-    LoggedExperiment,
     StagedSeeds,
     TimingExperiment,
     TrainingExperiment,
@@ -108,15 +107,19 @@ def epochs_without_a_measure(
         yield Problem((*place, "at_epochs"), text)
 
 
-def metrics(place: Place, keys: Experiment) -> Iterator[Problem]:
-    """Yield user-defined metrics with the name of a column, or with two meanings in a study."""
-    for name, better in keys.metrics.items() if isinstance(keys, LoggedExperiment) else ():
+def metrics(place: Place, keys: Experiment, earlier: dict[str, str]) -> Iterator[Problem]:
+    """Yield user-defined metrics with the name of a column, or with two meanings in a study.
+
+    Args:
+        earlier: Metrics of the experiments before this one, which are added to them.
+    """
+    for name, better in keys.metrics.items():
         at = (*place, "metrics", name)
         ours = {f"{split}_{name}" for split in tasks.SPLITS} | {name}
         existing = ours & {*columns.COLUMNS, *columns.TRAJECTORIES}
         if existing or log_names.is_split(name.partition("_")[0]) or log_names.ours(name):
             yield Problem(at, "Expected a name that no column of ours has, without its data.")
-        elif better != (other := tasks.user_metrics()[name]):
+        elif better != (other := earlier.setdefault(name, better)):
             yield received(at, better, f"{other}, as in another experiment")
 
 
@@ -149,7 +152,7 @@ def margins(place: Place, keys: Comparison) -> Iterator[Problem]:
     """Yield margins of unknown outcomes, and shares above 1."""
     for name, margin in keys.margins.items():
         at = (*place, "margins", name)
-        if name not in tasks.OUTCOMES and not tasks.user_metric(name):
+        if name not in tasks.OUTCOMES and not tasks.user_metric(name, keys.user_metrics):
             yield unknown(at, "outcome", tasks.OUTCOMES)
         elif tasks.is_share(name) and margin >= 1:
             yield received(at, margin, "a share below 1 (0.01 is one point)")
@@ -171,8 +174,8 @@ def target(place: Place, keys: Comparison) -> Iterator[Problem]:
     """Yield an unknown target, or an impossible value of one."""
     for name, value in keys.budgets.get(budget_kinds.TARGET, {}).items():
         at = (*place, "budgets", budget_kinds.TARGET, name)
-        metric = tasks.metric(name)
-        if name not in budget_kinds.TARGETS and not tasks.user_metric(name):
+        metric = tasks.metric(name, keys.user_metrics)
+        if name not in budget_kinds.TARGETS and not tasks.user_metric(name, keys.user_metrics):
             yield unknown(at, "target", budget_kinds.TARGETS)
         elif metric and metric.most == 1 and value > 1:
             yield received(at, value, "at most 1")
@@ -194,7 +197,7 @@ def outcomes_of_others(
             named += [((*at, name), name) for name in series.columns]
     task = wording.listed((task.replace("_", "-") for task in learned), "or")
     for at, name in named:
-        if tasks.user_metric(name) or not tasks.kept([name], learned):
+        if not tasks.kept([name], learned):
             split = name.partition("_")[0]
             valid = [f"{split}_{metric}" for task in learned for metric in tasks.TASKS[task]]
             yield received((*place, *at), name, f"{wording.listed(valid, 'or')} for a {task}")
@@ -253,7 +256,7 @@ def beside(
 
 def primary(place: Place, keys: Comparison) -> Iterator[Problem]:
     for index, name in enumerate(keys.primary):
-        column = columns.describe(name)
+        column = columns.describe(name, keys.user_metrics)
         if column is None or not column.label:
             yield received((*place, "primary", index), name, "an outcome of runs.csv", _OUTCOMES)
 

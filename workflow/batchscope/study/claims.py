@@ -22,7 +22,6 @@ from batchscope.study import (
     own_columns,
     run_factors,
     tables,
-    tasks,
 )
 from batchscope.study.figures import FIGURES
 from batchscope.study.model import Model, Name, Number, Positive, Scalar, Text
@@ -432,7 +431,7 @@ def _wrong_column(place: Place, test: Test, experiment: PlannedExperiment) -> It
     trained = (experiment.runs or experiment.commands) and not TABLES[table].measures
     valid = tables.claimed(table, measures, experiment.tasks) if filling or trained else []
     if experiment.commands and table in ("runs", "trajectories"):
-        valid += filter(tasks.user_metric, experiment.own.columns)
+        valid += own_columns.of_metrics(experiment.metrics)
     if column not in valid:
         text = f"a column of {table}.csv that the experiment measures"
         yield received((*place, "column"), column, text, valid)

@@ -204,12 +204,17 @@ _FURTHER = Column(
 )
 
 
-def describe(column: str) -> Column | None:
-    """Return the description of a column, with its label filled in; None if it has none."""
+def describe(column: str, metrics: tasks.Metrics = ()) -> Column | None:
+    """Return the description of a column, with its label filled in; None if it has none.
+
+    Args:
+        metrics: User-defined metrics of the experiment.
+    """
     if own_columns.is_own(column):
         return _FURTHER
-    if metric := tasks.user_metric(column):
-        return Column(f"{metric.doc.format(split=column.partition('_')[0])}, from the log.")
+    if metric := tasks.user_metric(column, metrics):
+        doc = f"{metric.doc.format(split=column.partition('_')[0])}, from the log."
+        return Column(doc, label=wording.capital(column.replace("_", " ")))
     if column in COLUMNS and column not in _PATTERNS:
         return COLUMNS[column]
     for name, pattern in _PATTERNS.items():

@@ -158,7 +158,7 @@ def planned(runs: dict[str, CommandRun], keys: CommandExperiment) -> plan.Extern
         seeds=len({run.factors["seed"] for run in runs.values()}),
         columns=(
             *(*axes, "epoch", *own_columns.OUTCOMES, *own_columns.MADE_OF),
-            *own_columns.of_metrics(keys.metrics),
+            *own_columns.of_metrics(keys.user_metrics),
         ),
         evaluated=True,
         schedule=next((schedule for schedule in schedules if schedule in FALLING), ""),

@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag
 from pydantic_core import PydanticCustomError
 
 from batchscope.problems import nearest
-from batchscope.study import budget_kinds, command_factors, stages
+from batchscope.study import budget_kinds, command_factors, stages, tasks
 from batchscope.study.factor_models import (
     CommandFactors,
     CommandLists,
@@ -126,6 +126,10 @@ class Experiment(Model):
     """Figures to draw, in this order. Default: all that the measures allow."""
     published: dict[str, PublishedFigure] = {}
     """Figure -> its counterpart in a document and the finding there. The report shows both."""
+
+    @property
+    def user_metrics(self) -> tasks.Metrics:
+        return tasks.user_metrics(self.metrics)
 
 
 def _metric_name(name: str) -> str:
@@ -332,6 +336,7 @@ for _name, _default in {
     "at_epochs": (),
     "beside": (),
     "margins": {},
+    "metrics": {},
     "budgets": {},
     "advice": Advice(),
     "primary": (),

@@ -25,7 +25,7 @@ def read(
     external_runs = importlib.import_module("batchscope.external.external_runs")
     at = (*place, "runs")
     try:
-        runs = external_runs.read(keys.runs, folder, keys.metrics)
+        runs = external_runs.read(keys.runs, folder, keys.user_metrics)
     except ConfigError as error:
         problems.append(Problem(at, "\n  ".join(error.problems)))
         return None
@@ -46,7 +46,8 @@ def problems(
     yield from horizons.of_budgets(place, keys.budgets, schedule)
     for outcome in keys.margins:
         if outcome not in logs.columns:
-            outcomes = [name for name in logs.columns if name in own_columns.outcomes()]
+            known = own_columns.outcomes(keys.user_metrics)
+            outcomes = [name for name in logs.columns if name in known]
             expected = f"an outcome in {source} ({', '.join(outcomes) or 'none'})"
             yield received((*place, "margins", outcome), outcome, expected, outcomes)
     for key, value in keys.budgets.items():
@@ -68,7 +69,7 @@ def problems(
 
 
 def columns(runs: Any) -> tuple[str, ...]:
-    named = (*own_columns.AXES, "epoch", *own_columns.outcomes())
+    named = (*own_columns.AXES, "epoch", *own_columns.outcomes(runs.metrics))
     filled = runs.rows.reindex(columns=named).dropna(axis=1, how="all")
     return (*filled, *(name for name, needed in own_columns.MADE_OF.items() if needed <= {*filled}))
 

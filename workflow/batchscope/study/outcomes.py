@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, replace
 
-from batchscope.study import columns
+from batchscope.study import columns, tasks
 
 RISES, FALLS = "rises", "falls"
 LEVEL = 0.05  # false discovery rate of a family; error rate of a comparison with the best
@@ -68,8 +68,8 @@ class Outcome:
     source: str
 
 
-def _outcome(column: str) -> Outcome | None:
-    described = columns.describe(column)
+def _outcome(column: str, metrics: tasks.Metrics = ()) -> Outcome | None:
+    described = columns.describe(column, metrics)
     if not described or not described.label:
         return None
     return Outcome(column, described.label, described.unit, described.direction, described.source)
@@ -80,13 +80,16 @@ def outcome(column: str) -> Outcome | None:
     return result if result and result.direction else None
 
 
-def with_direction(column: str, direction: str, source: str) -> Outcome | None:
+def with_direction(
+    column: str, direction: str, source: str, metrics: tasks.Metrics
+) -> Outcome | None:
     """Return an outcome with the direction that a study states; None if it is no outcome.
 
     Args:
         source: Origin of the direction, if it differs from the usual one.
+        metrics: User-defined metrics of the experiment.
     """
-    result = _outcome(column)
+    result = _outcome(column, metrics)
     if result is None or result.direction == direction:
         return result
     return replace(result, direction=direction, source=source)

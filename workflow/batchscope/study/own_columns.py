@@ -32,12 +32,12 @@ AT_TARGET, AT_END = "target", "end"  # why a run with a single row stopped
 ELSEWHERE = "elsewhere"  # the machine of external runs
 
 
-def of_metrics(names: Iterable[str]) -> tuple[str, ...]:
-    return tuple(f"{split}_{name}" for name in names for split in _SPLITS)
+def of_metrics(metrics: tasks.Metrics) -> tuple[str, ...]:
+    return tuple(f"{split}_{metric.name}" for metric in metrics for split in _SPLITS)
 
 
-def outcomes(metrics: Iterable[str] | None = None) -> tuple[str, ...]:
-    return (*OUTCOMES, *of_metrics(tasks.USER_METRICS if metrics is None else metrics))
+def outcomes(metrics: tasks.Metrics) -> tuple[str, ...]:
+    return (*OUTCOMES, *of_metrics(metrics))
 
 
 def is_own(column: Any) -> bool:

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from batchscope.study import tasks
+from batchscope.study import run_factors, tasks
 from batchscope.study.claims import Claim
 from batchscope.study.commands import CommandRun
 from batchscope.study.names import Sweep
@@ -90,6 +90,33 @@ class PlannedExperiment:
         return self.keys.title or self.name
 
     @property
+    def columns(self) -> tuple[str, ...] | None:
+        """Columns of our tables that logs fill; None if trainings fill them."""
+        return self.own.columns or None
+
+    @cached_property
+    def batch_sizes(self) -> tuple[int, ...]:
+        """Batch sizes of the runs, ascending; none if nothing trains."""
+        sizes = {run["batch_size"] for run in self.runs.values()}
+        return tuple(sorted(sizes or (self.vary["batch_size"] if self.columns else ())))
+
+    @property
+    def by_horizon(self) -> bool:
+        """Whether learning rates fall towards the horizon: prefixes are no shorter trainings."""
+        return bool(self.own.schedule) or any(map(run_factors.by_horizon, self.runs.values()))
+
+    @property
+    def has_evaluations(self) -> bool:
+        """Whether every run is evaluated during the training."""
+        trained = all(run["evaluate_every"] for run in self.runs.values())
+        return self.own.evaluated if self.columns else trained
+
+    @cached_property
+    def metrics(self) -> tasks.Metrics:
+        """User-defined metrics."""
+        return self.keys.user_metrics
+
+    @property
     def at_epochs(self) -> tuple[int, ...]:
         return tuple(sorted(self.keys.at_epochs))
 
@@ -144,6 +171,12 @@ class Study:
     published: dict[str, tuple[int, str]] = field(default_factory=dict)
     written: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
     folder: Path | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def metrics(self) -> tasks.Metrics:
+        """User-defined metrics of all experiments."""
+        every = (experiment.metrics for experiment in self.experiments.values())
+        return tuple(dict.fromkeys(metric for metrics in every for metric in metrics))
 
     @property
     def has_stages(self) -> bool:

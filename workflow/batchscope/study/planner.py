@@ -115,14 +115,7 @@ class _Planner:
         models = {name: model[0] if model else None for name, model in self.models.items()}
         self.ids = IdReader(self.problems, ids, models)
         self.defaults = self.ids.read(("defaults",), file.defaults)
-        tasks.set_user_metrics(
-            {
-                name: better
-                for keys in reversed([*file.experiments.values()])
-                if isinstance(keys, LoggedExperiment)
-                for name, better in keys.metrics.items()
-            }
-        )
+        self.metrics: dict[str, str] = {}  # user-defined metrics of the experiments so far
 
     def study(self, written: dict[str, Any]) -> Study:
         """Return the study; it is incomplete if there are problems."""
@@ -130,7 +123,7 @@ class _Planner:
         planned = {}
         for name, keys in file.experiments.items():
             place, before = ("experiments", name), len(self.problems)
-            self.problems += checks.metrics(place, keys)
+            self.problems += checks.metrics(place, keys, self.metrics)
             numbers = self._numbers(place, keys)
             experiment = self._plan(keys, place, before)
             if experiment and len(self.problems) == before:
@@ -409,11 +402,10 @@ class _Planner:
 
     def _check_seeds(self, planned: PlannedExperiment) -> None:
         """Warn of too few seeds for a verdict, and of deviations from the planned seeds."""
-        keys, sizes = planned.keys, {run["batch_size"] for run in planned.runs.values()}
-        count = planned.own.seeds or len(planned.seeds)
+        keys, count = planned.keys, planned.own.seeds or len(planned.seeds)
         place = ("experiments", planned.name, "runs" if planned.own.path else "seeds")
         warnings = [
-            *checks.too_few_seeds(place, len(sizes) or len(planned.vary["batch_size"]), count),
+            *checks.too_few_seeds(place, len(planned.batch_sizes), count),
             *checks.unplanned_seeds(place, keys.seeds_planned, count, self.reduced),
         ]
         stage, seeds = self.stages.get(planned.name), getattr(keys, "seeds", None)

@@ -111,68 +111,65 @@ _LOSSES = tuple(f"{split}_loss" for split in SPLITS)
 # Outcomes of a run: losses, then metrics.
 OUTCOMES = (*_LOSSES, *_OF_SPLITS)
 _METRICS = {**METRICS, **_OF_SPLITS, **GAPS}
-LOWER, HIGHER = "lower", "higher"  # better values of a user-defined metric
-# User-defined metrics by name. The name of a column does not say which values are better, so that
-# reading a study fills this map. A process reads one study.
-USER_METRICS: dict[str, Metric] = {}
+# User-defined metrics of an experiment.
+Metrics = tuple[Metric, ...]
 
 
-def set_user_metrics(better: Mapping[str, str]) -> None:
-    """Set the user-defined metrics of the study: name -> `LOWER` or `HIGHER`."""
-    USER_METRICS.clear()
+def user_metrics(better: Mapping[str, str]) -> Metrics:
+    """Return user-defined metrics.
+
+    Args:
+        better: Name -> `lower` or `higher`, the better values.
+    """
+    metrics = []
     for name, values in better.items():
         text = name.replace("_", " ")
         doc = f"The metric {text} on the {{split}} split"
-        USER_METRICS[name] = Metric(name, text, doc, values == HIGHER, least=-math.inf)
+        metrics.append(Metric(name, text, doc, values == "higher", least=-math.inf))
+    return tuple(metrics)
 
 
-def user_metrics() -> dict[str, str]:
-    """Return the argument of `set_user_metrics` for another process."""
-    return {name: HIGHER if item.higher_is_better else LOWER for name, item in USER_METRICS.items()}
-
-
-def user_metric(column: str) -> Metric | None:
+def user_metric(column: str, metrics: Metrics) -> Metric | None:
     split, _, name = column.partition("_")
-    return USER_METRICS.get(name) if split in SPLITS else None
+    return next((item for item in metrics if item.name == name and split in SPLITS), None)
 
 
-def metric(column: str) -> Metric | None:
-    return _METRICS.get(column) or user_metric(column)
+def metric(column: str, metrics: Metrics) -> Metric | None:
+    return _METRICS.get(column) or user_metric(column, metrics)
 
 
 def is_share(column: str) -> bool:
-    item = metric(column)
-    return item is not None and item.share
+    return column in _METRICS and _METRICS[column].share
 
 
-def higher_is_better(column: str) -> bool:
-    outcome = _OF_SPLITS.get(column) or user_metric(column)
+def higher_is_better(column: str, metrics: Metrics) -> bool:
+    outcome = _OF_SPLITS.get(column) or user_metric(column, metrics)
     return outcome is not None and outcome.higher_is_better
 
 
-def lower_is_better(column: str) -> bool:
-    outcome = _OF_SPLITS.get(column) or user_metric(column)
+def lower_is_better(column: str, metrics: Metrics) -> bool:
+    outcome = _OF_SPLITS.get(column) or user_metric(column, metrics)
     return column in _LOSSES or (outcome is not None and not outcome.higher_is_better)
 
 
 def logarithmic(column: str) -> bool:
-    return lower_is_better(column) and user_metric(column) is None
+    return lower_is_better(column, ())
 
 
-def falling(values: Any, column: str) -> Any:
+def falling(values: Any, column: str, metrics: Metrics) -> Any:
     """Transform values of a column so that lower is better. A second call restores them.
 
     If higher is better, v becomes 1 - v. A user-defined metric has no known upper bound, so that v
     becomes -v.
     """
-    if user_metric(column) is not None:
-        return -values if higher_is_better(column) else values
-    return 1 - values if higher_is_better(column) else values
+    if not higher_is_better(column, metrics):
+        return values
+    return 1 - values if column in _OF_SPLITS else -values
 
 
 def column_words(column: str) -> str:
     """Return the name of a column in a sentence: `test R²`."""
-    text, item = column.replace("_", " "), metric(column)
+    text, item = column.replace("_", " "), _METRICS.get(column)
     return text.removesuffix(item.name.replace("_", " ")) + item.words if item else text
 
 
@@ -182,16 +179,15 @@ def columns(task: str, split: str) -> tuple[str, ...]:
 
 def of_columns(names: Iterable[str]) -> tuple[str, ...]:
     """Return the tasks that have a metric among some columns; classification if none has."""
-    present = {item.name for item in map(metric, names) if item}
+    present = {_METRICS[name].name for name in names if name in _METRICS}
     tasks = (task for task, metrics in TASKS.items() if not present.isdisjoint(metrics))
     return tuple(tasks) or (CLASSIFICATION,)
 
 
 def kept(names: Iterable[str], tasks: Collection[str]) -> list[str]:
     """Return the columns without metrics of other tasks."""
-    metrics = set(USER_METRICS).union(*(TASKS[task] for task in tasks))
-    items = [(name, metric(name)) for name in names]
-    return [name for name, item in items if item is None or item.name in metrics]
+    metrics = {metric for task in tasks for metric in TASKS[task]}
+    return [name for name in names if name not in _METRICS or _METRICS[name].name in metrics]
 
 
 def unit(column_unit: str, tasks: Collection[str]) -> str:

@@ -105,5 +105,6 @@ def rows(
         experiment.timed,
         by_position(results, experiment),
         best_weights,
+        experiment.metrics,
     )
     return advice.table(AdviceTables(*(tables[name] for name in names)), asked)

@@ -62,14 +62,14 @@ def make(
         default_target: Returns the target of a series if the experiment states none.
     """
     planned, at = study.experiments[experiment], (results, study, experiment)
-    tables = {**long_tables.made(*at), **timing_tables.made(*at)}
-    tables["limits"] = timing_tables.limits(*at)
-    if planned.own.columns:  # the evaluations of external runs are all that is known
+    if planned.columns:  # the evaluations of external runs are all that is known
         logged = logged_runs.read(*at)
+        tables = long_tables.made(*at, list(logged.rows))
         tables["runs"] = logged_runs.runs(logged, study.name, experiment)
         tables["trajectories"] = logged_runs.trajectories(logged)
     else:
-        tables["runs"] = run_table.collect(*at)
+        tables = {**long_tables.made(*at), "runs": run_table.collect(*at)}
+    tables |= {**timing_tables.made(*at), "limits": timing_tables.limits(*at)}
     tables |= decisions(study, experiment, tables, default_target)
     tables["advice"] = advice.rows(results, planned, tables)
     tables["published"] = published.table(planned, tables)
@@ -87,14 +87,14 @@ def decisions(
     keys, looks, runs = planned.keys, planned.looks, tables["runs"]
     trajectories = to_target = tables["trajectories"]
     margins = {**keys.margins, SECONDS: keys.advice.slower}
-    found = list(
-        readings.of_experiment(runs, trajectories, keys.budgets, margins, looks, default_target)
-    )
+    metrics = planned.metrics
+    of_runs = runs, trajectories, keys.budgets, margins, looks, default_target, metrics
+    found = list(readings.of_experiment(*of_runs))
     if run_series.by_horizon(trajectories) and not trainings.at_own_targets(runs):
         # A run that was to end at the target would have had lower rates before.
         to_target = trajectories.iloc[:0]
     targets = [Target(*stated) for stated in keys.budgets.get("target", {}).items()]
-    scalings = to_target_tables.of_study(to_target, runs, targets, default_target)
+    scalings = to_target_tables.of_study(to_target, runs, targets, default_target, metrics)
     constant = run_series.constants(runs)
     tolerance = planned.measures.get("branches", {}).get("tolerance", math.nan)
     return {
@@ -118,7 +118,10 @@ def _stated(study: Study, experiment: str) -> dict[str, Outcome]:
     """Return the columns with a direction that documents state for the whole experiment."""
     found = {
         claim.test.column: outcomes.with_direction(
-            claim.test.column, claim.test.direction, f"{claim.document}, {claim.place}"
+            claim.test.column,
+            claim.test.direction,
+            f"{claim.document}, {claim.place}",
+            study.experiments[experiment].metrics,
         )
         for claim in study.claims
         if claim.test.trend_experiment == experiment
@@ -161,7 +164,9 @@ def _interim_rows(study: Study, folder: Path) -> Iterator[dict[str, Any]]:
         if not planned:
             continue
         tables = {table: csv_tables.read(folder / name / f"{table}.csv") for table in _OF_INTERIM}
-        asked = advice_series.AdviceRequest(margins=experiment.keys.margins, looks=planned)
+        asked = advice_series.AdviceRequest(
+            experiment.keys.margins, looks=planned, metrics=experiment.metrics
+        )
         first = {"experiment": name, "planned": planned[-1], "first": experiment.seeds[0]}
         rows = [*open_statements.of_advice(advice_series.AdviceTables(*tables.values()), asked)]
         stated = [claim for claim in study.claims if claim.test.experiment == name]

@@ -44,7 +44,7 @@ def read(results: Path | str, study: Study, experiment: str) -> LoggedRuns:
 def runs(logged: LoggedRuns, study: str, experiment: str) -> pandas.DataFrame:
     """Return one row per run with the values of its last row, as `run_table.collect` does."""
     rows = logged.rows.assign(study=study, experiment=experiment)
-    rows = rows.reindex(columns=dict.fromkeys([*rows, *own_columns.outcomes()]))
+    rows = rows.reindex(columns=dict.fromkeys([*rows, *own_columns.outcomes(logged.metrics)]))
     keys = [rows["run"], rows["machine"]]
     # Not every evaluation has every outcome.
     table = rows.groupby(["run", "machine"], sort=False).last().reset_index()
@@ -65,13 +65,13 @@ def runs(logged: LoggedRuns, study: str, experiment: str) -> pandas.DataFrame:
     for gap, metric in tasks.GAPS.items():
         table[gap] = table[f"train_{metric.name}"] - table[f"test_{metric.name}"]
     names = columns.of_measures(dict.fromkeys(OF_OUTCOMES, {}), tasks.of_columns(logged.rows))
-    names += filter(logged.rows.__contains__, own_columns.of_metrics(tasks.USER_METRICS))
+    names += filter(logged.rows.__contains__, own_columns.of_metrics(logged.metrics))
     return _table(table, names, {name: columns.describe(name) or Column("") for name in names})
 
 
 def trajectories(logged: LoggedRuns) -> pandas.DataFrame:
     """Return one row per evaluation, as `long_tables.trajectories` does."""
-    known = filter(logged.rows.__contains__, own_columns.outcomes())
+    known = filter(logged.rows.__contains__, own_columns.outcomes(logged.metrics))
     names = [
         *FIRST,
         *tasks.kept(
@@ -98,7 +98,8 @@ def _commanded(results: Path | str, study: Study, experiment: str) -> LoggedRuns
 
     Of another machine only the runs that its results hold have rows.
     """
-    runs, parts = study.experiments[experiment].commands, []
+    planned, parts = study.experiments[experiment], []
+    runs, metrics = planned.commands, planned.metrics
     factors = dict(_factors(runs))
     for place in jobs.places(study, results):
         for at, (name, run) in enumerate(runs.items()):
@@ -118,12 +119,12 @@ def _commanded(results: Path | str, study: Study, experiment: str) -> LoggedRuns
     table = pandas.concat(parts, ignore_index=True)
     finished = table[table["updates"].notna() & table["status"].eq(records.FINISHED)]
     keys = ["machine", "batch_size", *factors]
-    if pair := log_checks.copied(finished, ["run", "machine"], keys):
+    if pair := log_checks.copied(finished, ["run", "machine"], keys, own_columns.outcomes(metrics)):
         raise UserError(
             f"{pair[0][0]}: received the very numbers of {pair[1][0]}; another training for each "
             "seed is expected. Does the command use its seed?"
         )
-    return LoggedRuns(table, tuple(factors))
+    return LoggedRuns(table, tuple(factors), metrics=metrics)
 
 
 def _factors(runs: Mapping[str, CommandRun]) -> Iterator[tuple[str, list[Any]]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,8 +58,6 @@ def named(factors: Row) -> Row:
 
 def learned(results: Path | str, study: Study, experiment: PlannedExperiment) -> tuple[str, ...]:
     """Returns the tasks of an experiment's data sets: those of `tasks.TASKS`, in order."""
-    if experiment.own.path:
-        return tasks.of_columns(experiment.own.columns)
     found = set()
     for name in {factors["dataset"] for factors in experiment.factors()}:
         task = records.task(results, name)
@@ -105,13 +103,18 @@ def _numbers(results: Path | str, run: str, file: str, *columns: str) -> list[di
     return [{name: float(text or "nan") for name, text in row.items()} for row in rows]
 
 
-def made(results: Path | str, study: Study, experiment: str) -> dict[str, pandas.DataFrame]:
+def made(
+    results: Path | str, study: Study, experiment: str, logged: Collection[str] = ()
+) -> dict[str, pandas.DataFrame]:
     """Return every long table of an experiment by name.
 
     A value that a row lacks is NaN; values without a column are left out.
+
+    Args:
+        logged: Columns of logs, whose metrics tell the tasks of runs without a data set.
     """
     chosen, places = study.experiments[experiment], [*jobs.places(study, results)]
-    tasks_of = learned(results, study, chosen)
+    tasks_of = learned(results, study, chosen) or tasks.of_columns(logged)
     parts = {
         "history": (columns.HISTORY, _histories(places[0], study, chosen)),
         "trajectories": (columns.TRAJECTORIES, _trajectories(places, study, chosen)),

@@ -39,7 +39,7 @@ def select(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFram
     cells = [
         {**factors, **cell}
         for factors, part in deciding_outcome.by_advice(tables)
-        for series in of_experiment(part.runs, part.trajectories)
+        for series in of_experiment(part.runs, part.trajectories, part.metrics)
         if series.tuned
         for cell in _cells(series, part)
     ]
