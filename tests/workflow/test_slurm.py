@@ -424,8 +424,8 @@ def test_members_share_one_import_of_tensorflow(interrupted):
 def test_a_member_that_was_killed_for_memory_receives_more(project, interrupted):
     if not interrupted["limited"]:
         pytest.skip("no memory control group can be made here")
-    # Of the three trainings that run at a time; at most four times the memory of the rule. Snakemake
-    # may count an evaluation beside three jobs of 2,000 MB.
+    # Of the three trainings that run at a time; at most four times the memory of the rule.
+    # Snakemake may count an evaluation beside three jobs of 2,000 MB.
     _, before, after = (call["memory_mb"] for call in interrupted["calls"])
     assert before in (3 * 2000, 3 * 2000 + 500) and after == 2 * 2000 + 4 * 2000
     assert project.record(interrupted["failing"])["status"] == "finished"
