@@ -5,9 +5,9 @@ import pytest
 from project import ROOT
 
 MOST_LINES = {
-    "workflow": 38969,
+    "workflow": 39066,
     # Damaged files, killed processes and groups on a real cluster need a test each.
-    "tests": 30704,
+    "tests": 30800,
 }
 
 
