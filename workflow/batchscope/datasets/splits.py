@@ -64,11 +64,11 @@ class _Shares(Model):
         Args:
             members: Members of each class, or of the data set; empty if they are unknown.
         """
-        shares = [share for part, share in self if part in SPLITS and share is not None]
-        total, per_class = sum(shares), " per class" if has_classes else ""
-        are_fractions = all(share < 1 for share in shares)
-        if not are_fractions and not all(isinstance(share, int) for share in shares):
-            text = f"received {', '.join(map(str, shares))}; fractions below 1 or whole counts"
+        shares = {part: share for part, share in self if part in SPLITS and share is not None}
+        total, per_class = sum(shares.values()), " per class" if has_classes else ""
+        are_fractions = all(share < 1 for share in shares.values())
+        if not are_fractions and not all(isinstance(share, int) for share in shares.values()):
+            text = f"received {', '.join(map(str, shares.values()))}; fractions below 1 or counts"
             yield Problem(place, f"{text}{per_class}, for all three, are expected.")
         elif are_fractions and total > 1 + 1e-9:
             text = f"received fractions that sum to {total:g}; at most 1 is expected."
@@ -76,6 +76,12 @@ class _Shares(Model):
         elif not are_fractions and members and total > min(members):
             text = f"received {total} examples{per_class}; at most {min(members)} are expected."
             yield Problem(place, text)
+        elif are_fractions and members:
+            counts = [split_counts(dict.fromkeys(SPLITS, 0) | shares, count) for count in members]
+            by_part = dict(zip(SPLITS, zip(*counts, strict=True), strict=True))
+            if empty := [part for part in shares if not any(by_part[part])]:
+                expected = "a part of at least one example"
+                yield received((*place, empty[0]), shares[empty[0]], expected)
 
 
 class Split(_Shares):
