@@ -434,3 +434,14 @@ def test_control_characters_reach_no_page_and_no_terminal(tmp_path, column, cell
         write(tmp_path, rows, factors=[column])
     assert place in str(error.value)
     assert all(line.isprintable() for line in str(error.value).splitlines())
+
+
+@pytest.mark.parametrize("tokens", [0.25, 1024])
+def test_examples_in_another_unit_than_updates_are_refused(tmp_path, tokens):
+    rows = [
+        {"batch_size": size, "updates": 10, "examples": int(10 * size * tokens), "val_loss": size}
+        for size in (8, 16, 32)
+    ]
+    with pytest.raises(UserError) as error:
+        write(tmp_path, rows)
+    assert f"own.csv, line 2, examples: received {int(80 * tokens)}" in str(error.value)

@@ -153,6 +153,7 @@ def of_command(
     rows = log_numbers.completed(table, rows, keys)
     checked = rows.assign(run="").drop(columns="seconds", errors="ignore")
     raise_problems(log_checks.backwards(table, checked))
+    raise_problems(log_checks.disagreeing(table, checked))
     return rows[[name for name in ("epoch", *AXES, *outcomes) if name in rows]], status
 
 

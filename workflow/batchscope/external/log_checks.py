@@ -12,6 +12,9 @@ from batchscope import wording
 from batchscope.external.log_table import LogTable
 from batchscope.study.own_columns import AXES
 
+# Share of full batches that the examples of an evaluation may be: last batches are often smaller.
+_FEWEST, _MOST = 0.5, 1.02
+
 
 def problems(table: LogTable, rows: pandas.DataFrame) -> Iterator[str]:
     """Yield the problems of runs with their rows in order of progress.
@@ -20,6 +23,7 @@ def problems(table: LogTable, rows: pandas.DataFrame) -> Iterator[str]:
         rows: With the column `run`.
     """
     yield from backwards(table, rows)
+    yield from disagreeing(table, rows)
     names = (*AXES, *table.outcomes, "run", "seed", "epoch", "order", "status", "stated")
     keys = [name for name in rows if name not in names]
     if pair := copied(rows, "run", keys, table.outcomes):
@@ -46,6 +50,20 @@ def backwards(table: LogTable, rows: pandas.DataFrame) -> Iterator[str]:
                 "had made fewer updates; amounts since the start are expected"
                 f"{hint if name == 'seconds' else ''}."
             )
+
+
+def disagreeing(table: LogTable, rows: pandas.DataFrame) -> Iterator[str]:
+    """Yield the first row whose examples contradict its updates, as tokens or small batches do."""
+    full = rows["updates"] * rows["batch_size"]
+    share = rows["examples"] / full.where(full > 0)
+    for row in rows.index[share.notna() & ~share.between(_FEWEST, _MOST)][:1]:
+        examples, updates = (wording.shortest(rows.at[row, name]) for name in AXES[1::-1])
+        yield (
+            f"{table.place(row)}, {table.name('examples')}: received {examples}, but {updates} "
+            f"updates of batch size {rows.at[row, 'batch_size']} use "
+            f"{wording.shortest(full[row])}; the same unit in all three is expected, or one of the "
+            "columns updates and examples alone."
+        )
 
 
 def copied(
