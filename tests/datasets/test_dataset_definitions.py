@@ -216,7 +216,6 @@ def test_a_path_may_begin_in_a_users_home(tmp_path, monkeypatch):
     (tmp_path / "mine.npz").write_bytes(bytes(1000))
     definition = read({"source": "npz", "path": "~/mine.npz"})
     assert list(definition.problems(("d",))) == [] and definition.path == "~/mine.npz"
-    assert definition.prepared_bytes() == 1000
     request = Request("datasets.mine", definition.resolved(), tmp_path, tmp_path)
     assert request.path() == tmp_path / "mine.npz"
 

@@ -436,12 +436,7 @@ def test_control_characters_reach_no_page_and_no_terminal(tmp_path, column, cell
     assert all(line.isprintable() for line in str(error.value).splitlines())
 
 
-@pytest.mark.parametrize("tokens", [0.25, 1024])
-def test_examples_in_another_unit_than_updates_are_refused(tmp_path, tokens):
-    rows = [
-        {"batch_size": size, "updates": 10, "examples": int(10 * size * tokens), "val_loss": size}
-        for size in (8, 16, 32)
-    ]
-    with pytest.raises(UserError) as error:
+def test_examples_in_another_unit_than_updates_are_refused(tmp_path):
+    rows = [{"batch_size": n, "updates": 10, "examples": n, "val_loss": n} for n in (8, 16, 32)]
+    with pytest.raises(UserError, match="own.csv, line 2, examples: received 8, but 10 updates"):
         write(tmp_path, rows)
-    assert f"own.csv, line 2, examples: received {int(80 * tokens)}" in str(error.value)

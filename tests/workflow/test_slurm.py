@@ -117,12 +117,10 @@ class Project:
         return (self.root / "results" / "runs" / run / "epochs" / f"{epoch}.npz").exists()
 
     def is_evaluated(self, run: str) -> bool:
-        """Whether a run has its evaluations after two epochs and at the end."""
         folder = self.root / "results" / "runs" / run / "evaluate"
         return len(list(folder.glob("*.json"))) == 3
 
     def submissions(self) -> list[dict[str, str]]:
-        """Returns the options of each call of sbatch, in their order, without the command."""
         paths = sorted(self.calls.iterdir(), key=lambda path: path.stat().st_mtime_ns)
         return [_options(path.read_text().splitlines()) for path in paths]
 

@@ -126,7 +126,6 @@ def _common_ends(
 
 
 def student_t(freedom: int) -> float:
-    """Returns Student's t at the level; NaN without a degree of freedom."""
     return float(special.stdtrit(freedom, 1 - LEVEL / 2)) if freedom > 0 else math.nan
 
 

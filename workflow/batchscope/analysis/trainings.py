@@ -59,7 +59,6 @@ class Chosen(NamedTuple):
     tuned: np.ndarray
 
     def of(self, cube: np.ndarray) -> Chosen:
-        """Return numbers of a cube at the same rates."""
         values = chosen_rates.at(cube, np.maximum(self.read, 0))
         return self._replace(values=np.where(self.read < 0, math.nan, values))
 
@@ -89,7 +88,6 @@ class Trainings:
 
     @functools.cached_property
     def axes(self) -> tuple[list[int], list[float], list[int]]:
-        """The batch sizes, rates and seeds, ascending."""
         sizes, rates, seeds = (np.unique(column).tolist() for column in self._columns)
         return sizes, rates, seeds
 
@@ -134,7 +132,6 @@ class Trainings:
         return self.cube(np.where(status == FINISHED, np.asarray(values, float), failed))
 
     def column(self, name: str) -> np.ndarray:
-        """Returns a column of runs.csv, as `outcome` does."""
         values = self.runs[name].to_numpy(float, na_value=math.nan) if name in self.runs else np.nan
         rises = tasks.higher_is_better(name, self.metrics)
         return self.outcome(np.broadcast_to(values, len(self.runs)), rises)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -87,15 +86,6 @@ class DataSource(Model):
     def listing(self, request: Request) -> Listing | None:
         """Return the image files by names alone; None if the source is not a list of files."""
         return None
-
-    def prepared_bytes(self) -> float | None:
-        """Estimate the bytes of the prepared arrays; None if only the files know."""
-        if (shape := self.shape()) and (members := self.class_members()):
-            return math.prod(shape) * sum(members) * (1 if self.fixed_kind == IMAGES else 4)
-        path = getattr(self, "path", None)
-        return (
-            float(os.path.getsize(expanded(path))) if path and self.fixed_kind != IMAGES else None
-        )
 
     def resolved(self) -> dict[str, Any]:
         return self.model_dump()

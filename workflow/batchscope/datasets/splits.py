@@ -80,8 +80,7 @@ class _Shares(Model):
             counts = [split_counts(dict.fromkeys(SPLITS, 0) | shares, count) for count in members]
             by_part = dict(zip(SPLITS, zip(*counts, strict=True), strict=True))
             if empty := [part for part in shares if not any(by_part[part])]:
-                expected = "a part of at least one example"
-                yield received((*place, empty[0]), shares[empty[0]], expected)
+                yield received((*place, empty[0]), shares[empty[0]], "one example or more")
 
 
 class Split(_Shares):

@@ -61,8 +61,7 @@ def disagreeing(table: LogTable, rows: pandas.DataFrame) -> Iterator[str]:
         yield (
             f"{table.place(row)}, {table.name('examples')}: received {examples}, but {updates} "
             f"updates of batch size {rows.at[row, 'batch_size']} use "
-            f"{wording.shortest(full[row])}; the same unit in all three is expected, or one of the "
-            "columns updates and examples alone."
+            f"{wording.shortest(full[row])}; the same unit in all three is expected."
         )
 
 

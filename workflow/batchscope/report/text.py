@@ -130,7 +130,6 @@ def markdown(text: Any) -> Markup:
 
 
 def counted(number: int, noun: str) -> str:
-    """Return a number with its noun: `1 run`, `1,000 runs`."""
     return f"{number:,} {noun if number == 1 else wording.plural(noun)}"
 
 

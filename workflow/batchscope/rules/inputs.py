@@ -45,7 +45,6 @@ def environment(folder: str) -> str:
 
 
 def subject(wildcards: Any) -> str:
-    """Return the name of the run, the timing configuration or the sweep of a job."""
     values = (getattr(wildcards, name, None) for name in ("run", "timing", "sweep"))
     return next(value for value in values if value)
 

@@ -54,10 +54,8 @@ def stages(results: Path | str, study: str) -> Mapping[str, Stage]:
     by_experiment: dict[str, Stage] = {}
     for number in range(1, count(results, study) + 1):
         for row in rows(results, study, number):
-            before, first = (
-                by_experiment.get(row["experiment"], Stage()),
-                int(row.get("first") or 0),
-            )
+            before = by_experiment.get(row["experiment"], Stage())
+            first = int(row.get("first") or 0)
             seeds = {**before.seeds} if before.first == first else {}
             for run in json.loads(row["runs"] or "[]"):
                 seeds[run] = max(seeds.get(run, 0), int(row["seeds"]))

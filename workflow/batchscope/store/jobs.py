@@ -312,7 +312,6 @@ def time_paths(
 
 
 def at_epoch(measure: str, settings: dict[str, Any], epoch: int) -> str:
-    """Return the name of a measure's settings for the weights after an epoch."""
     others = {name: value for name, value in settings.items() if name != "weights"}
     return names.settings_name(measure, {**others, "epoch": epoch})
 

@@ -132,7 +132,6 @@ def absence_lines(absent: Mapping[MissingRequirement, Sequence[Job]]) -> list[st
 
 
 def waiting(some_jobs: Iterable[Job]) -> str:
-    """Return jobs as `12 trainings and 1 timing`."""
     counts = Counter(job.noun for job in some_jobs)
     nouns = [noun for noun in (TRAINING, TIMING, MEASURE) if counts[noun]]
     return wording.listed(wording.count(counts[noun], noun) for noun in nouns)

@@ -98,7 +98,6 @@ def ours(name: str, metrics: Collection[str] = ()) -> str | None:
 
 
 def is_evaluated(name: str, metrics: Collection[str] = ()) -> bool:
-    """Return whether a column has progress, a loss or a metric."""
     known = ours(name, metrics)
     return known is not None and (known in (*PROGRESS, *OUTCOMES) or _has_split(known))
 

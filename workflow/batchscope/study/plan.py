@@ -113,7 +113,6 @@ class PlannedExperiment:
 
     @cached_property
     def metrics(self) -> tasks.Metrics:
-        """User-defined metrics."""
         return self.keys.user_metrics
 
     @property

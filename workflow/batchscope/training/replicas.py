@@ -72,7 +72,6 @@ def _assignable(create: Callable, **options: Any) -> tf.Variable:
 
 
 def make_loop(factors: dict[str, Any], *arguments: Any) -> StepLoop:
-    """Return the loop of a training with the arguments of `StepLoop`."""
     loop = ReplicaLoop if factors["replicas"] > 1 else StepLoop
     with scope(factors):  # creates the optimizer's own variables
         return loop(*arguments)
