@@ -7,8 +7,8 @@ trends where seeds have slopes of their own, where scatter grows with the batch 
 and where one run is far off; the false discovery rate and the power of a family of claims, of one
 series or of many; how often a batch size whose true outcome lies at the margin is called within it,
 or any is wrongly called beyond it; how often the intervals hold the truth; how often the law of the
-critical batch size is said not to fit; and the same of claims, margins and tuned rates where seeds
-come in stages until a statement is decided.
+critical batch size is said not to fit; the same of claims, margins and tuned rates where seeds
+come in stages until a statement is decided; and how often the best rate leaves a race.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ import numpy as np
 from side_by_side import header, row
 
 from batchscope import wording
-from batchscope.analysis import chosen_rates, critical_batch_size, verdicts
+from batchscope.analysis import chosen_rates, critical_batch_size, racing, verdicts
 from batchscope.analysis.verdicts import ComparisonWithBest, Contrast, Row, Statement
 from batchscope.study import stages
 from batchscope.study.outcomes import LEVEL, Verdict
 
 SEEDS, SIZES = 6, 5
 LOOKS = stages.looks(stages.AT_MOST)
+RACE = stages.of_race(stages.AT_MOST)
 TOLD = (Verdict.SUPPORTED, Verdict.CONTRADICTED)
 STRICT = LEVEL / 30  # of one of thirty claims
 # Slopes over their standard deviations between seeds, as the trends of docs/results have them.
@@ -317,13 +318,64 @@ def staged_comparisons(rng: np.random.Generator, studies: int) -> Iterator[Share
         yield share(f"wrongly any beyond: {drawn}", "at most 5 %", np.array(beyond))
 
 
+def raced(costs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return costs, NaN after their rate left the race, and the seeds at which it left; 0 if never.
+
+    Args:
+        costs: Shape (sizes, rates, seeds).
+    """
+    costs, left_after = costs.copy(), np.zeros(costs.shape[:2], int)
+    criterion = racing.Criterion("target", "updates", costs.copy())
+    for size in range(len(costs)):
+        for rate, difference in racing.leaving([criterion], size, RACE).items():
+            costs[size, rate, difference.seeds :] = math.nan
+            left_after[size, rate] = difference.seeds
+    return costs, left_after
+
+
+def races(rng: np.random.Generator, studies: int) -> Iterator[Share]:
+    """Yields errors of a race over rates, and of the comparison of sizes that follows it.
+
+    The first size is worse than the others by the margin. It has a single rate, so that a choice
+    among the rates of the others lifts these alone.
+    """
+    shares, margin, sizes = stages.weights(LOOKS), 0.5, 3
+    cases = [(rates, 0.0) for rates in (3, 4, 5, 6)] + [
+        (4, apart) for apart in (0.5, 1.0, 2.0, 4.0)
+    ]
+    for rates, apart in cases:
+        best_left, within, beyond, held, runs = [], [], [], [], []
+        true = np.where(np.arange(sizes) < 1, -margin, 0.0)
+        worse = np.where(np.arange(rates) < 1, 0.0, apart)
+        for _ in range(max(studies // 20, 20)):
+            logs = rng.standard_normal((sizes, rates, LOOKS[-1])) + worse[:, None]
+            logs[0, 1:] = math.nan
+            costs, left_after = raced(np.exp(logs))
+            best_left.append((left_after[1:, 0] > 0).mean())
+            looks = []
+            for seeds, of_look in zip(LOOKS, shares, strict=True):
+                read, index = chosen_rates.leave_one_out(np.log(costs)[:, :, :seeds])
+                looks.append(Analysis(true[:, None] - read, chosen_rates.differ(index), of_look))
+            low, high = with_best(looks, margin)
+            within.append(low[0] > -margin)
+            beyond.append((high < -margin).any())
+            held.append(low[0] <= -margin <= high[0])
+            runs.append(np.isfinite(costs[1:, :, : LOOKS[0]]).mean())
+        drawn = f"{rates} rates, the best {apart:g} sd apart" if apart else f"{rates} equal rates"
+        yield share(f"the best rate of a size leaves the race: {drawn}", "at most 5 %", best_left)
+        yield share(f"wrongly within after a race: {drawn}", "at most 5 %", within)
+        yield share(f"wrongly any beyond after a race: {drawn}", "at most 5 %", beyond)
+        yield share(f"interval holds after a race: {drawn}", "at least 90 %", held)
+        yield share(f"runs of {LOOKS[0]} seeds that remain: {drawn}", "", runs)
+
+
 def every(studies: int, seed: int = 0) -> Iterator[Share]:
     """Yields all shares, each group from draws of its own."""
     for index, group in enumerate(GROUPS):
         yield from group(np.random.default_rng([seed, index]), studies)
 
 
-GROUPS = (trends, claims, comparisons, fits, staged_claims, staged_comparisons)
+GROUPS = (trends, claims, comparisons, fits, staged_claims, staged_comparisons, races)
 
 
 def main() -> None:

@@ -24,7 +24,7 @@ def reading(values, outcome="test_accuracy", margin=0.05, kind="epochs", **more)
     """Returns a reading of values, shape (sizes, seeds)."""
     values = np.asarray(values, float)
     none = np.zeros(len(values), bool)
-    names = ("on_edge", "tuned", "at_first", "falling", "ended")
+    names = ("on_edge", "tuned", "at_first", "falling", "ended", "rate_left")
     marks = {name: np.array(more.get(name, none)) for name in names}
     runs = pandas.DataFrame(
         {"batch_size": size, "seed": seed, "optimizer": "sgd", "learning_rate": 0.1}

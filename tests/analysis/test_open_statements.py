@@ -125,3 +125,24 @@ def test_a_comparison_on_which_no_advice_rests_asks_for_nothing():
     """Where the range ends is settled by its neighbour; what lies beyond that is not asked."""
     found = of_advice(comparisons(("within", "beyond", "not_resolved")))
     assert found == {8: (None, set()), 16: (None, set()), 32: (None, set())}
+
+
+@pytest.mark.parametrize(
+    ("rates", "best", "added"),
+    [
+        ((0.1, 0.2), 0.2, (0.2, 0.4)),
+        ((0.1, 0.2), 0.1, (0.1, 0.05)),
+        ((0.1, 0.2, 0.4), 0.4, (0.4, 0.8)),
+        ((0.1, 0.2, 0.4, 0.8), 0.8, None),  # two rates beyond the grid of the file
+    ],
+)
+def test_a_rate_beyond_the_edge_of_a_grid_is_tried_at_most_twice(rates, best, added):
+    frame = comparisons(("not_resolved",) * 3)
+    frame.loc[frame["batch_size"] < 32, ["learning_rate", "on_edge"]] = best, 1
+    frame["still_falling"] = 0
+    tables = AdviceTables(frame, runs(rates=rates))
+    asked = AdviceRequest({"test_accuracy": 0.01}, looks=LOOKS)
+    rows = [*open_statements.of_edges(tables, asked, (0.1, 0.2), (3, *LOOKS))]
+    found = [(row["edge"], row["rate"], row["batch_sizes"], row["seeds"]) for row in rows]
+    assert found == ([(*added, "[8, 16]", 3)] if added else [])
+    assert not [*open_statements.of_edges(tables, asked, (0.1, 0.2), ())]

@@ -1,5 +1,6 @@
 """The stage of a study, as it is known by the tables of its looks."""
 
+import itertools
 import json
 
 import pytest
@@ -143,3 +144,34 @@ def test_a_missing_analysis_before_another_is_an_error(tmp_path):
     for read in (interims.count, interims.stages, interims.is_open, interims.current):
         with pytest.raises(UserError, match="interims/1.csv: missing.* delete .*interims and run"):
             read(tmp_path, "s")
+
+
+RACE = {"vary": {"batch_size": [16, 32], "learning_rate": [0.1, 0.2]}}
+
+
+def test_a_race_begins_with_three_seeds_of_every_rate(tmp_path):
+    study = planned(**RACE)
+    experiment = study.experiments["a"]
+    assert counts(study) == {16: 6, 32: 6}
+    assert (experiment.race, experiment.looks) == ((3, 6, 9, 13), (6, 9, 13))
+    first = next(iter(study.runs))
+    wrote(tmp_path, 1, ("6", [first], ""))
+    assert counts(planned(interims.stages(tmp_path, "s")["a"], **RACE)) == {16: 9, 32: 6}
+
+
+def test_a_stage_adds_a_rate_beyond_the_edge_for_the_sizes_that_are_best_there(tmp_path):
+    row = ("3", [], "")
+    wrote(tmp_path, 1, row, edge="0.2", rate="0.4", batch_sizes="[16]")
+    wrote(tmp_path, 2, row, edge="0.4", rate="0.8", batch_sizes="[16]")
+    stage = interims.stages(tmp_path, "s")["a"]
+    assert stage.added_rates == ((0.2, 0.4, (16,)), (0.4, 0.8, (16,)))
+    runs = planned(stage, **RACE).runs.values()
+    assert {(run["batch_size"], run["learning_rate"]) for run in runs} == {
+        *itertools.product((16, 32), (0.1, 0.2)),
+        (16, 0.4),
+        (16, 0.8),
+    }
+    # A file that has the rate by now plans it once.
+    written = {"vary": {"batch_size": [16, 32], "learning_rate": [0.1, 0.2, 0.4]}}
+    assert counts(planned(stage, **written)) == {16: 12, 32: 9}
+    assert interims.is_open(tmp_path, "s")

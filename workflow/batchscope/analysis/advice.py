@@ -199,7 +199,7 @@ def _limits(series: AdviceSeries) -> Iterator[Row]:
 def _checks(series: AdviceSeries) -> Iterator[Row]:
     """Yield the checks: one row for one that passes, or a row for each size that fails."""
     yield from _beside_baseline(series)
-    yield from _edges(series)
+    yield from edges(series)
     yield from _timings(series)
     yield from _seconds(series)
     if len(series.at(CONVERGENCE)):
@@ -268,7 +268,7 @@ def _rates(series: AdviceSeries, tried: np.ndarray, below: int, above: int) -> R
     return {"key": RATE, "value": rates, "minutes_to_resolve": minutes}
 
 
-def _edges(series: AdviceSeries) -> Iterator[Row]:
+def edges(series: AdviceSeries) -> Iterator[Row]:
     """Yield whether the rates are inside their grids, at every size that may be the best.
 
     A size that is excluded counts if it is next to the range, and excluded by the edge alone.

@@ -21,7 +21,7 @@ from batchscope.analysis import comparisons, run_series, verdicts
 from batchscope.study import tasks
 from batchscope.study.advice_needs import HERE, LEAST_SIZES, Trained
 from batchscope.study.budget_kinds import PAID, TAKEN, TARGET, of_ends
-from batchscope.study.outcomes import LEAST_WITH_INTERVAL, Reason, Verdict
+from batchscope.study.outcomes import LEAST_SEEDS, LEAST_WITH_INTERVAL, Reason, Verdict
 from batchscope.study.run_factors import TIMING_FACTORS
 
 SECONDS, EXAMPLES = "seconds", "examples"
@@ -277,7 +277,9 @@ class AdviceSeries:
         timed = self.compares_seconds or self.asked.timed or runs["train_seconds"].notna().any()
         outcomes = {*self.outcomes}
         tested = any(not name.startswith("validation") for name in outcomes)
-        known = (self.sizes, self.replicates, int(rates), only, bool(timed), tested)
+        # The first stages bring six seeds by themselves.
+        seeds = max(self.replicates, LEAST_SEEDS) if self.asked.looks else self.replicates
+        known = (self.sizes, seeds, int(rates), only, bool(timed), tested)
         return Trained(*known, self.asked.given_by, tasks.of_columns(outcomes)[0])
 
     def rate(self, size: int) -> float:

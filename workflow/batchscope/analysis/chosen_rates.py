@@ -51,6 +51,25 @@ def for_other_data(losses: Any) -> np.ndarray:
     return index
 
 
+def better_with_fewer_seeds(losses: Any, index: np.ndarray) -> np.ndarray:
+    """Return whether a rate with fewer seeds may be better than the chosen one, shape (sizes,).
+
+    By the seeds of that rate, its mean loss is lower. It left a race over rates, or is new in it.
+
+    Args:
+        index: Chosen rate of each batch size; -1 without one.
+    """
+    losses = np.asarray(losses, float)
+    result = np.zeros(len(losses), bool)
+    for size, chosen in enumerate(index):
+        for rate in np.flatnonzero(tried(losses)[size]) if chosen >= 0 else ():
+            seeds = ~np.isnan(losses[size, rate])
+            has_fewer = seeds.sum() < (~np.isnan(losses[size, chosen])).sum()
+            means = losses[size, [rate, chosen]][:, seeds].mean(axis=1)
+            result[size] |= has_fewer and means[0] < means[1]
+    return result
+
+
 def for_all_data(losses: Any, taken: Any, margin: float) -> tuple[np.ndarray, np.ndarray]:
     """Return the index of the rate for all data of each batch size, and whether it is on an edge.
 

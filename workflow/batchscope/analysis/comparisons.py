@@ -95,6 +95,8 @@ def _reasons(reading: Reading) -> list[Reason]:
             reasons.append(Reason.NOT_REACHED if reading.not_reached[at] else Reason.FAILED)
         elif np.isnan(values).all():
             reasons.append(Reason.NO_BUDGET if reading.ended[at] else Reason.NO_VALUE)
+        elif reading.rate_left[at]:
+            reasons.append(Reason.RATE_LEFT)
         else:
             reasons.append(Reason.NONE)
     return reasons

@@ -3,7 +3,7 @@
 The statements are the claims of documents and the comparisons behind the advice on batch sizes. A
 decided statement needs no seeds. Neither does one that no number of seeds decides: an end of its
 interval is open, or its replicates do not grow with the seeds. Trends that no claim states need no
-seeds. All learning rates of a batch size get the same number: one with fewer would never be chosen.
+seeds. The learning rates of a batch size that are still in the race get the same number.
 """
 
 from __future__ import annotations
@@ -15,13 +15,16 @@ from typing import Any
 import numpy as np
 import pandas
 
-from batchscope.analysis import advice_series, run_series
+from batchscope.analysis import advice, advice_series, run_series
 from batchscope.analysis.advice_series import RATE, AdviceSeries, AdviceTables
+from batchscope.analysis.racing import IN_RACE
 from batchscope.study import stages
+from batchscope.study.advice_needs import rounded
 from batchscope.study.claims import Claim
-from batchscope.study.outcomes import Reason, Verdict
+from batchscope.study.outcomes import LEAST_SEEDS, Reason, Verdict
 
 _COPIED = ["estimate", "low", "high", "n", "verdict", "reason", "seeds_to_resolve"]
+MOST_BEYOND = 2  # learning rates that stages try beyond each edge of a grid
 Row = dict[str, Any]
 
 
@@ -50,6 +53,61 @@ def of_claims(
                 selected |= np.all(known, axis=0)  # of none, all
             elsewhere = any("machine" in cells for cells in selections)
             yield _row(claim.id, row, runs.iloc[:0] if elsewhere else runs[selected], looks)
+
+
+def of_race(race: pandas.DataFrame, analyses: Sequence[int]) -> Iterator[Row]:
+    """Yields the batch sizes with rates in the race that have fewer seeds than others, or than a
+    verdict needs.
+
+    Args:
+        race: Rows of race.csv.
+        analyses: Numbers of seeds at the analyses of the race.
+    """
+    factors = [*run_series.varying(race.drop(columns=RATE)), "batch_size"]
+    for key, rates in race.groupby(factors, dropna=False):
+        racing = rates[rates["status"] == IN_RACE]
+        behind = racing[racing["seeds"] < max(LEAST_SEEDS, rates["seeds"].max())]
+        for seeds, rows in behind.groupby("seeds"):
+            yield {
+                "statement": json.dumps(dict(zip(factors, key, strict=True)), default=_plain),
+                "n": seeds,
+                "seeds": stages.following(seeds, analyses),
+                "runs": json.dumps(sorted(rows["run"])),
+            }
+
+
+def of_edges(
+    tables: AdviceTables,
+    asked: advice_series.AdviceRequest,
+    written: Sequence[float],
+    analyses: Sequence[int],
+) -> Iterator[Row]:
+    """Yields the edges of the grid of learning rates at which a size that could win is best.
+
+    The next stage tries a rate beyond such an edge, at most `MOST_BEYOND` times.
+
+    Args:
+        written: Learning rates of the study file.
+        analyses: Numbers of seeds at the analyses of the race; empty without one.
+    """
+    for series in advice_series.of_tables(tables, asked) if analyses else ():
+        sizes: dict[float, list[int]] = {}
+        for check in advice.edges(series):
+            if not check["passed"]:
+                sizes.setdefault(check[RATE], []).append(check["batch_size"])
+        tried = series.tried()
+        for edge, batch_sizes in sizes.items():
+            is_highest = edge >= max(written)
+            beyond = tried > max(written) if is_highest else tried < min(written)
+            inner = tried[tried < edge][-1] if is_highest else tried[tried > edge][0]
+            if beyond.sum() < MOST_BEYOND:
+                yield {
+                    "statement": json.dumps({RATE: edge}),
+                    "seeds": analyses[0],
+                    "edge": edge,
+                    "rate": rounded(edge * edge / inner),
+                    "batch_sizes": json.dumps(batch_sizes),
+                }
 
 
 def of_advice(tables: AdviceTables, asked: advice_series.AdviceRequest) -> Iterator[Row]:

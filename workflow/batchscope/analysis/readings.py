@@ -74,6 +74,7 @@ class Reading:
             an upper bound.
         falling: Whether the validation loss of most runs still fell at their end.
         ended: Whether a run of the size finished before the budget.
+        rate_left: Whether a rate with fewer seeds may be better than the chosen one.
         share: Share of the level that an analysis of these seeds may spend.
         earlier: The reading at each earlier interim analysis.
     """
@@ -86,6 +87,7 @@ class Reading:
     at_first: np.ndarray
     falling: np.ndarray
     ended: np.ndarray
+    rate_left: np.ndarray
     share: float = 1.0
     earlier: tuple[Reading, ...] = ()
 
@@ -158,8 +160,8 @@ def of_experiment(
     for each in trainings.of_experiment(runs, evaluations, metrics):
         if len(each.axes[0]) < LEAST_SIZES:
             continue
-        target = _target(each, stated, default_target)
-        found = functools.partial(_of_series, shared=shared, target=target, margins=margins)
+        budget = target(each, stated, default_target)
+        found = functools.partial(_of_series, shared=shared, target=budget, margins=margins)
         yield from _staged(each, looks, found)
 
 
@@ -197,7 +199,7 @@ def _of_series(
     elif trainings.at_own_ends(each.runs):
         yield from _at_equal_budget(each, margins)
     elif each.finished[CHOSEN_BY].notna().any():
-        losses = _at(each, Budget(CONVERGENCE), CHOSEN_BY)
+        losses = at_budget(each, Budget(CONVERGENCE), CHOSEN_BY)
         taken = np.full_like(losses, math.nan)
         if target:
             taken = each.taken(Target(target.column, target.value), UPDATES)
@@ -245,7 +247,7 @@ def _reading(
 ) -> Reading:
     """Return the reading of an outcome; a mark that is left out is false for all sizes."""
     none = np.zeros(len(each.axes[0]), bool)
-    marks = dict.fromkeys(("at_first", "falling", "ended"), none) | marks
+    marks = dict.fromkeys(("at_first", "falling", "ended", "rate_left"), none) | marks
     return Reading(each, budget, outcome, margin, chosen, **marks)
 
 
@@ -258,9 +260,9 @@ def _at_budget(
     the budget over all seeds; on validation data each seed is read at the rate that the others
     choose.
     """
-    losses, compared = _at(each, budget, CHOSEN_BY), _compared(each)
+    losses, compared = at_budget(each, budget, CHOSEN_BY), _compared(each)
     on_test = [f"test_{name}" for name in compared]
-    cubes = {name: _at(each, budget, name) for name in on_test if each.whole(name)}
+    cubes = {name: at_budget(each, budget, name) for name in on_test if each.whole(name)}
     more = {}
     if whole:
         more["falling"] = _falling(each, whole)
@@ -272,13 +274,15 @@ def _at_budget(
         axis = AXES[budget.kind]
         ended = each.by_run(lambda rows: targets.ended_before(rows[axis], budget.value))
         more["ended"] = (each.outcome(ended) == 1).any(axis=(1, 2))
+        chosen = chosen_rates.for_other_data(losses)
+        more["rate_left"] = chosen_rates.better_with_fewer_seeds(losses, chosen)
     for of, default in compared.items():
         test, validation = f"test_{of}", f"validation_{of}"
         name = test if test in cubes else validation
         if name == validation:
             if name not in each.finished or each.finished[name].isna().all():
                 continue
-            cubes[name] = _at(each, budget, name)
+            cubes[name] = at_budget(each, budget, name)
         margin = margins.get(name, margins.get(test, default))
         if margin is not None:
             cube, others = cubes[name], name == validation
@@ -363,7 +367,7 @@ def _of_column(each: Trainings, column: str) -> Reading:
     return _reading(each, Budget(END), column, math.nan, chosen)
 
 
-def _target(
+def target(
     each: Trainings, stated: Mapping[str, Any], default_target: DefaultTarget
 ) -> Budget | None:
     """Return the target of a series: the stated one, else its default.
@@ -374,10 +378,10 @@ def _target(
     if not own_target and (not each.whole("updates") or run_series.by_horizon(each.evaluations)):
         return None
     targets_stated = [Target(*known) for known in stated.get(TARGET, {}).items()]
-    target = targets_stated[0] if targets_stated else default_target(each)
-    if target is None or not (target.column or own_target):
+    stated_target = targets_stated[0] if targets_stated else default_target(each)
+    if stated_target is None or not (stated_target.column or own_target):
         return None
-    return Budget(TARGET, target.value, target.column)
+    return Budget(TARGET, stated_target.value, stated_target.column)
 
 
 def _to_target(
@@ -411,7 +415,7 @@ def _falling(each: Trainings, whole: Chosen) -> np.ndarray:
     return np.nansum(read, axis=1) > 0.5 * (~np.isnan(read)).sum(axis=1)
 
 
-def _at(each: Trainings, budget: Budget, name: str) -> np.ndarray:
+def at_budget(each: Trainings, budget: Budget, name: str) -> np.ndarray:
     """Return a column of each training at a budget as a cube; NaN if it ended before."""
     loss = tasks.lower_is_better(name, each.metrics)
 

@@ -10,7 +10,7 @@ import pandas
 
 from batchscope import wording
 from batchscope.analysis import comparisons, intervals, run_series
-from batchscope.report import batch_schedules, text, timing_section
+from batchscope.report import batch_schedules, race, text, timing_section
 from batchscope.report.content import ExperimentResults
 from batchscope.store import records
 from batchscope.study import factor_words, own_columns, run_factors, tasks
@@ -65,6 +65,7 @@ def build(results: ExperimentResults, cards: list[Row]) -> Row:
         "sentence": _sentence(answer),
         "rest": rest,
         "equal": equal(tables.comparisons),
+        "race": race.build(tables.race),
         "machine": timing_section.build(tables.sweeps, tables.throughput),
         "figures": results.figures,
     }

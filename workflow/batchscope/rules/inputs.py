@@ -175,7 +175,7 @@ def followed(study: CalledStudy, experiment: str) -> str:
         "slower": keys.advice.slower,
         "seeds_planned": keys.seeds_planned,
         "beside": keys.beside,
-        "looks": planned.looks,
+        "analyses": planned.analyses,
     }
     if planned.numbers:
         parts["published"] = {

@@ -5,12 +5,12 @@ stage.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from batchscope import disk, errors
 from batchscope.store import paths
-from batchscope.study.stages import Stage
+from batchscope.study.stages import AddedRate, Stage
 
 _READ = ("experiment", "planned", "seeds_to_resolve", "seeds", "runs")
 
@@ -46,6 +46,7 @@ def rows(results: Path | str, study: str, number: int) -> list[dict[str, str]]:
         for row in table:
             int(row["planned"]), int(row.get("first") or 0), int(row["seeds"] or 0)
             json.loads(row["runs"] or "[]")
+            _added_rates(row)
     return table
 
 
@@ -59,8 +60,16 @@ def stages(results: Path | str, study: str) -> Mapping[str, Stage]:
             seeds = {**before.seeds} if before.first == first else {}
             for run in json.loads(row["runs"] or "[]"):
                 seeds[run] = max(seeds.get(run, 0), int(row["seeds"]))
-            by_experiment[row["experiment"]] = Stage(int(row["planned"]), seeds, first=first)
+            rates = (*before.added_rates, *_added_rates(row))
+            stage = Stage(int(row["planned"]), seeds, first=first, added_rates=rates)
+            by_experiment[row["experiment"]] = stage
     return by_experiment
+
+
+def _added_rates(row: Mapping[str, str]) -> Iterator[AddedRate]:
+    if row.get("rate"):
+        sizes = tuple(map(int, json.loads(row["batch_sizes"])))
+        yield AddedRate(float(row["edge"]), float(row["rate"]), sizes)
 
 
 def is_open(results: Path | str, study: str) -> bool:

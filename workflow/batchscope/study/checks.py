@@ -19,6 +19,7 @@ from batchscope.study import (
     versions,
 )
 from batchscope.study.experiments import (
+    CommandExperiment,
     Comparison,
     Experiment,
     StagedSeeds,
@@ -259,6 +260,12 @@ def primary(place: Place, keys: Comparison) -> Iterator[Problem]:
         column = columns.describe(name, keys.user_metrics)
         if column is None or not column.label:
             yield received((*place, "primary", index), name, "an outcome of runs.csv", _OUTCOMES)
+
+
+def has_race(keys: TrainingExperiment | CommandExperiment) -> bool:
+    """Return whether several learning rates of a batch size race over seeds in stages."""
+    rates = keys.vary.get("learning_rate", ())
+    return len(rates) > 1 and not any(isinstance(rate, str) for rate in rates)
 
 
 def too_few_seeds(place: Place, batch_sizes: int, count: int) -> Iterator[Problem]:

@@ -450,4 +450,26 @@ INTERIMS: dict[str, Column] = {
         "Number of seeds of its runs in the next stage; empty if it needs no more."
     ),
     "runs": TextColumn("These runs as JSON: names of the runs with the first seed."),
+    "edge": Column("The first or last learning rate of a grid, at which batch sizes are best."),
+    "rate": Column("The learning rate beyond it in the next stage."),
+    "batch_sizes": TextColumn("These batch sizes as JSON."),
+}
+
+RACE: dict[str, Column] = {
+    "batch_size": IntegerColumn("The batch size."),
+    "learning_rate": Column("The learning rate, before scaling."),
+    "run": TextColumn("Its run with the first seed."),
+    "status": TextColumn("in_race, or left: the rate gets no more seeds."),
+    "seeds": IntegerColumn("Number of seeds of its runs."),
+    "left_after": IntegerColumn("Number of seeds at the interim analysis that it left at."),
+    "against": Column("A better learning rate of the batch size."),
+    **{name: _BUDGET[name] for name in ("budget", "outcome")},
+    "estimate": Column(
+        "Mean ratio of the outcome at the two rates, paired by seed; a mean difference if a value "
+        "is not positive. Empty if a run failed or missed the target."
+    ),
+    "low": Column("Lower end of its t-interval, at the level of the analysis for this pair."),
+    "high": Column("Upper end."),
+    "level": Column("One-sided level of each end."),
+    "p": Column("One-sided p-value of the statement that the rate is worse."),
 }

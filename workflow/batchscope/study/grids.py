@@ -14,6 +14,7 @@ from batchscope.problems import Place, Problem, received
 from batchscope.study.setting import Parameter
 from batchscope.study.stages import Stage
 
+RATE = "learning_rate"
 # Data set or model in the file -> its id in paths; None if its definition has a problem.
 Ids = Mapping[str, str | None]
 Problems = list[Problem]
@@ -32,7 +33,7 @@ class Grid:
         cases: Factors that change together; one empty map without cases.
         vary: Factor -> values.
         seeds: Seeds of every combination, or all that it may have; a single one for times.
-        looks: Numbers of seeds before each interim analysis; empty if all are trained at once.
+        analyses: Numbers of seeds before each interim analysis; empty if all are trained at once.
         stage: Result of the interim analyses so far.
     """
 
@@ -43,21 +44,38 @@ class Grid:
     cases: list[dict[str, Any]]
     vary: dict[str, tuple[Any, ...]]
     seeds: tuple[int, ...] | range = (0,)
-    looks: tuple[int, ...] = ()
+    analyses: tuple[int, ...] = ()
     stage: Stage = Stage()
 
     def seeds_of(self, configuration: str) -> tuple[int, ...] | range:
         """Return the seeds at this stage of the run with a name and the first seed."""
-        if not self.looks:
+        if not self.analyses:
             return self.seeds
-        return self.seeds[: self.stage.seeds_of(configuration, self.looks)]
+        return self.seeds[: self.stage.seeds_of(configuration, self.analyses)]
 
     @property
     def size(self) -> int:
         return math.prod([len(self.cases), len(self.seeds), *map(len, self.vary.values())])
 
     def combinations(self) -> Iterator[tuple[int, dict[str, Any], Callable[[str], Place]]]:
-        """Yield the case, the factors without seed, and a function from factor to place."""
+        """Yield the case, the factors without seed, and a function from factor to place.
+
+        Those with a learning rate beyond the grid follow.
+        """
+        written = list(self._written())
+        yield from written
+        for added in self.stage.added_rates:
+            if added.rate in self.vary.get(RATE, ()):
+                continue  # the file has it by now
+            beyond = [
+                (index, {**factors, RATE: added.rate}, place)
+                for index, factors, place in written
+                if factors.get(RATE) == added.edge and factors["batch_size"] in added.batch_sizes
+            ]
+            yield from beyond
+            written += beyond
+
+    def _written(self) -> Iterator[tuple[int, dict[str, Any], Callable[[str], Place]]]:
         defaults = {name: factor.default for name, factor in self.factors.items()}
         choices = [list(enumerate(values)) for values in self.vary.values()]
         for index, case in enumerate(self.cases):

@@ -39,6 +39,7 @@ class Reason(enum.StrEnum):
     NONE = ""
     NOT_AT_EVERY_STEP = "not_at_every_step"  # supported, but one step goes significantly back
     RATE_ON_EDGE = "rate_on_edge"  # a better learning rate may be outside the grid
+    RATE_LEFT = "rate_left"  # the race, although it was better at this budget
     AT_FIRST_EVALUATION = "at_first_evaluation"  # the cost is an upper bound
     LOWER_BOUND = "lower_bound"  # nothing stopped the runs
     FAILED = "failed"  # a run did not finish

@@ -8,10 +8,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from batchscope.study import run_factors, tasks
+from batchscope.study import run_factors, stages, tasks
 from batchscope.study.claims import Claim
 from batchscope.study.commands import CommandRun
 from batchscope.study.names import Sweep
+from batchscope.study.outcomes import LEAST_SEEDS
 from batchscope.study.published_numbers import PublishedValues
 
 if TYPE_CHECKING:
@@ -61,8 +62,8 @@ class PlannedExperiment:
         runs: Name of every training -> its factors, in order: cases, then vary as written, then
             seeds.
         seeds: Seeds of the runs so far.
-        looks: Numbers of seeds before each interim analysis; the last one is the largest number of
-            seeds. Empty if the number of seeds is fixed.
+        analyses: Numbers of seeds before each interim analysis; the last one is the largest number
+            of seeds. Empty if the number of seeds is fixed.
         pairs: Measure of two runs -> names of the runs of each pair.
         timed: Whether the runs have seconds: by their own timing, by `beside`, or from logs.
         tasks: Tasks that may be learned; all if only the logs know.
@@ -77,7 +78,7 @@ class PlannedExperiment:
     numbers: dict[str, tuple[PublishedValues, ...]] = field(default_factory=dict)
     runs: dict[str, dict[str, Any]] = field(default_factory=dict)
     seeds: tuple[int, ...] = ()
-    looks: tuple[int, ...] = ()
+    analyses: tuple[int, ...] = ()
     pairs: dict[str, tuple[Pair, ...]] = field(default_factory=dict)
     timed: bool = False
     tasks: tuple[str, ...] = (tasks.CLASSIFICATION,)
@@ -88,6 +89,16 @@ class PlannedExperiment:
     @property
     def title(self) -> str:
         return self.keys.title or self.name
+
+    @property
+    def looks(self) -> tuple[int, ...]:
+        """Numbers of seeds before each interim analysis that decides statements."""
+        return tuple(seeds for seeds in self.analyses if seeds >= LEAST_SEEDS)
+
+    @property
+    def race(self) -> tuple[int, ...]:
+        """Numbers of seeds before each analysis of the race over learning rates; empty if none."""
+        return self.analyses if self.analyses[:1] == (stages.SCREENING,) else ()
 
     @property
     def columns(self) -> tuple[str, ...] | None:

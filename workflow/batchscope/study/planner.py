@@ -241,7 +241,9 @@ class _Planner:
             return seeds, (), stage
         # Other seeds have not been analysed yet.
         stage = stage if stage.first == seeds.first else Stage()
-        return seeds.seeds, stages.looks(seeds.at_most), stage
+        race = checks.has_race(keys)
+        planned = stages.of_race(seeds.at_most) if race else stages.looks(seeds.at_most)
+        return seeds.seeds, planned, stage
 
     def _training(self, keys: TrainingExperiment, place: Place, before: int) -> Fields | None:
         grid = self._grid(place, keys, FACTORS, self._seeds(place, keys))
@@ -279,7 +281,7 @@ class _Planner:
             "vary": grid.vary,
             "runs": runs,
             "seeds": _seeds(factors),
-            "looks": grid.looks,
+            "analyses": grid.analyses,
             "pairs": pairs,
             "timed": timed,
             "tasks": learned,
@@ -345,11 +347,11 @@ class _Planner:
         self.problems += external_experiment.problems(place, keys, logs, vary)
         # Names of runs at later stages are unknown: no two experiments share them.
         later = ((place[-1], at) for at in range(grid.size))
-        self.possible_runs.update(later if grid.looks else runs)
+        self.possible_runs.update(later if grid.analyses else runs)
         return {
             "vary": vary,
             "seeds": _seeds(factors),
-            "looks": grid.looks,
+            "analyses": grid.analyses,
             "timed": keys.alone,
             "tasks": tuple(tasks.TASKS),
             "commands": runs,
@@ -403,6 +405,8 @@ class _Planner:
     def _check_seeds(self, planned: PlannedExperiment) -> None:
         """Warn of too few seeds for a verdict, and of deviations from the planned seeds."""
         keys, count = planned.keys, planned.own.seeds or len(planned.seeds)
+        if planned.analyses:
+            count = max(count, planned.looks[0])
         place = ("experiments", planned.name, "runs" if planned.own.path else "seeds")
         warnings = [
             *checks.too_few_seeds(place, len(planned.batch_sizes), count),

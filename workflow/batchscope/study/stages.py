@@ -16,6 +16,7 @@ from batchscope.study.outcomes import LEAST_SEEDS
 
 AT_MOST = 28  # default of the largest number of seeds
 MOST_FIRST = 10_000
+SCREENING = 3  # seeds of every learning rate before the first interim analysis of a race
 DECIDED = "decided"  # seeds are added until every statement is decided
 GROWTH = 1.46  # of the seeds between two interim analyses: 6, 9, 13, 19, 28, 41 ...
 _LEAST_GROWTH = 1.2  # before the last analysis; a closer one is left out
@@ -27,6 +28,14 @@ def new_seeds(last: int, at_most: int) -> str:
     return f"{{until: {DECIDED}, at_most: {at_most}, first: {first}}}"
 
 
+class AddedRate(NamedTuple):
+    """A learning rate beyond the edge of the grid, for batch sizes that are best on this edge."""
+
+    edge: float
+    rate: float
+    batch_sizes: tuple[int, ...]
+
+
 class Stage(NamedTuple):
     """Result of the interim analyses of an experiment so far.
 
@@ -35,14 +44,14 @@ class Stage(NamedTuple):
     Attributes:
         planned: Planned maximum number of seeds at the last analysis; 0 before the first one.
         seeds: Configuration -> number of its seeds.
-        other_seeds: Number of seeds of all other configurations; 0 for the first planned number.
         first: First seed, as planned at the last analysis.
+        added_rates: Learning rates beyond the grid of the study file, in the order of the analyses.
     """
 
     planned: int = 0
     seeds: Mapping[str, int] = {}
-    other_seeds: int = 0
     first: int = 0
+    added_rates: tuple[AddedRate, ...] = ()
 
     @property
     def analysed_seeds(self) -> range:
@@ -51,7 +60,7 @@ class Stage(NamedTuple):
         return range(self.first, self.first + most)
 
     def seeds_of(self, configuration: str, planned: Sequence[int]) -> int:
-        return self.seeds.get(configuration, self.other_seeds or planned[0])
+        return self.seeds.get(configuration, planned[0])
 
 
 def looks(at_most: int) -> tuple[int, ...]:
@@ -59,6 +68,15 @@ def looks(at_most: int) -> tuple[int, ...]:
     sizes = itertools.accumulate(itertools.repeat(GROWTH), _next, initial=LEAST_SEEDS)
     before = itertools.takewhile(lambda seeds: _LEAST_GROWTH * seeds <= at_most, sizes)
     return (*before, at_most)
+
+
+def of_race(at_most: int) -> tuple[int, ...]:
+    """Return the numbers of seeds before each interim analysis of a race over learning rates.
+
+    The first analysis only decides which rates leave the race (`analysis.racing`); the others also
+    decide statements.
+    """
+    return (SCREENING, *looks(at_most))
 
 
 def _next(seeds: int, growth: float) -> int:

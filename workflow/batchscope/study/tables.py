@@ -32,6 +32,7 @@ DECISIONS: dict[str, Table] = {
     "to_target": Table(decision_columns.TO_TARGET),
     "local_critical_batch_size": Table(decision_columns.LOCAL_CRITICAL),
     "ramps": Table(decision_columns.RAMPS),
+    "race": Table(decision_columns.RACE),
     "advice": Table(decision_columns.ADVICE),
 }
 # In the order of writing.

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import pandas
 
 from batchscope.analysis import (
-    advice_series,
     claims,
     comparisons,
     local_critical_batch_size,
     open_statements,
+    racing,
     ramps,
     readings,
     run_series,
@@ -23,8 +23,9 @@ from batchscope.analysis import (
     trainings,
     trends,
 )
+from batchscope.analysis.advice_series import AdviceRequest, AdviceTables
 from batchscope.analysis.targets import Target
-from batchscope.analysis.trainings import Trainings
+from batchscope.analysis.trainings import RATE, Trainings
 from batchscope.store import paths
 from batchscope.study import outcomes
 from batchscope.study.budget_kinds import END, SECONDS
@@ -43,11 +44,12 @@ from batchscope.tables import (
 )
 
 if TYPE_CHECKING:
-    from batchscope.study.plan import Study
+    from batchscope.study.plan import PlannedExperiment, Study
 
 Tables = dict[str, pandas.DataFrame]
 # Tables of an interim analysis, in the order of `AdviceTables`.
 _OF_INTERIM = ("comparisons", "runs", "limits", "critical_batch_size")
+RACE = "race"
 
 
 def make(
@@ -111,7 +113,33 @@ def decisions(
             tables["branches"], tables["branch_points"], tolerance, looks
         ),
         "ramps": ramps.table(runs, keys.margins, looks),
+        RACE: racing.table(
+            runs,
+            trajectories,
+            keys.budgets,
+            margins,
+            planned.race,
+            _protected(study, planned),
+            default_target,
+            metrics,
+        ),
     }
+
+
+def _protected(study: Study, planned: PlannedExperiment) -> set[str]:
+    """Return the runs of learning rates that a claim or another experiment names."""
+    others = (other for other in study.experiments.values() if other.name != planned.name)
+    protected = {run for other in others for run in (*other.runs, *other.commands)}
+    commands = {name: run.factors for name, run in planned.commands.items()}
+    for claim in study.claims:
+        if claim.test.experiment != planned.name:
+            continue
+        selections = [*claim.test.selections()]
+        rates = {rate for cells in selections for rate in cells.get(RATE, ())}
+        for run, factors in {**planned.runs, **commands}.items():
+            if claim.test.over == RATE or factors.get(RATE) in rates:
+                protected.add(run)
+    return protected
 
 
 def _stated(study: Study, experiment: str) -> dict[str, Outcome]:
@@ -163,12 +191,17 @@ def _interim_rows(study: Study, folder: Path) -> Iterator[dict[str, Any]]:
         planned = experiment.looks
         if not planned:
             continue
-        tables = {table: csv_tables.read(folder / name / f"{table}.csv") for table in _OF_INTERIM}
-        asked = advice_series.AdviceRequest(
-            experiment.keys.margins, looks=planned, metrics=experiment.metrics
-        )
+        read = {
+            table: csv_tables.read(folder / name / f"{table}.csv") for table in (*_OF_INTERIM, RACE)
+        }
+        race = read.pop(RACE)
+        tables = read | {"runs": racing.without_left(read["runs"], race)}
+        asked = AdviceRequest(experiment.keys.margins, looks=planned, metrics=experiment.metrics)
         first = {"experiment": name, "planned": planned[-1], "first": experiment.seeds[0]}
-        rows = [*open_statements.of_advice(advice_series.AdviceTables(*tables.values()), asked)]
+        of_advice, rates = AdviceTables(*tables.values()), experiment.keys.vary.get(RATE, ())
+        rows = [*open_statements.of_race(race, experiment.race)]
+        rows += open_statements.of_edges(of_advice, asked, rates, experiment.race)
+        rows += open_statements.of_advice(of_advice, asked)
         stated = [claim for claim in study.claims if claim.test.experiment == name]
         if stated:
             judged = csv_tables.read(folder / csv_tables.CLAIMS)

@@ -1,0 +1,139 @@
+"""Learning rates leave a race if they are shown to be worse by every criterion."""
+
+import itertools
+import json
+import math
+
+import numpy as np
+import pandas
+import pytest
+from scipy import stats
+
+from batchscope.analysis import open_statements, racing
+from batchscope.analysis.racing import Criterion
+
+INF, NAN = math.inf, math.nan
+ANALYSES = (3, 6, 9)
+FIRST = 0.025  # level of the first analysis
+
+
+def criterion(*rates, budget="epochs", **more):
+    """Return the criterion of one batch size, from the numbers of each rate by seed."""
+    return Criterion(budget, "validation_loss", np.array([rates], float), **more)
+
+
+def test_a_rate_leaves_by_the_paired_t_test_of_logarithms():
+    logs = np.array([0.8, 1.0, 1.2])
+    better = np.array([0.1, 0.4, 0.2])  # scatter of seeds that both rates share
+    left = racing.leaving([criterion(better, better * np.exp(logs))], 0, ANALYSES)
+    assert list(left) == [1]
+    difference = left[1]
+    assert (difference.seeds, difference.against, difference.level) == (3, 0, FIRST)
+    assert difference.p == pytest.approx(stats.ttest_1samp(logs, 0, alternative="greater").pvalue)
+    t = stats.t.isf(FIRST, 2)
+    error = 0.2 / math.sqrt(3)
+    interval = (difference.estimate, difference.low, difference.high)
+    assert interval == pytest.approx(tuple(map(math.exp, (1, 1 - t * error, 1 + t * error))))
+
+
+def test_rates_share_the_level_and_analyses_halve_it():
+    assert racing.levels(3) == [0.025, 0.0125, 0.00625]
+    assert sum(racing.levels(50)) == pytest.approx(0.05)
+    # p is .017: enough against one rate, too much for one of two.
+    logs = np.array([0.6, 0.8, 1.2])
+    values = np.exp(np.array([np.zeros(3), logs]))
+    assert 0.0125 < stats.ttest_1samp(logs, 0, alternative="greater").pvalue < FIRST
+    assert list(racing.leaving([criterion(*values)], 0, ANALYSES)) == [1]
+    assert not racing.leaving([criterion(*values, np.exp([0.1, -0.1, 0.05]))], 0, ANALYSES)
+    # A rate with a failed run has no part of the level.
+    assert list(racing.leaving([criterion(*values, [1, 1, INF])], 0, ANALYSES)) == [1, 2]
+
+
+def test_all_criteria_must_agree():
+    better, worse, same = [1, 1.1, 1.2], [3, 3.2, 3.7], [1, 1.2, 1.1]
+    agree = [criterion(better, worse), criterion(better, worse, budget="updates")]
+    assert list(racing.leaving(agree, 0, ANALYSES)) == [1]
+    open_one = criterion(better, same, budget="updates")
+    assert not racing.leaving([*agree, open_one], 0, ANALYSES)
+    # A budget that no run reached is no criterion.
+    empty = Criterion("seconds", "validation_loss", np.full((1, 2, 3), NAN))
+    assert list(racing.leaving([*agree, empty], 0, ANALYSES)) == [1]
+
+
+def test_a_slower_rate_with_a_lower_loss_stays():
+    cost = ([10, 11, 12], [30, 32, 37])
+    lower, higher = np.array([[[0.2] * 3, [0.1] * 3]]), np.array([[[0.2] * 3, [0.3] * 3]])
+    assert not racing.leaving([criterion(*cost, losses=lower)], 0, ANALYSES)
+    assert list(racing.leaving([criterion(*cost, losses=higher)], 0, ANALYSES)) == [1]
+
+
+@pytest.mark.parametrize(
+    ("values", "leaves"),
+    [
+        ([[1, 2, 3], [INF, INF, INF]], [1]),
+        ([[1, 2, 3], [1, INF, 2]], [1]),  # it would never be chosen
+        ([[INF, INF, INF], [INF, INF, INF]], []),
+        ([[1, INF, 2], [INF, INF, INF]], []),
+    ],
+)
+def test_a_rate_that_fails_leaves_if_another_does_not(values, leaves):
+    assert list(racing.leaving([criterion(*values)], 0, ANALYSES)) == leaves
+
+
+def test_a_rate_is_compared_when_it_has_the_seeds_of_an_analysis():
+    seeds = np.arange(6.0)
+    best, worse = 1 + 0.01 * seeds, 4 + 0.1 * seeds
+    late = np.where(seeds < 2, worse, NAN)  # two of the first three seeds
+    assert list(racing.leaving([criterion(best, late, worse)], 0, ANALYSES)) == [2]
+    # Another rate that came later leaves at its own first analysis, by the first seeds.
+    later = np.where(seeds < 3, worse, NAN)
+    left = racing.leaving([criterion(best, later)], 0, ANALYSES)
+    assert left[1].seeds == 3
+
+
+def test_the_best_of_equal_rates_seldom_leaves():
+    """Of 300 studies of four equal rates, the first one leaves in fewer than 5 %."""
+    values = np.exp(np.random.default_rng(0).normal(0, 0.2, (300, 4, 9)))
+    criteria = [Criterion("epochs", "validation_loss", values)]
+    left = [0 in racing.leaving(criteria, study, ANALYSES) for study in range(300)]
+    assert np.mean(left) < 0.05
+
+
+def race(seeds=3, sizes=(8, 16), **more):
+    """Return race.csv and runs.csv of rates 0.1 and 0.2; the second one is twice as good."""
+    runs, rows = [], []
+    for size, rate, seed in itertools.product(sizes, (0.1, 0.2), range(seeds)):
+        run = {"run": f"{size}-{rate}-{seed}", "machine": "laptop", "status": "finished"}
+        run |= {"optimizer": "sgd", "learning_rate": rate, "batch_size": size, "seed": seed}
+        for step in range(1, 5):
+            loss = math.exp(-step * rate * 5) * (1 + 0.01 * seed * (1 + rate))
+            used = {"examples": 32 * step, "updates": 32 // size * step, "epoch": float(step)}
+            losses = {"validation_loss": loss, "test_loss": loss}
+            rows.append({**run, **used, "seconds": NAN, **losses})
+        runs.append({**run, "best_validation_loss": loss})
+    frames = pandas.DataFrame(runs), pandas.DataFrame(rows)
+    target = {"target": {"validation_loss": 0.3}}
+    return racing.table(*frames, target, {}, ANALYSES, **more), frames[0]
+
+
+def test_the_table_says_which_rates_left():
+    table, runs = race()
+    by_rate = table.groupby("learning_rate")["status"].unique().map(list).to_dict()
+    assert by_rate == {0.1: ["left"], 0.2: ["in_race"]}
+    row = table.iloc[0]
+    assert row[["run", "left_after", "against"]].to_list() == ["8-0.1-0", 3, 0.2]
+    assert row["low"] > 1 and row["p"] < row["level"] == FIRST
+    assert {*racing.without_left(runs, table)["learning_rate"]} == {0.2}
+    kept, runs = race(protected={"8-0.1-0"})
+    assert {*kept.loc[kept["status"] == "in_race", "run"]} == {"8-0.1-0", "8-0.2-0", "16-0.2-0"}
+    assert racing.table(runs, runs[:0], {}, {}, ()).empty
+
+
+def test_rates_in_the_race_get_the_seeds_of_a_verdict():
+    rows = [*open_statements.of_race(race()[0], ANALYSES)]
+    assert [(json.loads(row["statement"]), row["seeds"]) for row in rows] == [
+        ({"batch_size": 8}, 6),
+        ({"batch_size": 16}, 6),
+    ]
+    assert [json.loads(row["runs"]) for row in rows] == [["8-0.2-0"], ["16-0.2-0"]]
+    assert not [*open_statements.of_race(race(seeds=6)[0], ANALYSES)]

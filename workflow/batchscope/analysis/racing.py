@@ -1,0 +1,268 @@
+"""Racing: learning rates of a batch size that are shown to be worse get no more seeds.
+
+The rates of a batch size race over seeds as blocks (F-Race: Birattari et al. 2002, GECCO, 11;
+irace: López-Ibáñez et al. 2016, Operations Research Perspectives 3, 43). At each interim analysis a
+rate leaves if, by every criterion, some other rate still in the race is shown to be better. The
+criteria are what the recommendation reads, the cost to the target or else the lowest validation
+loss, and the validation loss at each budget that the experiment states. At other budgets a
+comparison that would need a rate that left has no verdict (`Reason.RATE_LEFT`).
+
+Differences are paired by seed, of logarithms where all values are positive, and tested by a
+one-sided t-test. A rate with a failed run leaves if all runs of another one succeed, since it would
+never be chosen (see `chosen_rates`). All criteria must agree (intersection-union test, Berger
+1982), so that they need no adjustment. The other rates without a failed run share the level
+(Bonferroni), and each analysis spends half of what the ones before left: the best rate of a batch
+size leaves by a test in at most 5 % of all studies.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas
+from scipy import special
+
+from batchscope.analysis import readings, run_series, trainings
+from batchscope.analysis.readings import CHOSEN_BY, Budget
+from batchscope.analysis.targets import Target
+from batchscope.analysis.trainings import RATE, Trainings
+from batchscope.study import tasks
+from batchscope.study.budget_kinds import CONVERGENCE, END, TARGET, UPDATES
+from batchscope.study.decision_columns import RACE
+from batchscope.study.outcomes import LEVEL
+
+SPENT = 0.5  # share of the remaining level that an analysis spends
+IN_RACE, LEFT = "in_race", "left"
+Row = dict[str, Any]
+
+
+class Criterion(NamedTuple):
+    """Numbers that choose a learning rate at one budget; lower is better.
+
+    Attributes:
+        budget: One of `budget_kinds`.
+        outcome: Column of the numbers.
+        values: Shape (sizes, rates, seeds); NaN without a run, infinite if it failed.
+        losses: With a cost, the lowest losses, of the same shape: a rate with a lower mean loss
+            than another one may be chosen although it costs more. None if the numbers alone choose.
+    """
+
+    budget: str
+    outcome: str
+    values: np.ndarray
+    losses: np.ndarray | None = None
+
+
+class Difference(NamedTuple):
+    """A rate compared with a better one of its batch size.
+
+    Attributes:
+        criterion: The criterion with the largest p-value.
+        seeds: Number of seeds of the analysis.
+        level: Level of the test.
+        against: Index of the better rate.
+        p: One-sided p-value of "the rate is worse".
+        estimate: Mean ratio, or mean difference if a value is not positive; NaN if a run failed.
+        low: Lower end of its interval, at the level of the test.
+        high: Upper end.
+    """
+
+    criterion: Criterion
+    seeds: int
+    level: float
+    against: int
+    p: float
+    estimate: float = math.nan
+    low: float = math.nan
+    high: float = math.nan
+
+
+def levels(analyses: int) -> list[float]:
+    """Return the level that each analysis spends; their sum is below `LEVEL`."""
+    return [LEVEL * SPENT * (1 - SPENT) ** index for index in range(analyses)]
+
+
+def leaving(
+    criteria: Sequence[Criterion], size: int, analyses: Sequence[int]
+) -> dict[int, Difference]:
+    """Return the rates of one batch size that leave the race: index -> why.
+
+    Args:
+        size: Index of the batch size.
+        analyses: Numbers of seeds at the interim analyses, ascending. A rate with fewer seeds is
+            compared when it has them.
+    """
+    left: dict[int, Difference] = {}
+    for seeds, level in zip(analyses, levels(len(analyses)), strict=True):
+        # A rate has a seed if any criterion has a number of it.
+        numbers = np.array([criterion.values[size, :, :seeds] for criterion in criteria])
+        has_seeds = ~np.isnan(numbers).all(axis=0)
+        complete = has_seeds.all(axis=1) & (has_seeds.shape[1] == seeds)
+        racing = [rate for rate in np.flatnonzero(complete).tolist() if rate not in left]
+        succeeded = ~np.isinf(numbers).any(axis=(0, 2))
+        of_pair = level / max(succeeded[racing].sum() - 1, 1)
+        worst = {rate: _closest(criteria, size, rate, racing, seeds, of_pair) for rate in racing}
+        left |= {rate: found for rate, found in worst.items() if found and found.p < of_pair}
+    return left
+
+
+def _closest(
+    criteria: Sequence[Criterion],
+    size: int,
+    rate: int,
+    rates: Sequence[int],
+    seeds: int,
+    level: float,
+) -> Difference | None:
+    """Return the difference with the largest p-value of all criteria; None without others.
+
+    For each criterion it is the difference from the rate that beats it most clearly.
+    """
+    others = [other for other in rates if other != rate]
+    by_criterion = []
+    for criterion in criteria:
+        has_values = not np.isnan(criterion.values[size, rates, :seeds]).all()
+        if others and has_values:  # else no run reached the budget
+            differences = [
+                _difference(criterion, size, rate, other, seeds, level) for other in others
+            ]
+            by_criterion.append(min(differences, key=lambda difference: difference.p))
+    return max(by_criterion, key=lambda difference: difference.p, default=None)
+
+
+def _difference(
+    criterion: Criterion, size: int, rate: int, other: int, seeds: int, level: float
+) -> Difference:
+    values, others = (criterion.values[size, index, :seeds] for index in (rate, other))
+    result = Difference(criterion, seeds, level, other, p=1.0)
+    if not np.isfinite(others).all():
+        return result
+    if np.isinf(values).any():
+        return result._replace(p=0.0)
+    if np.isnan(values).any() or seeds < 2:
+        return result
+    if criterion.losses is not None:
+        losses, other_losses = (criterion.losses[size, index, :seeds] for index in (rate, other))
+        if losses.mean() < other_losses.mean():
+            return result
+    is_ratio = bool((values > 0).all() and (others > 0).all())
+    differences = np.log(values / others) if is_ratio else values - others
+    mean, error = differences.mean(), differences.std(ddof=1) / math.sqrt(seeds)
+    width = special.stdtrit(seeds - 1, 1 - level) * error
+    ends = np.array([mean, mean - width, mean + width])
+    estimate, low, high = (np.exp(ends) if is_ratio else ends).tolist()
+    p = special.stdtr(seeds - 1, -mean / error) if error else float(not mean > 0)
+    return result._replace(p=float(p), estimate=estimate, low=low, high=high)
+
+
+def table(
+    runs: pandas.DataFrame,
+    evaluations: pandas.DataFrame,
+    stated: Mapping[str, Any],
+    margins: Mapping[str, float],
+    analyses: Sequence[int],
+    protected: Collection[str] = (),
+    default_target: readings.DefaultTarget = Trainings.default_target,
+    metrics: tasks.Metrics = (),
+) -> pandas.DataFrame:
+    """Return one row per series, batch size and learning rate of a race; see `RACE`.
+
+    Args:
+        runs: Rows of runs.csv of an experiment.
+        evaluations: Rows of its trajectories.csv.
+        stated: Budgets of the experiment.
+        margins: Outcome -> largest negligible deterioration.
+        analyses: Numbers of seeds at the interim analyses; empty without a race.
+        protected: Names of the runs, with the first seed, of rates that never leave.
+        metrics: User-defined metrics.
+    """
+    rows: list[Row] = []
+    runs = run_series.own(runs)
+    if analyses and len(runs):
+        budgets = [one for one in readings.budgets(evaluations, stated) if one.kind in stated]
+        for series in trainings.of_experiment(runs, evaluations, metrics):
+            target = readings.target(series, stated, default_target)
+            criteria = _criteria(series, budgets, target) or _at_end(series, margins)
+            rows += _rows(series, criteria, analyses, protected)
+    factors = [name for name in run_series.factor_columns(runs) if name != RATE]
+    return run_series.table(rows, RACE, factors)
+
+
+def without_left(runs: pandas.DataFrame, race: pandas.DataFrame) -> pandas.DataFrame:
+    """Return the rows of runs.csv without the rates that left, by the rows of race.csv."""
+    keys = [name for name in (*run_series.factor_columns(runs), "batch_size") if name in race]
+    left = race.loc[race["status"] == LEFT, keys].drop_duplicates()
+    merged = runs[keys].merge(left, on=keys, how="left", indicator=True)
+    return runs[merged["_merge"].eq("left_only").to_numpy()]
+
+
+def _criteria(
+    series: Trainings, budgets: Sequence[Budget], target: Budget | None
+) -> list[Criterion]:
+    """Return the criteria of a series; none without a validation loss.
+
+    Args:
+        budgets: Stated budgets.
+    """
+    if CHOSEN_BY not in series.evaluations or series.evaluations[CHOSEN_BY].isna().all():
+        return []
+    criteria = [
+        Criterion(budget.kind, CHOSEN_BY, readings.at_budget(series, budget, CHOSEN_BY))
+        for budget in budgets
+    ]
+    lowest = readings.at_budget(series, Budget(CONVERGENCE), CHOSEN_BY)
+    if target:
+        cost = series.taken(Target(target.column, target.value), UPDATES)
+        return [*criteria, Criterion(TARGET, UPDATES, cost, lowest)]
+    return [*criteria, Criterion(CONVERGENCE, CHOSEN_BY, lowest)]
+
+
+def _at_end(series: Trainings, margins: Mapping[str, float]) -> list[Criterion]:
+    """Return the outcomes with a margin at the end of the runs as criteria."""
+    criteria = []
+    for name in margins:
+        values = series.column(name)
+        if np.isfinite(values).any():
+            higher = tasks.higher_is_better(name, series.metrics)
+            criteria.append(Criterion(END, name, -values if higher else values))
+    return criteria
+
+
+def _rows(
+    series: Trainings,
+    criteria: Sequence[Criterion],
+    analyses: Sequence[int],
+    protected: Collection[str],
+) -> Iterator[Row]:
+    sizes, rates, _ = series.axes
+    runs = series.runs.sort_values("seed", kind="stable")
+    for index, size in enumerate(sizes):
+        left = leaving(criteria, index, analyses) if criteria else {}
+        for rate, of_rate in runs[runs["batch_size"] == size].groupby(RATE):
+            run = of_rate["run"].iloc[0]
+            row = {
+                **of_rate[run_series.factor_columns(of_rate)].iloc[0],
+                "batch_size": size,
+                "learning_rate": rate,
+                "run": run,
+                "status": IN_RACE,
+                "seeds": of_rate["seed"].nunique(),
+            }
+            difference = left.get(rates.index(rate))
+            if difference and run not in protected:
+                row |= {
+                    "status": LEFT,
+                    "left_after": difference.seeds,
+                    "against": rates[difference.against],
+                    "budget": difference.criterion.budget,
+                    "outcome": difference.criterion.outcome,
+                    "estimate": difference.estimate,
+                    "low": difference.low,
+                    "high": difference.high,
+                    "level": difference.level,
+                    "p": difference.p,
+                }
+            yield row
