@@ -180,11 +180,13 @@ def test_a_home_is_found_in_every_path(tmp_path, monkeypatch):
 
 def test_default_study_is_the_fixed_one():
     study = config.study(ROOT / "config.yaml")
-    assert (study.name, study.machine, len(study.runs)) == ("default", "local", 144)
+    assert (study.name, study.machine, len(study.runs)) == ("default", "local", 78)
     decided, minimum = study.experiments.values()
-    for experiment in study.experiments.values():
-        assert experiment.seeds == (0, 1, 2, 3, 4, 5)
-    assert set(minimum.runs) < set(decided.runs)  # costs measures alone
+    assert (decided.seeds, minimum.seeds) == ((0, 1, 2), (0, 1, 2, 3, 4, 5))
+    assert decided.race == (3, 6, 9, 13, 19, 28)
+    # Seeds that the race gives to every rate cost measures alone.
+    shared = {run for run, factors in minimum.runs.items() if factors["seed"] < 3}
+    assert shared < set(decided.runs)
     assert list(decided.measures) == ["time_epoch"]
     measured = ["evaluate", "sharpness", "weight_distance", "noise_scale"]
     assert list(minimum.measures) == measured

@@ -33,6 +33,8 @@ CONFIG = {
         # After few updates losses are far apart; of sizes as good as equal seeds decide nothing.
         "far": {"vary": {"batch_size": [8, 512]}, "seeds": SEEDS, "measure": ["evaluate"]},
         "near": {"vary": {"batch_size": [256, 257]}, "seeds": SEEDS, "measure": ["evaluate"]},
+        # The lower rate learns nothing in an epoch.
+        "race": {"vary": {"batch_size": [8], "learning_rate": [1.0e-5, 0.2]}, "seeds": SEEDS},
     },
     "claims": [claim("far", 512, 8), claim("near", 257, 256)],
 }
@@ -72,7 +74,7 @@ def seeds(folder, experiment):
 def test_a_command_makes_one_stage_and_says_what_the_next_one_takes(first_stage):
     folder, output = first_stage
     (line,) = [line for line in output.splitlines() if "run the same command again" in line]
-    assert "near" in line and "far" not in line and "6 trainings" in line
+    assert "near" in line and "far" not in line and "9 trainings" in line
     assert "about" in line or "at least" in line
     (headline,) = re.findall(r"^results/report.html: (.*)", output, re.M)
     assert "missing" not in headline  # the report is of this stage
@@ -86,6 +88,19 @@ def test_only_open_statements_get_more_seeds(finished):
     assert (second["far"]["n"], second["near"]["n"], second["near"]["seeds"]) == ("6", "9", "")
     for name, count in (("far", 6), ("near", 9)):
         assert {*seeds(finished, name).values()} == {count}
+
+
+def test_a_learning_rate_that_is_worse_leaves_the_race(finished):
+    by_rate = Counter(row["learning_rate"] for row in project.rows(finished, "staged/race"))
+    assert by_rate == {"1e-05": 3, "0.2": 6}
+    rows = project.rows(finished, "staged/race", "race")
+    assert {row["learning_rate"]: row["status"] for row in rows} == {
+        "1e-05": "left",
+        "0.2": "in_race",
+    }
+
+
+def test_nothing_is_left_to_be_done(finished):
     assert project.planned(finished) == {}
 
 

@@ -24,6 +24,7 @@ def build(race: pandas.DataFrame) -> Row | None:
     rows = [
         {
             **row,
+            "budget_value": None,
             "series": factor_words.describe({name: row[name] for name in several}),
             "ratio": text.bracketed([row[name] for name in text.ESTIMATE]),
         }

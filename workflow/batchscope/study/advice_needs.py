@@ -112,7 +112,7 @@ def planned(experiment: PlannedExperiment) -> list[Need]:
     distinct_rates = set().union(*rates.values())
     trained = Trained(
         sorted(rates),
-        experiment.looks[0] if experiment.looks else len(experiment.seeds),
+        experiment.verdict_seeds,
         min(map(len, rates.values())),
         distinct_rates.pop() if len(distinct_rates) == 1 else None,
         experiment.timed,

@@ -537,7 +537,7 @@ def _beyond(test: Test, grid: Rows, training_sizes: Mapping[str, int | None]) ->
 
 def _too_few(test: Test, experiment: PlannedExperiment) -> str:
     """Return the number of replicates in words if it is too small for a verdict; else empty."""
-    noun, count = "seed", len(experiment.seeds)
+    noun, count = "seed", experiment.verdict_seeds
     if test.timed:
         filling, timings = TABLES[test.table].measures, experiment.timings
         noun = "repeat of the timing"

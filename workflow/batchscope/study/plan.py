@@ -96,6 +96,11 @@ class PlannedExperiment:
         return tuple(seeds for seeds in self.analyses if seeds >= LEAST_SEEDS)
 
     @property
+    def verdict_seeds(self) -> int:
+        """Number of seeds of its next verdicts."""
+        return max(len(self.seeds), *self.looks[:1], 0)
+
+    @property
     def race(self) -> tuple[int, ...]:
         """Numbers of seeds before each analysis of the race over learning rates; empty if none."""
         return self.analyses if self.analyses[:1] == (stages.SCREENING,) else ()

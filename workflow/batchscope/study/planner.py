@@ -404,9 +404,7 @@ class _Planner:
 
     def _check_seeds(self, planned: PlannedExperiment) -> None:
         """Warn of too few seeds for a verdict, and of deviations from the planned seeds."""
-        keys, count = planned.keys, planned.own.seeds or len(planned.seeds)
-        if planned.analyses:
-            count = max(count, planned.looks[0])
+        keys, count = planned.keys, planned.own.seeds or planned.verdict_seeds
         place = ("experiments", planned.name, "runs" if planned.own.path else "seeds")
         warnings = [
             *checks.too_few_seeds(place, len(planned.batch_sizes), count),
