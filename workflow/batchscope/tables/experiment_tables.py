@@ -174,7 +174,7 @@ def write_claims(study: Study, folder: Path | str, output: Path | str) -> None:
 
     @functools.cache
     def read(experiment: str, table: str) -> pandas.DataFrame:
-        return csv_tables.read(Path(folder) / experiment / f"{table}.csv")
+        return _read(Path(folder) / experiment, table)
 
     looks = {name: one.looks for name, one in study.experiments.items()}
     csv_tables.write(claims.table(study.claims, read, study.machine, looks), Path(output))
@@ -191,20 +191,22 @@ def _interim_rows(study: Study, folder: Path) -> Iterator[dict[str, Any]]:
         planned = experiment.looks
         if not planned:
             continue
-        read = {
-            table: csv_tables.read(folder / name / f"{table}.csv") for table in (*_OF_INTERIM, RACE)
-        }
-        race = read.pop(RACE)
-        tables = read | {"runs": racing.without_left(read["runs"], race)}
+        read = functools.partial(_read, folder / name)
+        tables, race = AdviceTables(*map(read, _OF_INTERIM)), read(RACE)
+        racing_runs = racing.without_left(tables.runs, race)
         asked = AdviceRequest(experiment.keys.margins, looks=planned, metrics=experiment.metrics)
         first = {"experiment": name, "planned": planned[-1], "first": experiment.seeds[0]}
-        of_advice, rates = AdviceTables(*tables.values()), experiment.keys.vary.get(RATE, ())
+        rates = experiment.keys.vary.get(RATE, ())
         rows = [*open_statements.of_race(race, experiment.race)]
-        rows += open_statements.of_edges(of_advice, asked, rates, experiment.race)
-        rows += open_statements.of_advice(of_advice, asked)
+        rows += open_statements.of_edges(tables, asked, rates, experiment.race)
+        rows += open_statements.of_advice(tables._replace(runs=racing_runs), asked)
         stated = [claim for claim in study.claims if claim.test.experiment == name]
         if stated:
             judged = csv_tables.read(folder / csv_tables.CLAIMS)
-            rows += open_statements.of_claims(stated, judged, tables["runs"], planned)
+            rows += open_statements.of_claims(stated, judged, racing_runs, planned)
         # An experiment that states nothing was analysed too.
         yield from ({**first, **row} for row in rows or [dict.fromkeys(INTERIMS) | first])
+
+
+def _read(folder: Path, table: str) -> pandas.DataFrame:
+    return csv_tables.read(folder / f"{table}.csv")
