@@ -11,6 +11,7 @@ import pytest
 
 from batchscope.analysis import open_statements
 from batchscope.analysis.advice_series import AdviceRequest, AdviceTables
+from batchscope.study.stages import AddedRate
 from made_claims import claim
 
 LOOKS = (6, 9, 13)
@@ -127,22 +128,25 @@ def test_a_comparison_on_which_no_advice_rests_asks_for_nothing():
     assert found == {8: (None, set()), 16: (None, set()), 32: (None, set())}
 
 
+HIGHER = AddedRate(0.2, 0.4, (8, 16)), AddedRate(0.4, 0.8, (8, 16))
+
+
 @pytest.mark.parametrize(
-    ("rates", "best", "added"),
+    ("rates", "best", "before", "added"),
     [
-        ((0.1, 0.2), 0.2, (0.2, 0.4)),
-        ((0.1, 0.2), 0.1, (0.1, 0.05)),
-        ((0.1, 0.2, 0.4), 0.4, (0.4, 0.8)),
-        ((0.1, 0.2, 0.4, 0.8), 0.8, None),  # two rates beyond the grid of the file
+        ((0.1, 0.2), 0.2, (), (0.2, 0.4)),
+        ((0.1, 0.2), 0.1, HIGHER, (0.1, 0.05)),
+        ((0.1, 0.2, 0.4), 0.4, HIGHER[:1], (0.4, 0.8)),
+        ((0.1, 0.2, 0.4, 0.8), 0.8, HIGHER, None),
     ],
 )
-def test_a_rate_beyond_the_edge_of_a_grid_is_tried_at_most_twice(rates, best, added):
+def test_a_rate_beyond_the_edge_of_a_grid_is_tried_at_most_twice(rates, best, before, added):
     frame = comparisons(("not_resolved",) * 3)
     frame.loc[frame["batch_size"] < 32, ["learning_rate", "on_edge"]] = best, 1
     frame["still_falling"] = 0
     tables = AdviceTables(frame, runs(rates=rates))
     asked = AdviceRequest({"test_accuracy": 0.01}, looks=LOOKS)
-    rows = [*open_statements.of_edges(tables, asked, (0.1, 0.2), (3, *LOOKS))]
+    rows = [*open_statements.of_edges(tables, asked, before, (3, *LOOKS))]
     found = [(row["edge"], row["rate"], row["batch_sizes"], row["seeds"]) for row in rows]
     assert found == ([(*added, "[8, 16]", 3)] if added else [])
-    assert not [*open_statements.of_edges(tables, asked, (0.1, 0.2), ())]
+    assert not [*open_statements.of_edges(tables, asked, before, ())]

@@ -157,6 +157,10 @@ def test_a_race_begins_with_three_seeds_of_every_rate(tmp_path):
     first = next(iter(study.runs))
     wrote(tmp_path, 1, ("6", [first], ""))
     assert counts(planned(interims.stages(tmp_path, "s")["a"], **RACE)) == {16: 9, 32: 6}
+    cases = [{"batch_size": 16, "learning_rate": rate} for rate in (0.1, 0.2)]
+    assert counts(planned(cases=cases, vary={})) == {16: 6}
+    cases = [{"batch_size": size, "learning_rate": size / 100} for size in (16, 32)]
+    assert counts(planned(cases=cases, vary={})) == {16: 6, 32: 6}
 
 
 def test_a_stage_adds_a_rate_beyond_the_edge_for_the_sizes_that_are_best_there(tmp_path):
@@ -174,4 +178,6 @@ def test_a_stage_adds_a_rate_beyond_the_edge_for_the_sizes_that_are_best_there(t
     # A file that has the rate by now plans it once.
     written = {"vary": {"batch_size": [16, 32], "learning_rate": [0.1, 0.2, 0.4]}}
     assert counts(planned(stage, **written)) == {16: 12, 32: 9}
+    cases = [{"batch_size": 16, "learning_rate": rate} for rate in (0.1, 0.2, 0.4)]
+    assert counts(planned(stage, cases=cases, vary={})) == {16: 12}
     assert interims.is_open(tmp_path, "s")

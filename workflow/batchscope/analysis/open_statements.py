@@ -22,6 +22,7 @@ from batchscope.study import stages
 from batchscope.study.advice_needs import rounded
 from batchscope.study.claims import Claim
 from batchscope.study.outcomes import LEAST_SEEDS, Reason, Verdict
+from batchscope.study.stages import AddedRate
 
 _COPIED = ["estimate", "low", "high", "n", "verdict", "reason", "seeds_to_resolve"]
 MOST_BEYOND = 2  # learning rates that stages try beyond each edge of a grid
@@ -79,7 +80,7 @@ def of_race(race: pandas.DataFrame, analyses: Sequence[int]) -> Iterator[Row]:
 def of_edges(
     tables: AdviceTables,
     asked: advice_series.AdviceRequest,
-    written: Sequence[float],
+    added_rates: Sequence[AddedRate],
     analyses: Sequence[int],
 ) -> Iterator[Row]:
     """Yields the edges of the grid of learning rates at which a size that could win is best.
@@ -87,27 +88,33 @@ def of_edges(
     The next stage tries a rate beyond such an edge, at most `MOST_BEYOND` times.
 
     Args:
-        written: Learning rates of the study file.
+        added_rates: Rates beyond the grid so far.
         analyses: Numbers of seeds at the analyses of the race; empty without one.
     """
     for series in advice_series.of_tables(tables, asked) if analyses else ():
-        sizes: dict[float, list[int]] = {}
+        sizes: dict[tuple[float, float], list[int]] = {}
         for check in advice.edges(series):
-            if not check["passed"]:
-                sizes.setdefault(check[RATE], []).append(check["batch_size"])
-        tried = series.tried()
-        for edge, batch_sizes in sizes.items():
-            is_highest = edge >= max(written)
-            beyond = tried > max(written) if is_highest else tried < min(written)
-            inner = tried[tried < edge][-1] if is_highest else tried[tried > edge][0]
-            if beyond.sum() < MOST_BEYOND:
-                yield {
-                    "statement": json.dumps({RATE: edge}),
-                    "seeds": analyses[0],
-                    "edge": edge,
-                    "rate": rounded(edge * edge / inner),
-                    "batch_sizes": json.dumps(batch_sizes),
-                }
+            if check["passed"]:
+                continue
+            size, edge = check["batch_size"], check[RATE]
+            tried = series.tried(size)
+            is_highest = edge == tried[-1]
+            rate = rounded(edge * edge / (tried[-2] if is_highest else tried[1]))
+            before = [
+                added
+                for added in added_rates
+                if size in added.batch_sizes and (added.rate > added.edge) == is_highest
+            ]
+            if len(before) < MOST_BEYOND:
+                sizes.setdefault((edge, rate), []).append(size)
+        for (edge, rate), batch_sizes in sizes.items():
+            yield {
+                "statement": json.dumps({RATE: edge}),
+                "seeds": analyses[0],
+                "edge": edge,
+                "rate": rate,
+                "batch_sizes": json.dumps(batch_sizes),
+            }
 
 
 def of_advice(tables: AdviceTables, asked: advice_series.AdviceRequest) -> Iterator[Row]:

@@ -40,6 +40,7 @@ _OUTCOMES = tuple(
     for name in (*tasks.METRICS, "loss")
 )
 _OUTCOMES = tuple(name for name, column in columns.COLUMNS.items() if column.label)
+RATE = "learning_rate"
 _LONGEST_PAIR = 210  # characters of both names; with settings, below 255 for a file name
 
 
@@ -264,8 +265,12 @@ def primary(place: Place, keys: Comparison) -> Iterator[Problem]:
 
 def has_race(keys: TrainingExperiment | CommandExperiment) -> bool:
     """Return whether several learning rates of a batch size race over seeds in stages."""
-    rates = keys.vary.get("learning_rate", ())
-    return len(rates) > 1 and not any(isinstance(rate, str) for rate in rates)
+    rates: dict[str, list[Any]] = {"": list(keys.vary.get(RATE, ()))}
+    for case in keys.cases:
+        others = {name: value for name, value in case.items() if name != RATE}
+        rates.setdefault(str(others), []).append(case.get(RATE))
+    numbers = [values for values in rates.values() if not any(isinstance(v, str) for v in values)]
+    return any(len(values) > 1 for values in numbers)
 
 
 def too_few_seeds(place: Place, batch_sizes: int, count: int) -> Iterator[Problem]:

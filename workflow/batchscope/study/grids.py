@@ -65,12 +65,13 @@ class Grid:
         written = list(self._written())
         yield from written
         for added in self.stage.added_rates:
-            if added.rate in self.vary.get(RATE, ()):
-                continue  # the file has it by now
+            planned = [factors for _, factors, _ in written]  # the file may have the rate by now
             beyond = [
                 (index, {**factors, RATE: added.rate}, place)
                 for index, factors, place in written
-                if factors.get(RATE) == added.edge and factors["batch_size"] in added.batch_sizes
+                if factors.get(RATE) == added.edge
+                and factors["batch_size"] in added.batch_sizes
+                and {**factors, RATE: added.rate} not in planned
             ]
             yield from beyond
             written += beyond

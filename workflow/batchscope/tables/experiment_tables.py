@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,11 +26,12 @@ from batchscope.analysis import (
 from batchscope.analysis.advice_series import AdviceRequest, AdviceTables
 from batchscope.analysis.targets import Target
 from batchscope.analysis.trainings import RATE, Trainings
-from batchscope.store import paths
+from batchscope.store import interims, paths
 from batchscope.study import outcomes
 from batchscope.study.budget_kinds import END, SECONDS
 from batchscope.study.decision_columns import INTERIMS
 from batchscope.study.outcomes import Outcome
+from batchscope.study.stages import Stage
 from batchscope.study.tables import TABLES
 from batchscope.tables import (
     advice,
@@ -183,10 +184,13 @@ def write_claims(study: Study, folder: Path | str, output: Path | str) -> None:
 def write_interim(results: Path | str, study: Study, output: Path) -> None:
     """Write the open statements of a study, and the seeds that their runs get next."""
     folder = paths.study_folder(results, study.folder_name)
-    csv_tables.write(run_series.table([*_interim_rows(study, folder)], INTERIMS), output)
+    rows = _interim_rows(study, folder, interims.stages(results, study.folder_name))
+    csv_tables.write(run_series.table([*rows], INTERIMS), output)
 
 
-def _interim_rows(study: Study, folder: Path) -> Iterator[dict[str, Any]]:
+def _interim_rows(
+    study: Study, folder: Path, stages: Mapping[str, Stage]
+) -> Iterator[dict[str, Any]]:
     for name, experiment in study.experiments.items():
         planned = experiment.looks
         if not planned:
@@ -196,7 +200,7 @@ def _interim_rows(study: Study, folder: Path) -> Iterator[dict[str, Any]]:
         racing_runs = racing.without_left(tables.runs, race)
         asked = AdviceRequest(experiment.keys.margins, looks=planned, metrics=experiment.metrics)
         first = {"experiment": name, "planned": planned[-1], "first": experiment.seeds[0]}
-        rates = experiment.keys.vary.get(RATE, ())
+        rates = stages.get(name, Stage()).added_rates
         rows = [*open_statements.of_race(race, experiment.race)]
         rows += open_statements.of_edges(tables, asked, rates, experiment.race)
         rows += open_statements.of_advice(tables._replace(runs=racing_runs), asked)
