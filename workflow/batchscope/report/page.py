@@ -33,17 +33,17 @@ _FILTERS = {
 
 
 def render(template: str, **values: Any) -> str:
-    text = environment().get_template(template).render(**values)
+    text = _environment().get_template(template).render(**values)
     return Markup(text).unescape() if template.endswith(".txt.j2") else text
 
 
 def words(macro: str, row: dict[str, Any]) -> str:
-    module = environment().get_template("claim_words.html.j2").module
+    module = _environment().get_template("claim_words.html.j2").module
     return Markup(getattr(module, macro)(row)).unescape()
 
 
 @functools.cache
-def environment() -> jinja2.Environment:
+def _environment() -> jinja2.Environment:
     """Return the environment, which compiles each template once."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(project_files.TEMPLATES),

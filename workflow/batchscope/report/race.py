@@ -17,7 +17,7 @@ Row = dict[str, Any]
 
 def build(race: pandas.DataFrame) -> Row | None:
     """Return the rates that left, from the rows of race.csv; None if no rate did."""
-    left = race[race["status"] == LEFT]
+    left = race[race["status"] == LEFT] if len(race) else race
     if left.empty:
         return None
     several = run_series.varying(race.drop(columns=RATE))
