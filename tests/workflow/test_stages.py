@@ -153,7 +153,7 @@ def test_a_later_claim_is_analysed_too(finished):
     test = {"type": "value", "experiment": "far", "column": "train_loss", "above": mean}
     later = {**claim("far", 512, 8), "id": "later", "test": {**test, "cells": {"batch_size": 8}}}
     project.write_config(finished, {**CONFIG, "claims": [*CONFIG["claims"], later]})
-    assert project.planned(finished) == {"claims": 1, "interim": 1, "figures": 2, "report": 1}
+    assert project.planned(finished) == {"claims": 1, "interim": 1, "figures": 3, "report": 1}
     assert "run the same command again" in project.run(finished)
     project.run(finished)
     assert seeds(finished, "far") == {"8": 9, "512": 6} and project.planned(finished) == {}
