@@ -106,17 +106,6 @@ def test_an_error_of_the_systems_is_told_where_it_names_a_file(monkeypatch):
         entry.main(["results"])
 
 
-def test_files_dated_in_the_future_are_named_with_what_dates_them_now():
-    assert disk.remedy_for_future_dates(["."]) == ""
-    Path("a b").mkdir()
-    Path("a b", "late").touch()
-    os.utime("a b/late", (4e9, 4e9))
-    text = disk.remedy_for_future_dates(["a b", "c.yaml"])
-    assert text.startswith("a b/late: received a date in the future; ")
-    assert os.system(text.rpartition(": ")[2]) == 0
-    assert disk.remedy_for_future_dates(["a b"]) == ""
-
-
 def test_a_measure_without_data_has_one_thread_and_the_usual_arithmetic(monkeypatch):
     from batchscope.measures import finished_run, measure_job
 

@@ -216,3 +216,15 @@ def test_the_end_of_a_call_is_about_its_report(whole):
     Path(whole.headline).write_text("8 is best.\n")
     assert session.closing_lines(whole, ["results/data/d/record.json"]) == []
     assert session.closing_lines(whole, [whole.report]) == [f"{whole.report}: 8 is best."]
+
+
+def test_files_dated_in_the_future_are_named_with_their_fix(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert session.fix_future_dates(["."]) == ""
+    Path("a b").mkdir()
+    Path("a b", "late").touch()
+    os.utime("a b/late", (4e9, 4e9))
+    text = session.fix_future_dates(["a b"])
+    assert text.startswith("a b/late: received a date in the future; ")
+    assert os.system(text.rpartition(": ")[2]) == 0
+    assert session.fix_future_dates(["a b"]) == ""

@@ -2,8 +2,10 @@
 
 import logging
 import os
+import shlex
 import subprocess
 import sys
+import time
 from collections.abc import Collection
 from itertools import chain
 from pathlib import Path
@@ -106,5 +108,15 @@ def remedy_for_future_dates(study: CalledStudy) -> str:
     logs = chain.from_iterable(experiment.own.files for experiment in experiments)
     models = filter(None, study.plan.models.values())
     code = os.path.relpath(project_files.WORKFLOW)
-    files = sorted({study.config_path, *models, *logs})
-    return disk.remedy_for_future_dates([RESULTS, code, *files])
+    return fix_future_dates([RESULTS, code, *sorted({study.config_path, *models, *logs})])
+
+
+def fix_future_dates(roots: list[str]) -> str:
+    """Return the message about files dated in the future, at or below some paths; may be empty."""
+    paths = chain.from_iterable((root, *sorted(root.rglob("*"))) for root in map(Path, roots))
+    latest = time.time() + 1
+    future = (path for path in paths if path.is_file() and path.stat().st_mtime > latest)
+    if not (first := next(future, None)):
+        return ""
+    touch = f"find {shlex.join(roots)} -type f -newermt now -exec touch {{}} +"
+    return f"{first}: received a date in the future; set the clock, or date all such files: {touch}"
