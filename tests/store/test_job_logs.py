@@ -38,7 +38,7 @@ def test_all_words_are_of_a_name(results, capsys):
 def test_jobs_without_results_have_logs_that_are_shown_first(tmp_path):
     study = planner.make(config(experiment={"seeds": 1}))
     first, second = study.runs
-    (state, _) = jobs.JobTable(study, tmp_path / "results").every.values()
+    (state, _) = jobs.JobTable(study, tmp_path / "results").by_record.values()
     state.job.path.parent.mkdir(parents=True)
     for file in ("record.json", "history.csv", "final.npz", "best.npz"):
         (state.job.path.parent / file).write_text("{}")

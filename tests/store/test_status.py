@@ -77,7 +77,7 @@ def finish(results, run, seconds, word="finished"):
 
 def complete(study, results, train=None, evaluate=None):
     """Writes every file of a study, of some version of the training and of evaluate."""
-    for state in jobs.JobTable(study, results).every.values():
+    for state in jobs.JobTable(study, results).by_record.values():
         if state.job.measure == "train":
             finish(results, state.job.runs[0], 8.0)
             record = disk.read_json(state.job.path)

@@ -36,8 +36,8 @@ def check(study: Any, results: Path) -> None:
         ConfigError: With a line for each problem.
     """
     table = jobs.JobTable(study, results)
-    models = sorted(table.own_models())
-    datasets = {*table.own_data(), *(dataset for dataset, _ in models)}
+    models = sorted(table.user_models())
+    datasets = {*table.user_data(), *(dataset for dataset, _ in models)}
     # TensorFlow reads some data. It must not start in this process, which forks later ones.
     inputs, sizes, problems = in_process(_read, study, results, datasets)
     try:
@@ -73,7 +73,7 @@ def check(study: Any, results: Path) -> None:
 
 def check_data(study: Any, results: Path) -> None:
     """Read the user's data; raise a `ConfigError` with all problems of the files."""
-    if problems := _read(study, results, jobs.JobTable(study, results).own_data())[2]:
+    if problems := _read(study, results, jobs.JobTable(study, results).user_data())[2]:
         raise ConfigError(problems)
 
 

@@ -52,13 +52,13 @@ def start(study: CalledStudy) -> None:
     leftovers.sweep(RESULTS)
     owners.claim(study.folder, study.plan.name, study.config_path)
     # No part of a training's command: the epochs of another study would train every run again.
-    jobs.note_epochs(study.plan, study.table.here(), RESULTS)
-    for state in study.table.every.values():
+    jobs.note_epochs(study.table)
+    for state in study.table.by_record.values():
         # The place of the study's file and the needs of a run change no result either.
         run = study.plan.commands.get(state.job.subject)
         if run and not state.made:
             disk.write_json(state.job.path.with_name(paths.COMMAND_NOTE), run.note())
-    if study.partial or not (study.table.own_data() or study.table.own_models()):
+    if study.partial or not (study.table.user_data() or study.table.user_models()):
         return
     words = ["check", "--config", study.config_path, "--scale", study.scale]
     if subprocess.run([sys.executable, str(project_files.CLI), *words]).returncode:

@@ -79,7 +79,7 @@ def _check_data(study: CalledStudy) -> None:
     In the same call Snakemake would train these results again, or skip other missing files.
     """
     incomplete = {dataset for dataset, complete in study.table.data().items() if not complete}
-    jobs = (state.job for state in study.table.every.values() if incomplete)
+    jobs = (state.job for state in study.table.by_record.values() if incomplete)
     used = {job.subject.split("+")[0] for job in jobs if job.path.exists()}
     records = {dataset: inputs.dataset_record(dataset) for dataset in incomplete}
     lost = [name for name in incomplete if name in used or os.path.exists(records[name])]
