@@ -45,7 +45,7 @@ def moments(
 ) -> tuple[tf.Variable, tf.Variable]:
     """Return Adam's running means of the gradient of a weight and of its square.
 
-    `Optimizer.variables` does not tell to which weight they belong.
+    `Optimizer.variables` does not tell their weights.
     """
     index = optimizer._get_variable_index(variable)
     return optimizer._momentums[index].value, optimizer._velocities[index].value

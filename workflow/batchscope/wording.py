@@ -183,7 +183,7 @@ def duration(seconds: float) -> str:
 def printable(text: str) -> str:
     """Return a line with escapes for control characters, and without a terminal's colours.
 
-    Text from users' files passes here where it enters: a terminal obeys control characters.
+    Text from users' files is cleaned when it is read, because a terminal obeys control characters.
     """
     text = _COLOURS.sub("", text)
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)

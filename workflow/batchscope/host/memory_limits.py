@@ -98,8 +98,7 @@ def record_or_retry(folder: Path, killed_at_mb: float | None) -> str | None:
 
     Args:
         folder: The run's folder.
-        killed_at_mb: The limit at which the kernel has just killed the training; None if it has
-            not.
+        killed_at_mb: Memory limit of the training that the kernel has just killed, if it has.
 
     Raises:
         UserError: If the kernel has, and a later job may have more memory.

@@ -69,7 +69,7 @@ def _reap_children(exception: int = 0) -> None:
             os.waitpid(child.si_pid, 0)
 
 
-def main(words: list[str]) -> None:
+def main(command: list[str]) -> None:
     become_subreaper()
     job = socket.socket(fileno=os.dup(0))
     for signum in (signal.SIGTERM, signal.SIGINT):  # the job passes them on
@@ -77,7 +77,7 @@ def main(words: list[str]) -> None:
     begun = time.monotonic()
     pid = os.fork()
     if pid == 0:
-        _run_command(words)
+        _run_command(command)
     ended, signals = os.pidfd_open(pid), []
     while ended not in (ready := select.select([ended, job], [], [], _SECONDS)[0]):
         _reap_children(exception=pid)
@@ -101,16 +101,16 @@ def main(words: list[str]) -> None:
         job.sendall(json.dumps(answer).encode() + b"\n")
 
 
-def _run_command(words: list[str]) -> None:
+def _run_command(command: list[str]) -> None:
     set_parent_death_signal()
     prefer_for_oom_kill()
     for signum in (signal.SIGTERM, signal.SIGINT):
         signal.signal(signum, signal.SIG_DFL)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     try:
-        os.execvp(words[0], words)
+        os.execvp(command[0], command)
     except OSError as error:
-        os.write(2, f"{words[0]}: {error.strerror}\n".encode())
+        os.write(2, f"{command[0]}: {error.strerror}\n".encode())
         os._exit(127)
 
 

@@ -60,8 +60,8 @@ def start(study: CalledStudy) -> None:
             disk.write_json(state.job.path.with_name(paths.COMMAND_NOTE), run.note())
     if study.partial or not (study.table.user_data() or study.table.user_models()):
         return
-    words = ["check", "--config", study.config_path, "--scale", study.scale]
-    if subprocess.run([sys.executable, str(project_files.CLI), *words]).returncode:
+    arguments = ["check", "--config", study.config_path, "--scale", study.scale]
+    if subprocess.run([sys.executable, str(project_files.CLI), *arguments]).returncode:
         sys.exit(1)
 
 

@@ -8,7 +8,6 @@ import shlex
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +40,7 @@ class CalledStudy:
 
     @property
     def report(self) -> str:
-        """The report; that of the default study is directly in the folder of results."""
+        """The report; the default study has it directly in the folder of results."""
         is_default = self._is_default and not self.plan.reduced
         return f"{RESULTS if is_default else self.folder}/report.html"
 
@@ -110,4 +109,5 @@ def _planned(path: str, scale: str, local: bool = False) -> plan.Study:
 
 def _needs(study: plan.Study) -> Iterator[dict[str, Any]]:
     yield from (run.needs for run in study.commands.values())
-    yield from chain.from_iterable(each.factors() for each in study.experiments.values())
+    for experiment in study.experiments.values():
+        yield from experiment.factors()

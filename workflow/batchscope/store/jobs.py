@@ -155,7 +155,7 @@ class JobTable:
         return [dataset for dataset in incomplete if self.study.datasets[dataset].get("path")]
 
     def data(self) -> dict[str, bool]:
-        """Return data set -> whether it is complete, for the data of jobs on this machine."""
+        """Return data set -> whether it is complete, of the data that jobs on this machine read."""
         needed = {
             factors["dataset"]
             for experiment in self.study.experiments.values()
@@ -282,8 +282,8 @@ def time_path(
     """Return the record of the timing job that gives a training its times.
 
     The n-th seed has the n-th job of its configuration: times of several seeds are independent, and
-    the times of one seed at several batch sizes are of the same round. Seeds in stages also count
-    the seeds before the first, because their times belong to another plan.
+    one seed was timed in the same round at all batch sizes. Seeds in stages also count the seeds
+    before the first, because their times belong to another plan.
     """
     seed = factors["seed"]
     repeat = 1 + (seed if experiment.looks else experiment.seeds.index(seed))
@@ -303,8 +303,8 @@ def time_paths(
 
 
 def at_epoch(measure: str, settings: dict[str, Any], epoch: int) -> str:
-    others = {name: value for name, value in settings.items() if name != "weights"}
-    return names.settings_name(measure, {**others, "epoch": epoch})
+    kept = {name: value for name, value in settings.items() if name != "weights"}
+    return names.settings_name(measure, {**kept, "epoch": epoch})
 
 
 @functools.cache
@@ -314,7 +314,7 @@ def epoch_read(measure: str, settings: str, horizon: int) -> int | str | None:
 
 
 def epochs_read(study: plan.Study, jobs: Iterable[Job]) -> dict[str, list[int | str]]:
-    """Return run -> the epochs before the last one at which measures read its weights."""
+    """Return run -> the epochs of the weights that measures read, without the last epoch."""
     epochs_by_run: dict[str, dict[int | str, None]] = {}
     for job in jobs:
         for run in job.runs:
@@ -359,7 +359,7 @@ def snapshot_epoch(results: Path | str, run: str, epoch: int | str) -> int | Non
 def trained_again(
     study: plan.Study, missing: Iterable[Job], results: Path | str
 ) -> list[tuple[str, int]]:
-    """Return recorded runs with the epochs up to which missing measures train them again."""
+    """Return recorded runs, each with an epoch: missing measures train them again up to it."""
     repeated: dict[tuple[str, int], None] = {}
     for run, epochs in epochs_read(study, missing).items():
         for epoch in epochs if training_job(results, run).path.exists() else ():

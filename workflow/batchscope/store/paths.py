@@ -11,7 +11,7 @@ from batchscope.study import names
 
 RECORD = "record.json"  # of a data set and of a run: written last, when all other files exist
 SPLITS = ("train", "validation", "test")
-ARRAYS = tuple(f"{split}_{what}.npy" for split in SPLITS for what in ("images", "labels"))
+ARRAYS = tuple(f"{split}_{content}.npy" for split in SPLITS for content in ("images", "labels"))
 RUN_FILES = ("history.csv", "final.npz", "best.npz", "initial.npz", "updates.npz")
 TRAJECTORY = "trajectory.csv"  # of a run that is evaluated within its epochs, or by a command
 DEFAULT_TARGETS = "default_targets.json"  # in the folder of an experiment's tables

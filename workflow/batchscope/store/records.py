@@ -44,13 +44,13 @@ def task(results: Path | str, dataset: str) -> str | None:
 
 def data_warnings(dataset: str, record: dict[str, Any]) -> Iterator[str]:
     """Yield the warnings of a data set's record: skipped files, dropped rows, absent classes."""
-    where = f"datasets.{names.split_token(dataset)[0]}"
+    place = f"datasets.{names.split_token(dataset)[0]}"
     if count := record.get("skipped_count"):
         files = [f"{entry['file']} ({entry['reason']})" for entry in record.get("skipped") or []]
         text = wording.count(count, "file was", "files were")
-        yield f"{where}: {text} skipped: {wording.some(files, count)}."
+        yield f"{place}: {text} skipped: {wording.some(files, count)}."
     if count := record.get("dropped"):
-        yield f"{where}: {wording.count(count, 'row was', 'rows were')} dropped for a missing cell."
+        yield f"{place}: {wording.count(count, 'row was', 'rows were')} dropped for a missing cell."
     counts, absent = record.get("class_counts") or {}, []
     by_class = zip(*counts.values(), strict=True)
     for name, class_counts in zip(record.get("class_names") or (), by_class, strict=False):
@@ -60,7 +60,7 @@ def data_warnings(dataset: str, record: dict[str, Any]) -> Iterator[str]:
     if absent:
         text = wording.count(len(absent), "class has", "classes have")
         classes = wording.some(absent)
-        yield f"{where}: {text} no example in the validation or test set: {classes}."
+        yield f"{place}: {text} no example in the validation or test set: {classes}."
 
 
 def training_images(results: Path | str, dataset: str) -> int | None:

@@ -24,7 +24,7 @@ class JobRow:
 
     job: Job
     experiments: list[str]
-    status: str  # `missing`, a missing requirement, or that of the record; `finished` of measures
+    status: str  # `missing`, a missing requirement or the recorded status; `finished` of measures
     version: str | None  # version of the record, if it is not the present one
     due: bool  # whether the next command makes the job
     seconds: float | None = None  # estimate for a job that is due; None if unknown
