@@ -19,7 +19,6 @@ from batchscope.cli import entry, step_times, study_check
 from batchscope.study import config
 from digit_runs import step
 from prepared_data import SPLIT
-from project import forked
 
 GOOD = [
     "age,job,old,y,id",
@@ -164,31 +163,3 @@ def test_what_does_not_end_is_ended(monkeypatch, function):
         study_check.in_process(function, seconds=5.0)
     assert multiprocessing.active_children() == []
     assert study_check.in_process(abs, -1) == 1
-
-
-THREAD = """
-import threading
-import keras
-
-threading.Thread(target=threading.Event().wait).start()
-
-def build(input_shape, classes):
-    return keras.Sequential([keras.Input(input_shape), keras.layers.Dense(classes)])
-"""
-CHECK = """
-import os, sys
-from batchscope.cli import entry, study_check
-
-os.chdir(sys.argv[1])
-study_check._END_SECONDS = 1.0
-entry.main(["check", "--config", "c.yaml"])
-"""
-
-
-@pytest.mark.slow
-def test_a_model_file_that_leaves_a_thread_is_named(write, tmp_path):
-    Path("model.py").write_text(THREAD)
-    write(GOOD, threads="model.py")
-    done = forked(CHECK, tmp_path)
-    assert done.returncode == 1
-    assert "model.py: did not end within" in done.stderr
