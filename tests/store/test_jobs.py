@@ -8,7 +8,7 @@ import pytest
 import small_study
 from batchscope import disk
 from batchscope.host import requirements
-from batchscope.store import jobs, paths
+from batchscope.store import jobs, paths, status
 from batchscope.study import planner
 from batchscope.study.versions import VERSIONS
 
@@ -93,6 +93,7 @@ def test_what_waits_for_what_is_not_here(tmp_path, monkeypatch):
     table = jobs.JobTable(study, tmp_path)
     assert sum(state.missing for state in table.by_record.values()) == 3
     assert [job.measure for job in table.absent()[requirements.GPU]] == ["train"]
+    assert status.waiting(table.absent()[requirements.GPU]) == "1 training"
     # Trained elsewhere: what reads weights alone is measured here.
     (run,) = (run for run, factors in study.runs.items() if factors["device"] == "gpu")
     disk.write_json(jobs.training_job(tmp_path, run).path, {"status": "finished"})

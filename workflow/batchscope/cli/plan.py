@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import shlex
 from collections import Counter
@@ -11,24 +10,19 @@ from pathlib import Path
 
 from batchscope import wording
 from batchscope.host import requirements
-from batchscope.store import interims, jobs, owners, paths, records, status
+from batchscope.rules import study as rules_study
+from batchscope.store import jobs, owners, paths, records, status
 from batchscope.store.jobs import TRAINING
 from batchscope.store.status import JobRow
-from batchscope.study import advice_needs, config, suggestions
+from batchscope.study import advice_needs, suggestions
 from batchscope.study.plan import Study
 from batchscope.study.versions import VERSIONS
 
 
 def study(config_path: Path | str, scale: str, results: Path | str) -> Study:
-    """Return the study of a file, planned with the prepared data and for this machine.
-
-    Raises:
-        UserError: If the file has a problem, or another file has the same study name.
-    """
-    recorded = functools.partial(records.training_images, results)
-    stages = functools.partial(interims.stages, results)
+    """Return the study of a file; raise a `UserError` if another file has the same study name."""
     local = os.environ.get(requirements.REMOTE_GPUS) != "true"
-    planned = config.study(config_path, scale, recorded=recorded, looked=stages, local=local)
+    planned = rules_study.planned(config_path, scale, results, local)
     owners.check(paths.study_folder(results, planned.folder_name), planned.name, config_path)
     return planned
 
