@@ -11,11 +11,11 @@ import sys
 from batchscope.host import fork_server
 
 
-def main(words: list[str]) -> None:
-    """Runs one command."""
+def main(arguments: list[str]) -> None:
+    """Run a command."""
     from batchscope.cli import entry
 
-    entry.main(words)
+    entry.main(arguments)
 
 
 if __name__ == "__main__":

@@ -12,14 +12,11 @@ import numpy as np
 import pytest
 import yaml
 
-import own_model
 import small_study
 from batchscope import datasets
 from batchscope.cli import entry, step_times, study_check
 from batchscope.study import config
-from digit_runs import step
 from prepared_data import SPLIT
-from project import forked
 
 GOOD = [
     "age,job,old,y,id",
@@ -119,29 +116,6 @@ def test_what_is_prepared_is_not_read_again(write, monkeypatch):
     assert "datasets.a" not in str(raised.value)
 
 
-def test_a_note_on_a_model_is_said_once(tmp_path):
-    images = np.random.default_rng(0).integers(0, 256, (40, 8, 8, 3), np.uint8)
-    arrays = {name: tmp_path / f"{name}.npz" for name in "ab"}
-    for path in arrays.values():
-        np.savez(path, inputs=images, labels=np.arange(40) % 2)
-    layers = "layers.Rescaling(1 / 255), layers.Flatten(), layers.Dense(classes)"
-    model, _ = own_model.own(tmp_path, own_model.of(layers))
-    study = small_study.config(
-        datasets={
-            name: {"source": "npz", "path": str(path), "split": SPLIT}
-            for name, path in arrays.items()
-        },
-        models={"own": str(model)},
-        defaults={"model": "own"},
-        experiment={"vary": {"batch_size": [4], "dataset": ["a", "b"]}},
-    )
-    (tmp_path / "c.yaml").write_text(yaml.safe_dump(study))
-    given = "--config", str(tmp_path / "c.yaml"), "--results", str(tmp_path / "results")
-    status, output = step("check", *given)
-    (line,) = (line for line in output.splitlines() if "raw values" in line)
-    assert status == 0 and line.startswith(f"{model}: Rescaling")
-
-
 def test_plan_reports_the_problems_of_data(write):
     write(GOOD)
     with pytest.raises(SystemExit) as ended:
@@ -164,31 +138,3 @@ def test_what_does_not_end_is_ended(monkeypatch, function):
         study_check.in_process(function, seconds=5.0)
     assert multiprocessing.active_children() == []
     assert study_check.in_process(abs, -1) == 1
-
-
-THREAD = """
-import threading
-import keras
-
-threading.Thread(target=threading.Event().wait).start()
-
-def build(input_shape, classes):
-    return keras.Sequential([keras.Input(input_shape), keras.layers.Dense(classes)])
-"""
-CHECK = """
-import os, sys
-from batchscope.cli import entry, study_check
-
-os.chdir(sys.argv[1])
-study_check._END_SECONDS = 1.0
-entry.main(["check", "--config", "c.yaml"])
-"""
-
-
-@pytest.mark.slow
-def test_a_model_file_that_leaves_a_thread_is_named(write, tmp_path):
-    Path("model.py").write_text(THREAD)
-    write(GOOD, threads="model.py")
-    done = forked(CHECK, tmp_path)
-    assert done.returncode == 1
-    assert "model.py: did not end within" in done.stderr

@@ -30,40 +30,44 @@ sys.exit(fork_server.run([sys.argv[1]], main))
 """
 
 
-def listen() -> None:
-    """Let a child receive SIGINT: tests that run in the background ignore it."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
-@pytest.mark.parametrize("step", ["figures", "train"], ids=["in its process", "in a copy of it"])
-def test_ctrl_c_unwinds_a_step_and_its_pool_without_a_traceback(step):
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "workflow")}
-    process = subprocess.Popen(
-        [sys.executable, "-c", STEP, step],
-        env=environment,
+def start(code: str, *arguments: str) -> subprocess.Popen:
+    """Start a program that receives SIGINT, although tests may run in the background."""
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *arguments],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "workflow")},
         text=True,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         start_new_session=True,
-        preexec_fn=listen,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
+
+
+@pytest.mark.parametrize("step", ["figures", "train"], ids=["in its process", "in a copy of it"])
+def test_ctrl_c_unwinds_a_step_and_its_pool_without_a_traceback(step):
+    process = start(STEP, step)
     assert [process.stdout.readline() for _ in range(2)] == ["waits\n"] * 2
     os.killpg(process.pid, signal.SIGINT)
     output, errors = process.communicate(timeout=300)
     assert (process.returncode, output, errors) == (130, "cleaned\n", "")
 
 
+IGNORES = """
+import os, signal
+from batchscope.host import interruption
+
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+interruption.stop_quietly()
+interruption.stop_snakemake_quietly()
+os.kill(os.getpid(), signal.SIGINT)
+print("goes on")
+"""
+
+
 @pytest.mark.slow
-def test_a_process_that_ignores_ctrl_c_goes_on_to_ignore_it():
-    code = (
-        "import os, signal; from batchscope.host import interruption;"
-        "signal.signal(signal.SIGINT, signal.SIG_IGN); interruption.stop_quietly();"
-        "interruption.stop_snakemake_quietly();"
-        "os.kill(os.getpid(), signal.SIGINT); print('goes on')"
-    )
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "workflow")}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True)
-    assert (done.returncode, done.stdout, done.stderr) == (0, b"goes on\n", b"")
+def test_a_process_that_ignores_ctrl_c_continues():
+    process = start(IGNORES)
+    assert (*process.communicate(timeout=300), process.returncode) == ("goes on\n", "", 0)
 
 
 # The main thread is in a call of C that no signal ends, while another thread learns of a job's end.
@@ -87,10 +91,7 @@ finally:
 
 
 def test_ctrl_c_is_noticed_before_its_handler_has_run():
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "workflow")}
-    command, pipe = [sys.executable, "-c", LATE], subprocess.PIPE
-    done = subprocess.run(
-        command, env=environment, stdout=pipe, stderr=pipe, text=True, preexec_fn=listen
-    )
-    assert (done.returncode, done.stdout) == (130, "True\n")
-    assert done.stderr == "Interrupted: the same command continues.\n"
+    process = start(LATE)
+    output, errors = process.communicate(timeout=300)
+    assert (process.returncode, output) == (130, "True\n")
+    assert errors == "Interrupted: the same command continues.\n"

@@ -70,8 +70,13 @@ import tensorflow as tf
 assert tf.config.threading.get_intra_op_parallelism_threads() == 1
 assert tf.config.threading.get_inter_op_parallelism_threads() == 1
 print_refusal(threads=1, device="gpu")
+devices = tf.config.list_physical_devices
+tf.config.list_physical_devices = lambda kind=None: ["a GPU"] if kind == "GPU" else devices(kind)
+print_refusal(device="gpu", replicas=2)
 """)
-    assert process.stdout.startswith("device: received 'gpu', but TensorFlow finds no GPU")
+    no_gpu, too_few = process.stdout.splitlines()
+    assert no_gpu.startswith("device: received 'gpu', but TensorFlow finds no GPU")
+    assert too_few.startswith("replicas: received 2, but TensorFlow finds 1 GPU here; ")
 
 
 def test_what_native_code_wrote_before_an_error_is_shown():
@@ -101,17 +106,6 @@ start(replicas=2)  # two of the three
 print_refusal(replicas=4)
 """)
     assert "start a new process" in process.stdout
-
-
-def test_more_replicas_than_gpus_are_refused():
-    process = done_after_the_import("""
-tensorflow_start.load()
-import tensorflow as tf
-there = tf.config.list_physical_devices
-tf.config.list_physical_devices = lambda kind=None: ["a GPU"] if kind == "GPU" else there(kind)
-print_refusal(device="gpu", replicas=2)
-""")
-    assert process.stdout.startswith("replicas: received 2, but TensorFlow finds 1 GPU here; ")
 
 
 def test_neither_the_environment_nor_a_file_of_the_users_changes_what_is_trained(

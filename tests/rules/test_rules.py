@@ -11,7 +11,7 @@ import pytest
 
 import small_study
 from batchscope import figures
-from batchscope.host import memory_limits, requirements
+from batchscope.host import requirements
 from batchscope.rules import inputs, resources, session
 from batchscope.rules import targets as rule_targets
 from batchscope.rules.study import CalledStudy
@@ -181,13 +181,6 @@ def test_deleted_data_are_an_error_that_names_the_command(whole):
     )
 
 
-def test_a_call_without_its_targets_is_an_error(whole):
-    rule_targets.check_made([whole.report])
-    Path(whole.report).unlink()
-    with pytest.raises(SystemExit, match="report.html"):
-        rule_targets.check_made([whole.report])
-
-
 @pytest.mark.parametrize("name", ["a{b}", "a<b>", "a{b", "plain"])
 def test_a_rule_has_no_brace_of_a_path(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -202,17 +195,22 @@ def test_a_rule_has_no_brace_of_a_path(name, tmp_path, monkeypatch):
     assert inputs.environment("/a{b}") == "/a{{b}}/envs/batchscope.yaml"
 
 
-@pytest.mark.parametrize("scheduled", [False, True])
-def test_a_job_of_any_scheduler_knows_that_it_is_one(monkeypatch, scheduled):
-    """Its kill for memory is no result yet: the next attempt has more."""
-    monkeypatch.setenv("PATH", os.environ["PATH"])
-    monkeypatch.setenv(memory_limits.SCHEDULED, "")
-    monkeypatch.delenv(memory_limits.SCHEDULED)
-    session.prepare_environment(gpus=False, scheduled=scheduled)
-    assert (memory_limits.SCHEDULED in os.environ) == scheduled
-
-
 def test_the_end_of_a_call_is_about_its_report(whole):
+    rule_targets.check_made([whole.report])
+    with pytest.raises(SystemExit, match="claims.csv: not made"):
+        rule_targets.check_made([whole.report, "claims.csv"])
     Path(whole.headline).write_text("8 is best.\n")
     assert session.closing_lines(whole, ["results/data/d/record.json"]) == []
     assert session.closing_lines(whole, [whole.report]) == [f"{whole.report}: 8 is best."]
+
+
+def test_files_dated_in_the_future_are_named_with_their_fix(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert session.fix_future_dates(["."]) == ""
+    Path("a b").mkdir()
+    Path("a b", "late").touch()
+    os.utime("a b/late", (4e9, 4e9))
+    text = session.fix_future_dates(["a b"])
+    assert text.startswith("a b/late: received a date in the future; ")
+    assert os.system(text.rpartition(": ")[2]) == 0
+    assert session.fix_future_dates(["a b"]) == ""

@@ -21,11 +21,9 @@ def results(tmp_path):
 
 
 def test_all_words_are_of_a_name(results, capsys):
-    found = job_logs.find(results, ["bs=16", "seed=0"])
-    assert {path.parts[path.parts.index("logs") + 1] for path in found} == {"train", "evaluate"}
-    assert all(RUNS[0] in str(path) for path in found) and len(found) == 2
+    logs = job_logs.find(results, ["bs=16", "seed=0"])
+    assert len(logs) == 2 and all(RUNS[0] in str(path) for path in logs)
     assert len(job_logs.find(results, ["small_cnn"])) == 8
-    assert len(job_logs.find(results, [RUNS[2]])) == 2
     run.main(["log", "bs=16", "seed=0", "--results", str(results)])
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 2 and all(line.endswith(".log: last") for line in lines)
@@ -38,7 +36,7 @@ def test_all_words_are_of_a_name(results, capsys):
 def test_jobs_without_results_have_logs_that_are_shown_first(tmp_path):
     study = planner.make(config(experiment={"seeds": 1}))
     first, second = study.runs
-    (state, _) = jobs.JobTable(study, tmp_path / "results").every.values()
+    (state, _) = jobs.JobTable(study, tmp_path / "results").by_record.values()
     state.job.path.parent.mkdir(parents=True)
     for file in ("record.json", "history.csv", "final.npz", "best.npz"):
         (state.job.path.parent / file).write_text("{}")

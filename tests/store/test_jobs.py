@@ -8,7 +8,7 @@ import pytest
 import small_study
 from batchscope import disk
 from batchscope.host import requirements
-from batchscope.store import jobs, paths
+from batchscope.store import jobs, paths, status
 from batchscope.study import planner
 from batchscope.study.versions import VERSIONS
 
@@ -23,9 +23,12 @@ def finish(results, study, version=None) -> list[Path]:
     """Writes every file of a study; returns all of them."""
     wanted = [paths.dataset_folder(results, token) / name
               for token in study.datasets for name in (paths.RECORD, *paths.ARRAYS)]  # fmt: skip
-    for state in jobs.JobTable(study, results).every.values():
+    for state in jobs.JobTable(study, results).by_record.values():
         factors = study.runs[state.job.runs[0]]
-        names = paths.run_files(factors) if state.job.measure == "train" else [state.job.path.name]
+        if state.job.measure == "train":
+            names = paths.run_files(factors)
+        else:
+            names = [state.job.path.name, "default.npz"][: 1 + (state.job.measure == "landscape")]
         wanted += [state.job.path.with_name(name) for name in names]
     for path in wanted:
         record = {"status": "finished", **({"version": version} if version else {})}
@@ -34,15 +37,17 @@ def finish(results, study, version=None) -> list[Path]:
 
 
 def test_each_file_of_a_run_and_of_its_data_is_known(tmp_path):
-    study = planned(set={"evaluate_every": 100}, vary={"batch_size": [16]}, measure=["evaluate"])
+    study = planned(set={"evaluate_every": 100}, vary={"batch_size": [16]}, measure=["landscape"])
     files = finish(tmp_path, study)
     assert sum(path.name == "trajectory.csv" for path in files) == len(study.runs)
     table = jobs.JobTable(study, tmp_path)
-    assert not any(state.missing for state in table.every.values()) and all(table.data().values())
+    assert not any(state.missing for state in table.by_record.values()) and all(
+        table.data().values()
+    )
     for path in files:
         elsewhere = path.rename(tmp_path / "elsewhere")
         table = jobs.JobTable(study, tmp_path)
-        missing = [state for state in table.every.values() if state.missing]
+        missing = [state for state in table.by_record.values() if state.missing]
         lost = [state.job for state in missing if path in table.files(state.job)]
         if path.parent.parent.name == "data":
             assert missing == [] and not any(table.data().values())
@@ -58,23 +63,11 @@ def test_each_file_of_a_run_and_of_its_data_is_known(tmp_path):
 def test_a_measure_is_made_again_after_its_run(tmp_path):
     study = planned(vary={"batch_size": [16]}, seeds=1, measure=["evaluate", "weight_distance"])
     finish(tmp_path, study)
-    training, *measures = jobs.JobTable(study, tmp_path).every.values()
+    training, *measures = jobs.JobTable(study, tmp_path).by_record.values()
     latest = max(measure.job.path.stat().st_mtime_ns for measure in measures)
     os.utime(training.job.path, ns=2 * (latest + 10**6,))
-    states = jobs.JobTable(study, tmp_path).every.values()
+    states = jobs.JobTable(study, tmp_path).by_record.values()
     assert [state.missing for state in states] == [False, True, True]
-
-
-@pytest.mark.parametrize("deleted", [".json", ".npz"])
-def test_a_measure_has_all_of_its_files(tmp_path, deleted):
-    study = planned(vary={"batch_size": [16]}, seeds=1, measure=["landscape"])
-    finish(tmp_path, study)
-    (path,) = tmp_path.glob("runs/*/landscape/default.json")
-    path.with_suffix(".npz").touch()
-    assert not any(state.missing for state in jobs.JobTable(study, tmp_path).every.values())
-    path.with_suffix(deleted).unlink()
-    (state,) = (each for each in jobs.JobTable(study, tmp_path).every.values() if each.missing)
-    assert state.job.path == path and not state.made
 
 
 @pytest.mark.parametrize(("version", "made"), [("train-v1", True), (VERSIONS["train"], False)])
@@ -82,10 +75,10 @@ def test_a_run_of_another_version_is_not_trained_for_its_files(tmp_path, version
     study = planned(vary={"batch_size": [16]}, seeds=1)
     finish(tmp_path, study, version)
     next(tmp_path.glob("runs/*/updates.npz")).unlink()
-    (state,) = jobs.JobTable(study, tmp_path).every.values()
+    (state,) = jobs.JobTable(study, tmp_path).by_record.values()
     assert state.made == made
     state.job.path.write_text("")  # a damaged record has no version
-    (state,) = jobs.JobTable(study, tmp_path).every.values()
+    (state,) = jobs.JobTable(study, tmp_path).by_record.values()
     assert state.missing
 
 
@@ -98,14 +91,16 @@ def test_what_waits_for_what_is_not_here(tmp_path, monkeypatch):
         lambda factors: requirements.GPU if factors["device"] == "gpu" else None,
     )
     table = jobs.JobTable(study, tmp_path)
-    assert sum(state.missing for state in table.every.values()) == 3
+    assert sum(state.missing for state in table.by_record.values()) == 3
     assert [job.measure for job in table.absent()[requirements.GPU]] == ["train"]
+    assert status.waiting(table.absent()[requirements.GPU]) == "1 training"
     # Trained elsewhere: what reads weights alone is measured here.
     (run,) = (run for run, factors in study.runs.items() if factors["device"] == "gpu")
     disk.write_json(jobs.training_job(tmp_path, run).path, {"status": "finished"})
     table = jobs.JobTable(study, tmp_path)
     assert {job.measure for job in table.absent()[requirements.GPU]} == {"train", "evaluate"}
-    assert len([job for job in table.here() if run in job.runs]) == 1
+    states = [state for state in table.by_record.values() if not state.lacking]
+    assert len([state for state in states if run in state.job.runs]) == 1
 
 
 def test_own_models_of_which_something_is_missing(tmp_path, monkeypatch):
@@ -114,13 +109,13 @@ def test_own_models_of_which_something_is_missing(tmp_path, monkeypatch):
     study = planned(OWN, vary=vary, seeds=1, measure=["evaluate"])
     (token,) = [model for model, path in study.models.items() if path]
     (dataset,) = study.datasets
-    assert jobs.JobTable(study, tmp_path).own_models() == {(dataset, token)}
+    assert jobs.JobTable(study, tmp_path).user_models() == {(dataset, token)}
     *_, last = finish(tmp_path, study)
-    assert jobs.JobTable(study, tmp_path).own_models() == set()
+    assert jobs.JobTable(study, tmp_path).user_models() == set()
     last.unlink()
-    assert jobs.JobTable(study, tmp_path).own_models() == {(dataset, token)}
+    assert jobs.JobTable(study, tmp_path).user_models() == {(dataset, token)}
     for other in (
         planned(vary={"batch_size": [8]}),
         planned(OWN, vary=vary, set={"device": "gpu"}),
     ):
-        assert jobs.JobTable(other, tmp_path).own_models() == set()
+        assert jobs.JobTable(other, tmp_path).user_models() == set()

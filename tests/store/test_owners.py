@@ -1,4 +1,4 @@
-"""A study's folder belongs to one configuration file: another of its name cannot overwrite it."""
+"""A study's folder belongs to one configuration file: another file cannot overwrite it."""
 
 import os
 import shutil

@@ -77,7 +77,7 @@ def finish(results, run, seconds, word="finished"):
 
 def complete(study, results, train=None, evaluate=None):
     """Writes every file of a study, of some version of the training and of evaluate."""
-    for state in jobs.JobTable(study, results).every.values():
+    for state in jobs.JobTable(study, results).by_record.values():
         if state.job.measure == "train":
             finish(results, state.job.runs[0], 8.0)
             record = disk.read_json(state.job.path)
@@ -87,18 +87,13 @@ def complete(study, results, train=None, evaluate=None):
             disk.write_json(state.job.path, {"version": version})
 
 
-def test_of_an_empty_folder(study, tmp_path):
+def test_of_a_study_half_done(study, tmp_path):
     rows = status.rows(study, tmp_path / "nothing")
     assert runs(rows) == {"missing": 7} and len(due(rows)) == 20
     assert missing(rows, "a") == {"evaluate": 6, "time_epoch": 6}
     assert missing(rows, "b") == {"evaluate": 3}
     assert missing(rows) == {"evaluate": 7, "time_epoch": 6}
-    assert {row.seconds for row in rows} == {None}
     assert seconds_left(study, tmp_path / "nothing", 2) is None
-    assert not (tmp_path / "nothing").exists()
-
-
-def test_of_a_study_half_done(study, tmp_path):
     first, second, third, *_ = study.runs
     finish(tmp_path, first, 8.0)  # batch 16
     finish(tmp_path, second, 16.0)
@@ -109,8 +104,13 @@ def test_of_a_study_half_done(study, tmp_path):
     assert missing(rows)["evaluate"] == 6
     # As batch size 16; above it the same.
     assert seconds(rows, "training") == pytest.approx([12.0] * 4)
-    (paths.run_folder(tmp_path, second) / "history.csv").unlink()
+    folder = paths.run_folder(tmp_path, second)
+    (folder / "history.csv").unlink()
     assert runs(status.rows(study, tmp_path))["missing"] == 5
+    (folder / "history.csv").touch()
+    disk.write_json(folder / paths.RECORD, {})
+    with pytest.raises(UserError, match=r"record.json: received a damaged file \(without status\)"):
+        status.rows(study, tmp_path)
 
 
 def test_runs_without_the_weights_that_are_read_now_are_trained_again(tmp_path):
@@ -183,16 +183,6 @@ def test_measures_and_timings_take_as_long_as_finished_ones_of_their_kind(study,
     (tmp_path / "job_seconds.csv").unlink()
     (tmp_path / "job_seconds.csv").mkdir()  # a job must not fail without it
     measured(tmp_path, study, first, "evaluate", 2.0)
-
-
-def test_records_without_seconds_predict_nothing_and_damaged_ones_are_named(study, tmp_path):
-    run = next(iter(study.runs))
-    finish(tmp_path, run, 1.0)
-    disk.write_json(paths.run_folder(tmp_path, run) / paths.RECORD, {"status": "finished"})
-    assert seconds(status.rows(study, tmp_path), "training") == [None] * 6
-    disk.write_json(paths.run_folder(tmp_path, run) / paths.RECORD, {})
-    with pytest.raises(UserError, match=r"record.json: received a damaged file \(without status\)"):
-        status.rows(study, tmp_path)
 
 
 @pytest.mark.parametrize(

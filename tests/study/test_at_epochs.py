@@ -36,7 +36,7 @@ def made(tmp_path_factory):
     datasets.prepare(token, definition, results)
     (run,) = study.runs
     measures = [*jobs.measure_jobs(study.experiments["epochs"], results, study.machine)]
-    jobs.note_epochs(study, measures, results)
+    jobs.note_epochs(jobs.JobTable(study, results))
     train(results, run)
     for job in measures:
         words = ("--run", run, "--settings", job.path.stem, "--output", str(job.path))

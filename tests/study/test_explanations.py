@@ -47,7 +47,7 @@ def test_each_is_two_short_lines():
 @pytest.mark.parametrize("word", ["not_resolved", "Not resolved", "critical batch size", "p-value"])
 def test_explain_takes_the_words_of_a_reader(word):
     key = word.lower().replace(" ", "_").replace("-", "_")
-    assert EXPLANATIONS[key] in reference.one(word)
+    assert EXPLANATIONS[key] in reference.entries(word)
 
 
 def test_a_question_mark_opens_its_text_without_a_script():

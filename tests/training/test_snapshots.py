@@ -124,15 +124,14 @@ def test_what_is_noted_for_the_trainings(tmp_path):
     raw = config(experiment=experiment, defaults={"epochs": 4})
     raw["experiments"]["b"] = {"vary": {"batch_size": [64]}, "seeds": 1, "measure": ["evaluate"]}
     study = planner.make(raw)
-    (a, b) = (jobs.measure_jobs(each, tmp_path, "") for each in study.experiments.values())
-    jobs.note_epochs(study, a, tmp_path)
+    jobs.note_epochs(jobs.JobTable(study, tmp_path))
     (noted,) = tmp_path.iterdir()
     runs = [*study.experiments["a"].runs]  # of the other experiment nothing is read
     expected = [1, 2, "middle"]  # the last weights are kept anyway
     assert disk.read_json(noted) == dict.fromkeys(runs, expected)
     assert jobs.noted_epochs(tmp_path, runs[0]) == tuple(expected)
     # Of a study that reads none nothing stays noted, and nothing is written.
-    jobs.note_epochs(planner.make(config()), (), tmp_path)
+    jobs.note_epochs(jobs.JobTable(planner.make(config()), tmp_path))
     assert jobs.noted_epochs(tmp_path, runs[0]) == ()
-    jobs.note_epochs(planner.make(config()), (), tmp_path / "none")
+    jobs.note_epochs(jobs.JobTable(planner.make(config()), tmp_path / "none"))
     assert not (tmp_path / "none").exists()

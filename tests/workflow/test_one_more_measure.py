@@ -117,9 +117,9 @@ def test_it_is_explained_a_step_and_in_the_schema(copied):
     assert lines[:3] == ["### weight_norm", "", "Euclidean norm of the trained weights."]
     assert any(line.startswith("| `power` | `p` | `2` | Power of the norm. | ") for line in lines)
     assert lines.count("| `weight_norm` |  | Norm of the weights. |") == 2
-    assert lines[-1] == f"Figure weight_norm: {CAPTION}"
+    assert lines[-3:] == ["### weight_norm", "", CAPTION]
     text = command(copied, "explain", "weight_norm_points").stdout
-    assert text == "Figure weight_norm_points: Every run by itself.\n"
+    assert text == "### weight_norm_points\n\nEvery run by itself.\n"
     for name, option in (("weight_norm", "--run"), ("timed_steps", "--timing")):
         assert f"{option} " in command(copied, name, "--help").stdout
     schema = command(copied, "schema").stdout

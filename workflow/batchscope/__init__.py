@@ -1,9 +1,9 @@
-"""Batchscope's library: packages, ground first; each imports from itself and those above.
+"""Batchscope's library: a package imports from the packages above it in the list below.
 
-The docstring of each package says what it holds and what it does not.
+The docstring of each package tells its content.
 """
 
-# Package -> what it may import from outside, of the libraries that are slow to import.
+# Package -> the libraries with slow imports that it may import.
 PACKAGES = {
     "wording": (),
     "errors": (),

@@ -13,7 +13,6 @@ import json
 import math
 import os
 import re
-import shlex
 import shutil
 import socket
 import tempfile
@@ -62,7 +61,7 @@ def atomic_path(path: Path | str) -> Iterator[Path]:
     The bytes are on disk before the name, so that a crash leaves the old file or the new one.
     """
     path = Path(path)
-    temporary = path.with_name(f".{path.name}.{_writer()}{uuid.uuid4().hex[:8]}.tmp")
+    temporary = path.with_name(f"{_temporary_prefix(path)}{uuid.uuid4().hex[:8]}.tmp")
     with _published(path):
         try:
             temporary.touch(exist_ok=False)
@@ -81,10 +80,9 @@ def atomic_folder(path: Path | str) -> Iterator[Path]:
     A crash leaves the old folder, the new one, or none.
     """
     path = Path(path)
-    prefix = f".{path.name}.{_writer()}"
     with (
         _published(path),
-        tempfile.TemporaryDirectory(".tmp", prefix, path.parent) as scratch,
+        tempfile.TemporaryDirectory(".tmp", _temporary_prefix(path), path.parent) as scratch,
     ):
         new, old = Path(scratch) / "new", Path(scratch) / "old"
         new.mkdir()
@@ -96,29 +94,25 @@ def atomic_folder(path: Path | str) -> Iterator[Path]:
 
 @functools.cache
 def _machine() -> str:
-    """Return a name of this machine, or of the container with process ids of its own."""
+    """Return a digest of this machine, or of a container that has its own process ids."""
     name = socket.gethostname() + os.readlink("/proc/self/ns/pid")
     return hashlib.sha256(name.encode()).hexdigest()[:8]
 
 
-def _writer() -> str:
-    return f"{_machine()}-{os.getpid()}-"
+def _temporary_prefix(path: Path) -> str:
+    return f".{path.name}.{_machine()}-{os.getpid()}-"
 
 
 def is_abandoned(path: Path) -> bool:
-    """Whether the process that writes a temporary file or folder has ended."""
+    """Return whether a path is a temporary file or folder of a process that has ended."""
     match = _TEMPORARY.fullmatch(path.name)
     if match is None:
         return False
     if match[1] != _machine():
         return time.time() - path.stat().st_mtime > _STALE
-    try:
-        os.kill(int(match[2]), 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:  # another user's process
-        pass
-    return False
+    import psutil  # no other function needs it
+
+    return not psutil.pid_exists(int(match[2]))
 
 
 def write_text(path: Path | str, text: str) -> None:
@@ -129,7 +123,7 @@ def write_text(path: Path | str, text: str) -> None:
 def write_json(path: Path | str, record: dict[str, Any]) -> None:
     """Write a record and its SHA-256 atomically as strict JSON; NaN and infinities become null."""
     unsigned = {_SHA256: _NO_SHA256}
-    content = unsigned | _as_json(record) | unsigned  # first, so that it is the one replaced
+    content = unsigned | _as_json(record) | unsigned  # the first key is the one replaced below
     text = json.dumps(content, indent=1, allow_nan=False) + "\n"
     sha256 = hashlib.sha256(text.encode()).hexdigest()
     write_text(path, text.replace(_NO_SHA256, sha256, 1))
@@ -162,9 +156,8 @@ def read_json(path: Path | str, *keys: str) -> dict[str, Any]:
     return record
 
 
-def _check_names(found: Iterable[str], wanted: Iterable[str]) -> None:
-    missing = [name for name in wanted if name not in found]
-    if missing:
+def _check_names(names: Iterable[str], required: Iterable[str]) -> None:
+    if missing := [name for name in required if name not in names]:
         raise ValueError(f"without {', '.join(missing)}")
 
 
@@ -267,16 +260,3 @@ def link(source: Path | str, target: Path | str) -> None:
 def copy(source: Path | str, target: Path | str) -> None:
     with atomic_path(target) as temporary:
         shutil.copyfile(source, temporary)
-
-
-def remedy_for_future_dates(roots: list[str]) -> str:
-    """Returns what mends files dated in the future, at or below some paths; or nothing."""
-    paths = [path for root in map(Path, roots) for path in (root, *sorted(root.rglob("*")))]
-    latest = time.time() + 1
-    found = [path for path in paths if path.is_file() and path.stat().st_mtime > latest]
-    if not found:
-        return ""
-    touch = f"find {shlex.join(roots)} -type f -newermt now -exec touch {{}} +"
-    return (
-        f"{found[0]}: received a date in the future; set the clock, or date all such files: {touch}"
-    )

@@ -1,7 +1,4 @@
-"""Errors that are meant for the user: their message is all that is shown.
-
-One sentence, of one place, tells of every kind of file below results/ that is missing or damaged.
-"""
+"""Errors for the user, who sees their message and no traceback."""
 
 from __future__ import annotations
 
@@ -27,7 +24,7 @@ class UserError(Exception):
 
 
 class ConfigError(UserError):
-    """Every problem of a configuration, one line each: ``where: received X; Y is expected.``"""
+    """All problems of a configuration, one line each: `place: problem (received X). Fix.`"""
 
     def __init__(self, problems: list[str]) -> None:
         self.problems = list(problems)
@@ -38,16 +35,17 @@ class ConfigError(UserError):
 
 
 def raise_problems(problems: Iterable[str], where: str = "") -> None:
-    """Raise a `ConfigError` of the first problems, with the number of the others, if any."""
+    """Raise a `ConfigError` with the first problems and the number of further ones, if any."""
     lines = list(problems)
+    if hidden := lines[_MOST_LISTED:]:
+        start = f"{where}: " if where else "And "
+        lines[_MOST_LISTED:] = [f"{start}{wording.count(len(hidden), 'more problem')}."]
     if lines:
-        more = wording.count(len(lines) - _MOST_LISTED, "more problem")
-        rest = [f"{where + ': ' if where else 'And '}{more}."] if len(lines) > _MOST_LISTED else []
-        raise ConfigError(lines[:_MOST_LISTED] + rest)
+        raise ConfigError(lines)
 
 
 class TrainsItself(UserError):
-    """A model's class defines its own updates, so that only its own script can train it."""
+    """A model defines its own updates, so that only its own script can train it."""
 
 
 class Interrupted(Exception):
@@ -55,7 +53,7 @@ class Interrupted(Exception):
 
 
 class Damaged(UserError):
-    """A file that is not what was written there."""
+    """The content of a file is not the one that was written."""
 
 
 def unexpected(where: Path | str, received: str, expected: str, hint: str = "") -> UserError:
@@ -65,9 +63,9 @@ def unexpected(where: Path | str, received: str, expected: str, hint: str = "") 
 
 
 def of_content(error: OSError) -> bool:
-    """Whether an error tells of a damaged file: a library's, or a place that an archive leads to.
+    """Return whether an error is about the content of a file, so that the file may be deleted.
 
-    The system's others say nothing about the file, which is then not to be deleted.
+    Errors of libraries have no number. EINVAL is a seek to a position that a damaged archive names.
     """
     return error.errno in (None, errno.EINVAL)
 
@@ -75,10 +73,11 @@ def of_content(error: OSError) -> bool:
 def fault(
     path: Path | str, received: str, expected: str, delete: Path | str | None = None
 ) -> Damaged:
-    """Returns the error of a file that is not what was written there, such as `an empty file`.
+    """Return the error of a damaged file.
 
     Args:
-        delete: What to delete so that Snakemake makes it again, where it is not the file itself.
+        received: Such as `an empty file`.
+        delete: Path to delete, so that Snakemake makes the file again; by default the file.
     """
     error = unexpected(path, received, expected)
     return Damaged(f"{error} Delete {delete or 'it'} and run snakemake again.")
@@ -86,15 +85,16 @@ def fault(
 
 @contextlib.contextmanager
 def reading(path: Path | str, expected: str, delete: Path | str | None = None) -> Iterator[None]:
-    """Turns any error of reading a file into one `UserError`; `delete` as in `fault`."""
+    """Turn any error of reading a file into a `UserError`; `delete` as in `fault`."""
     try:
         yield
     except (UserError, MemoryError):
         raise
     except FileNotFoundError:
-        whole = delete and Path(delete).exists()
-        mend = f"delete {delete} and run snakemake again" if whole else "run snakemake to make it"
-        raise UserError(f"{path}: missing; {mend}.") from None
+        fix = "run snakemake to make it"
+        if delete and Path(delete).exists():
+            fix = f"delete {delete} and run snakemake again"
+        raise UserError(f"{path}: missing; {fix}.") from None
     except Exception as error:  # zipfile, NumPy, json and csv raise nearly anything
         if isinstance(error, OSError) and not of_content(error):
             raise UserError(f"{path}: cannot be read ({error.strerror}).") from None

@@ -11,9 +11,8 @@ from batchscope import wording
 Place = tuple[str | int, ...]  # keys and positions from the root of the configuration
 
 _SHOWN = 60  # characters of a received value
-
-_MOST_NAMED = 32  # known names where none was probably meant
-_MOST_LISTED = 20  # known names beside the one that was probably meant
+_MOST_NAMED = 32  # names in a message that suggests none
+_MOST_LISTED = 20  # names in a message that suggests one
 
 
 class Problem(NamedTuple):
@@ -28,14 +27,9 @@ class Problem(NamedTuple):
 
 
 def place_text(place: Place) -> str:
-    """Returns a place as text: `experiments.gap.vary.learning_rate[2]`."""
-    text = ""
-    for part in place:
-        if isinstance(part, int):
-            text += f"[{part}]"
-        else:
-            text += f".{clip(part)}" if text else clip(part)
-    return text
+    """Return a place as text: `experiments.gap.vary.learning_rate[2]`."""
+    parts = (f"[{part}]" if isinstance(part, int) else f".{clip(part)}" for part in place)
+    return "".join(parts).removeprefix(".")
 
 
 def clip(text: str) -> str:
@@ -44,7 +38,7 @@ def clip(text: str) -> str:
 
 
 def show(value: Any) -> str:
-    """Returns a received value in words, on one line."""
+    """Return a received value in words, on one line."""
     if value is None:
         return "nothing"
     if isinstance(value, bool):
@@ -60,44 +54,40 @@ def show(value: Any) -> str:
     return clip(str(value))
 
 
-def nearest(text: Any, known: Iterable[str]) -> str | None:
-    """Returns the known name that a misspelt one most likely stands for."""
-    known = list(known)
+def nearest(text: Any, names: Iterable[str]) -> str | None:
+    """Return the name that is most similar to a misspelt one; None if none is similar."""
     plain = str(text).lower().replace("-", "_").replace(" ", "_")
-    if plain in known:
-        return plain
-    matches = difflib.get_close_matches(plain, known, n=1, cutoff=0.6)
-    return matches[0] if matches else None
+    return next(iter(difflib.get_close_matches(plain, list(names), n=1)), None)
 
 
-def hint(text: str, known: Iterable[str]) -> str:
-    """Return the correction of a text: a missing blank, or the nearest known name."""
-    match = nearest(text, known)
+def hint(text: str, names: Iterable[str]) -> str:
+    """Return the correction of a text: a missing blank, or the nearest name."""
+    match = nearest(text, names)
     return missing_blank(text) or (f" Did you mean '{match}'?" if match else "")
 
 
 def missing_blank(text: str) -> str:
-    """Returns the hint that `key:value` lacks a blank, which makes a text of it; else nothing."""
+    """Return the hint that `key:value` lacks a blank, without which YAML reads it as a text."""
     match = re.match(r"([a-z]\w+):(?![\s/:])(.+)", text)
     return f" Did you mean `{match[1]}: {clip(match[2])}`, with a blank?" if match else ""
 
 
 def received(
-    place: Place, value: Any, expected: str, known: Iterable[str] = (), why: str = ""
+    place: Place, value: Any, expected: str, names: Iterable[str] = (), why: str = ""
 ) -> Problem:
     """Return the problem of a value that is not as expected."""
-    fix = hint(value, known) if isinstance(value, str) else ""
+    fix = hint(value, names) if isinstance(value, str) else ""
     return Problem(place, f"Expected {expected.rstrip(',')} (received {show(value)}{why}).{fix}")
 
 
 def unmet(path: Path, expected: Callable[[Path], Any]) -> str | None:
-    """Returns None where a path is what is expected; else "", or what the system says of it.
+    """Return None if a path is as expected; otherwise the system's reason, which may be empty.
 
     Args:
-        expected: Such as `Path.is_file`, or what reads the path.
+        expected: Such as `Path.is_file`, or a function that reads the path.
 
     Returns:
-        Such as ` (Permission denied)`, where the system does not let anyone look.
+        Such as ` (Permission denied)`.
     """
     try:
         return "" if expected(path) is False else None
@@ -109,25 +99,23 @@ def missing(place: Place, expected: str) -> Problem:
     return Problem(place, f"Missing key. Expected {expected}.")
 
 
-def unknown(place: Place, noun: str, known: Iterable[str]) -> Problem:
-    """Return the problem of a key, the last of `place`, that is none of the known ones."""
-    known, key = sorted(known), str(place[-1])
-    fix = hint(key, known)
-    if fix and len(known) > _MOST_LISTED:  # the list would hide the nearest name
+def unknown(place: Place, noun: str, names: Iterable[str]) -> Problem:
+    """Return the problem of an unknown key, the last part of `place`."""
+    names = sorted(names)
+    fix = hint(str(place[-1]), names)
+    if fix and len(names) > _MOST_LISTED:  # the list would hide the nearest name
         return Problem(place, f"Unknown {noun}.{fix}")
-    choices = ", ".join(known[:_MOST_NAMED]) or "none"
-    if more := len(known[_MOST_NAMED:]):
-        choices += f" and {more} more, which `python workflow/run.py explain` lists"
+    choices = ", ".join(names[:_MOST_NAMED]) or "none"
+    if hidden := len(names[_MOST_NAMED:]):
+        choices += f" and {hidden} more, which `python workflow/run.py explain` lists"
     return Problem(place, f"Unknown {noun}.{fix} Known {wording.plural(noun)}: {choices}.")
 
 
 def merged(problems: Iterable[Problem]) -> list[Problem]:
     """Return the problems sorted by place, the first of each place only."""
-    by_place: dict[Place, Problem] = {}
-    for problem in problems:
-        by_place.setdefault(problem.place, problem)
-    return [by_place[place] for place in sorted(by_place, key=_order)]
-
-
-def _order(place: Place) -> list[tuple[bool, int, str]]:
-    return [(False, part, "") if isinstance(part, int) else (True, 0, part) for part in place]
+    by_place = {problem.place: problem for problem in reversed([*problems])}
+    # Positions in lists come before keys, and by their numbers.
+    return sorted(
+        by_place.values(),
+        key=lambda problem: [(isinstance(part, str), part) for part in problem.place],
+    )

@@ -1,4 +1,4 @@
-"""Where the files of the project beside the library lie, and the code behind tables and pages."""
+"""Paths of the project's files outside the library, and of the code behind tables and pages."""
 
 import os
 from pathlib import Path
@@ -8,18 +8,11 @@ LIBRARY = WORKFLOW / "batchscope"
 CLI = WORKFLOW / "run.py"
 TEMPLATES = WORKFLOW / "templates"
 STYLE = WORKFLOW / "report" / "batchscope.mplstyle"
-DEFAULT_CONFIG = "config.yaml"  # of the study that runs where none is named
+DEFAULT_CONFIG = "config.yaml"  # the study of a call without --configfile
 
-# Package -> the packages whose code decides what it writes, beside the library's own modules.
-_TABLES = (
-    *("host", "study", "store", "datasets", "measures"),
-    *("timing", "external", "analysis", "tables"),
-)
-_BEHIND = {
-    "tables": _TABLES,
-    "figures": (*_TABLES, "figures"),
-    "report": (*_TABLES, "figures", "report"),
-}
+# Packages with code of the tables; figures and the report each add a package.
+_TABLES = ("host", "study", "store", "datasets", "measures", "timing", "external", "analysis")
+_OUTPUTS = ("tables", "figures", "report")
 
 
 def templates() -> list[str]:
@@ -27,10 +20,7 @@ def templates() -> list[str]:
 
 
 def code_of(package: str) -> list[str]:
-    """Returns the modules that decide what tables, figures or the report hold.
-
-    The paths are relative to the working directory, and sorted.
-    """
-    own = {path for path in LIBRARY.glob("*.py")}
-    behind = (path for name in _BEHIND[package] for path in (LIBRARY / name).rglob("*.py"))
-    return sorted(map(os.path.relpath, own.union(behind)))
+    """Return the modules behind the tables, the figures or the report, as relative paths."""
+    packages = (*_TABLES, *_OUTPUTS[: _OUTPUTS.index(package) + 1])
+    modules = [path for name in packages for path in (LIBRARY / name).rglob("*.py")]
+    return sorted(map(os.path.relpath, [*LIBRARY.glob("*.py"), *modules]))

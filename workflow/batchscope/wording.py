@@ -1,9 +1,9 @@
-"""Words for people: numbers, percentages, counts, lists, sizes, durations, first letters.
+"""Numbers, percentages, counts, lists, sizes and durations as text.
 
-A number with an interval has two significant digits of the interval's half width, and the value
-and both ends have as many decimals (`estimate`). A number without one has three significant digits
-(`number`), a share in per cent no more (`percent`); rows of runs have four (`cell`). Counts, batch
-sizes and limits that somebody set are given whole. A number that rounds to zero has no minus sign.
+A number with an interval shows two significant digits of the interval's half width; the value and
+both ends have the same decimals (`estimate`). A number without an interval has three significant
+digits (`number`), a percentage at most three (`percent`), a cell of a table of runs four (`cell`).
+Counts, batch sizes and limits that a user set are not rounded. Zero has no minus sign.
 """
 
 import math
@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 ABSENT = "\N{EN DASH}"
 MINUS = "\N{MINUS SIGN}"
-_NOTHING = 1e-15  # of a sum of numbers near 1, what the rounding of doubles leaves in place of 0
-_EXACT = 1e-6  # an interval narrower than so much of its value has no digits to show
+_ROUNDING = 1e-15  # a sum of doubles near 1 that should be zero may be this large
+_EXACT = 1e-6  # ratio of an interval's width to its value below which no digits of it are shown
 _MOST_DECIMALS = 6
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -28,12 +28,12 @@ class FormattedEstimate(NamedTuple):
 
     @property
     def bracketed(self) -> str:
-        """`55 [52, 57]`, or the value alone where there is no interval."""
+        """`55 [52, 57]`, or the value alone without an interval."""
         return f"{self.value} [{self.low}, {self.high}]" if self.low else self.value
 
 
 class Unit(NamedTuple):
-    """How a quantity is written: what it is multiplied by, and what stands behind the number."""
+    """Unit of a quantity: the text after the number, and the factor of the number."""
 
     suffix: str = ""
     times: float = 1.0
@@ -52,14 +52,14 @@ def number(value: float, digits: int = 3) -> str:
 
 
 def cell(value: float, digits: int = 4) -> str:
-    """Returns a number in a table: significant digits, but none before the point is lost."""
+    """Return a number of a table: significant digits, and all digits before the point."""
     if not math.isfinite(value):
         return ABSENT
     if value == int(value) and abs(value) < 1e6:
         return _minus(str(int(value)))
     if 10**digits <= abs(value) < 1e9:
         return fixed(value, 0)
-    return _minus(_short_exponent(f"{_something(value):.{digits}g}"))
+    return _minus(_short_exponent(f"{_without_rounding(value):.{digits}g}"))
 
 
 def fixed(value: float, decimals: int) -> str:
@@ -69,37 +69,37 @@ def fixed(value: float, decimals: int) -> str:
 def estimate(
     value: float, low: float | None = None, high: float | None = None, unit: Unit = PLAIN
 ) -> FormattedEstimate:
-    """Returns a finite value and its interval, multiplied by a unit and rounded by the interval.
+    """Return a finite value and its interval, multiplied by a unit and rounded by the interval.
 
-    All have the decimals that show two significant digits of its half width: of the narrower half,
-    or of a tenth of the width where a median lies next to a quartile. Where an end of an interval
-    beside zero would become zero, each number has two significant digits. A value without ends
-    (None, NaN) has three.
+    The decimals show two significant digits of the narrower half of the interval, or of a tenth of
+    its width if a half is narrower than that. If an end of an interval without zero would round to
+    zero, each number has two significant digits. Without ends (None, NaN) the value has three.
     """
     ends = [math.nan if end is None else end for end in (low, high)]
-    numbers = [unit.times * _something(one) for one in (value, *ends)]
-    width = numbers[2] - numbers[1]
+    numbers = [unit.times * _without_rounding(end) for end in (value, *ends)]
+    scaled, lower_end, upper_end = numbers
+    width = upper_end - lower_end
     if not 0 < width < math.inf:
-        return FormattedEstimate(number(numbers[0]))
-    if width <= _EXACT * abs(numbers[0]):
-        return FormattedEstimate(*(number(one) for one in numbers))
-    halves = (numbers[0] - numbers[1], numbers[2] - numbers[0])
-    narrow = max(min(halves), width / 10) if min(halves) > 0 else width / 2
-    decimals = 1 - math.floor(math.log10(narrow))
+        return FormattedEstimate(number(scaled))
+    if width <= _EXACT * abs(scaled):
+        return FormattedEstimate(*map(number, numbers))
+    half = min(scaled - lower_end, upper_end - scaled)
+    half = max(half, width / 10) if half > 0 else width / 2
+    decimals = 1 - math.floor(math.log10(half))
     largest = max(map(abs, numbers))
-    nearest = max(numbers[1], -numbers[2])  # above zero where the interval holds no zero
-    if nearest > 0 and round(nearest, max(decimals, 0)) == 0:
-        return FormattedEstimate(*(number(one, 2) for one in numbers))
+    distance = max(lower_end, -upper_end)  # from zero, if it is not in the interval
+    if distance > 0 and round(distance, max(decimals, 0)) == 0:
+        return FormattedEstimate(*(number(end, 2) for end in numbers))
     if decimals > _MOST_DECIMALS or largest >= 1e6:
         digits = max(1, min(6, decimals + 1 + math.floor(math.log10(largest))))
-        return FormattedEstimate(*(_minus(_short_exponent(f"{one:.{digits}g}")) for one in numbers))
-    return FormattedEstimate(*(fixed(one, max(decimals, 0)) for one in numbers))
+        return FormattedEstimate(*(_minus(_short_exponent(f"{end:.{digits}g}")) for end in numbers))
+    return FormattedEstimate(*(fixed(end, max(decimals, 0)) for end in numbers))
 
 
 def tick(value: float) -> str:
     if value == 0 or 1e-4 < abs(value) < 1e6:
         return _minus(f"{value + 0.0:.10g}")
-    return _minus(shortest(float(f"{_something(value):.4g}")))
+    return _minus(shortest(float(f"{_without_rounding(value):.4g}")))
 
 
 def grouped(value: float) -> str:
@@ -111,28 +111,27 @@ def batch_size(value: float) -> str:
 
 
 def _short_exponent(text: str) -> str:
-    # Without the sign and the zeros that the exponent does not need.
     mantissa, e, exponent = text.partition("e")
     return f"{mantissa}e{int(exponent)}" if e else text
 
 
 def _minus(text: str) -> str:
-    # A power keeps the sign that one types.
+    # An exponent keeps its hyphen, so that it can be copied.
     return f"{MINUS}{text[1:]}" if text.startswith("-") else text
 
 
-def _something(value: float) -> float:
-    return 0.0 if abs(value) < _NOTHING else value
+def _without_rounding(value: float) -> float:
+    return 0.0 if abs(value) < _ROUNDING else value
 
 
 def percent(share: float, decimals: int = 1) -> str:
-    """Returns a share as a percentage, of at most three significant digits: `98.8 %`, `118 %`."""
-    _, _, power = f"{100 * share:.2e}".partition("e")  # no power: not a finite number
+    """Return a share as a percentage of at most three significant digits: `98.8 %`, `118 %`."""
+    _, _, power = f"{100 * share:.2e}".partition("e")  # empty if the number is not finite
     return f"{fixed(100 * share, max(0, min(decimals, 2 - int(power or 0))))} %"
 
 
 def p_value(p: float, equals: str = "") -> str:
-    """Returns a p-value with what stands before its number: `= 0.012`, or `< 0.001`."""
+    """Return a p-value with a sign before it: `= 0.012`, or `< 0.001`."""
     return "< 0.001" if p < 0.001 else f"{equals}{p:.3f}"
 
 
@@ -141,41 +140,39 @@ def plural(noun: str) -> str:
 
 
 def count(number: int, noun: str, several: str = "") -> str:
-    """Returns `1 run` or `2 runs`; `several` are the words for several, by default the plural."""
+    """Return `1 run` or `2 runs`; `several` is the plural, by default with an s."""
     return f"{number} {noun if number == 1 else several or plural(noun)}"
 
 
 def aside(text: str) -> str:
-    """Returns ` (eager)`, what stands in brackets behind something; nothing of an empty text."""
     return f" ({text})" if text else ""
 
 
 def titled(title: str, label: str) -> str:
-    """Returns `Loss, Adam`, a title with a label where there is one."""
     return f"{title}, {label}" if label else title
 
 
-def listed(words: Iterable[object], last: str = "and") -> str:
-    """Returns words as a sentence has them: `set, cases and vary`."""
-    *first, end = [str(word) for word in words] or [""]
+def listed(items: Iterable[object], last: str = "and") -> str:
+    """Return items as part of a sentence: `set, cases and vary`."""
+    *first, end = [str(item) for item in items] or [""]
     return f"{', '.join(first)} {last} {end}" if first else end
 
 
 def some(items: Sequence[str], count: int | None = None, most: int = 3) -> str:
-    """Return the first items, and the number of the others of `count` in all."""
-    more = (len(items) if count is None else count) - len(items[:most])
-    return listed([*items[:most], *([f"{more:,} more"] if more else [])])
+    """Return the first items, and the number of further ones of `count` in all."""
+    hidden = (len(items) if count is None else count) - len(items[:most])
+    return listed([*items[:most], *([f"{hidden:,} more"] if hidden else [])])
 
 
 def size(count: float, digits: int = 3) -> str:
-    """Returns a number of bytes in the unit that reads best: `2.67 MB`."""
+    """Return a number of bytes with a unit: `2.67 MB`."""
     units = ("bytes", "kB", "MB", "GB")
     power = min(int(math.log10(max(count, 1)) // 3), 3)
     return f"{cell(count / 1000**power, digits)} {units[power]}"
 
 
 def duration(seconds: float) -> str:
-    """Returns a time in the unit that reads best: `40 s`, `12 min`, `2.5 h`."""
+    """Return a time with a unit: `40 s`, `12 min`, `2.5 h`."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     if seconds < 90 * 60:
@@ -186,7 +183,7 @@ def duration(seconds: float) -> str:
 def printable(text: str) -> str:
     """Return a line with escapes for control characters, and without a terminal's colours.
 
-    Text from users' files passes here where it enters: a terminal obeys control characters.
+    Text from users' files is cleaned when it is read, because a terminal obeys control characters.
     """
     text = _COLOURS.sub("", text)
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)

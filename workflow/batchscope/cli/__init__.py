@@ -1,4 +1,4 @@
-"""The command line: what users type, and the steps that the workflow's rules call.
+"""The command line: commands of users, and the steps that the workflow's rules call.
 
-Each command imports what it needs when it runs. Nothing is computed here.
+A command imports its modules when it runs. Other packages compute.
 """

@@ -1,4 +1,4 @@
-"""Repeat a command of Snakemake until nothing of its study is open."""
+"""Repeat a command of Snakemake until no stage of its study is open."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The parser of all commands, the end of a command in one line, and the steps of local jobs."""
+"""The parser of all commands, their errors in one line, and the steps of the fork server."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import functools
 import inspect
+import itertools
 import os
 import sys
 import time
@@ -25,15 +26,17 @@ INTERRUPTED = 85  # exit status of a training that was asked to stop and wrote i
 @functools.cache
 def parser() -> argparse.ArgumentParser:
     """Return the parser. Its help lists the commands of users, but not the workflow's steps."""
-    whole = argparse.ArgumentParser("python workflow/run.py", description="Batchscope's commands.")
-    added = whole.add_subparsers(dest="step", metavar="COMMAND", title="commands")
+    main_parser = argparse.ArgumentParser(
+        "python workflow/run.py", description="Batchscope's commands."
+    )
+    added = main_parser.add_subparsers(dest="step", metavar="COMMAND", title="commands")
     commands.add(added)
     for call in steps.STEPS:
         _add_step(added.add_parser(call.__name__, description=call.__doc__), call)
     for name, entry in versions.ENTRIES.items():
         call = functools.partial(steps.timing if name in TIMINGS else steps.measure, name)
         _add_step(added.add_parser(name, description=entry.doc), call)
-    return whole
+    return main_parser
 
 
 def _add_step(command: argparse.ArgumentParser, call: Callable[..., None]) -> None:
@@ -50,7 +53,7 @@ def _add_step(command: argparse.ArgumentParser, call: Callable[..., None]) -> No
             count = "?" if parameter.default is None else None
             command.add_argument(option, type=kind, default=parameter.default, nargs=count)
     command.set_defaults(
-        call=lambda given: call(**{name: vars(given)[name] for name in parameters})
+        call=lambda arguments: call(**{name: vars(arguments)[name] for name in parameters})
     )
 
 
@@ -85,8 +88,8 @@ def _noted(arguments: argparse.Namespace) -> Iterator[None]:
         return
     from batchscope.store import estimates, progress
 
-    given = vars(arguments)
-    name = given.get("run") or given.get("timing") or given["sweep"]
+    names = (vars(arguments).get(option) for option in ("run", "timing", "sweep"))
+    name = next(filter(None, names))
     started = time.monotonic()
     with progress.running(arguments.results, arguments.step, name):
         yield
@@ -103,18 +106,18 @@ def serve(snakemake_pid: int, descriptor: int) -> None:
     main(fork_server.serve(snakemake_pid, descriptor, can_share, modules, table_modules))
 
 
-def can_share(words: list[str]) -> bool:
-    """Whether a step may run in a fork of the server, which has one thread and no GPU."""
-    given = dict(zip(words, words[1:], strict=False))
-    if words[0] in fork_server.TABLE_STEPS:
+def can_share(arguments: list[str]) -> bool:
+    """Return whether a step may run in a fork of the server, which has one thread and no GPU."""
+    step, options = arguments[0], dict(itertools.pairwise(arguments))
+    if step in fork_server.TABLE_STEPS:
         return True
-    if words[0] in TIMINGS and not TIMINGS[words[0]].forked:
+    if step in TIMINGS and not TIMINGS[step].forked:
         return False
     try:
-        if "--timing" in given:  # a timing sets its threads itself
-            return configuration(given["--timing"]).factors["device"] == "cpu"
-        factors = parse_run(given.get("--run", ""))
+        if "--timing" in options:  # a timing sets its threads itself
+            return configuration(options["--timing"]).factors["device"] == "cpu"
+        factors = parse_run(options.get("--run", ""))
     except ValueError:
         return False
-    replicas = 1 if words[0] in MEASURES else factors["replicas"]
+    replicas = 1 if step in MEASURES else factors["replicas"]
     return (factors["threads"], factors["device"], replicas) == (1, "cpu", 1)

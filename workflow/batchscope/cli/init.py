@@ -1,4 +1,4 @@
-"""From somebody's data to a study: what they are, what short trainings show, and its file."""
+"""Write a study for a user's data or logs: their definition, a range test, and the grid."""
 
 from __future__ import annotations
 
@@ -42,12 +42,11 @@ _SPLIT = {"train": 0.7, "validation": 0.15, "test": 0.15}
 _NETWORKS = {IMAGES: "small_cnn", ROWS: "mlp", TOKENS: "tiny_transformer"}
 _OPTIMIZER = "adam"
 _LOGS = (".csv", ".tsv", ".json", ".jsonl", ".log", ".txt")
-# Of a core's part of the memory, what a training may take.
-_SHARE = 0.25
+_MEMORY_SHARE = 0.25  # of the memory per core: limit of a training
 
 
 def write(arguments: Namespace) -> str:
-    """Writes the study of a data set; returns what was found, what it costs, and the command."""
+    """Write a study; return a text about the data, the time, and the command to run it."""
     from batchscope.report import page
     from batchscope.store import status
     from batchscope.study import config
@@ -57,12 +56,12 @@ def write(arguments: Namespace) -> str:
     if output.exists():
         raise UserError(f"--output: received {output}, which exists; a new file is expected.")
     schema = project_files.WORKFLOW.parent / "docs" / "study.schema.json"
-    given = {"data": arguments.data, "name": name, "path": output}
-    given["schema"] = os.path.relpath(schema, output.parent)
-    given["runs"] = _runs(expanded(arguments.data), output.parent)
-    if not given["runs"]:
+    values = {"data": arguments.data, "name": name, "path": output}
+    values["schema"] = os.path.relpath(schema, output.parent)
+    values["runs"] = _runs(expanded(arguments.data), output.parent)
+    if not values["runs"]:
         try:
-            given |= study_check.in_process(_found, name, arguments)
+            values |= study_check.in_process(_explore, name, arguments)
         except (EOFError, TimeoutError):
             file = arguments.model or arguments.data
             raise UserError(
@@ -70,7 +69,7 @@ def write(arguments: Namespace) -> str:
                 "only build a model."
             ) from None
     for seeds in (new_study.SEEDS, new_study.FIRST_SEEDS):
-        disk.write_text(output, page.render("new_study.txt.j2", **given, seeds=seeds))
+        disk.write_text(output, page.render("new_study.txt.j2", **values, seeds=seeds))
         try:
             study = config.study(output)
         except UserError:
@@ -81,21 +80,20 @@ def write(arguments: Namespace) -> str:
         seconds = status.wall_seconds(study, rows, requirements.cores())
         if seconds < new_study.LONG_SECONDS:
             break
-    took = {"duration": wording.duration(seconds), "runs_made": len(study.runs), "seeds": seeds}
-    own = study.experiments["batch_size"].own
-    return page.render("init.txt.j2", **given, **took, own=own)
+    values |= {"duration": wording.duration(seconds), "runs_made": len(study.runs), "seeds": seeds}
+    return page.render("init.txt.j2", **values, own=study.experiments["batch_size"].own)
 
 
 def _runs(path: Path, folder: Path) -> str | dict[str, str] | None:
     """Return the key `runs` of a study in a folder; None if a path holds no logs of trainings."""
-    shown = Path(os.path.relpath(path, folder)).as_posix()
+    relative = Path(os.path.relpath(path, folder)).as_posix()
     if path.is_dir():
         files = [file for file in sorted(path.rglob("*")) if file.is_file()]
         if any(tensorboard.EVENTS in file.name for file in files):
             parts = [file.parent.relative_to(path).parts for file in files]
             runs = ["/".join(part for part in run if not log_names.is_split(part)) for run in parts]
             pattern = log_names.pattern(runs, log_names.IDENTITY)
-            return {"files": shown, **({"pattern": pattern} if "{" in pattern else {})}
+            return {"files": relative, **({"pattern": pattern} if "{" in pattern else {})}
         logs = [file for file in files if file.suffix.lower() in _LOGS]
         kinds = (mimetypes.guess_type(file)[0] or "" for file in files)
         if logs and not any(kind.startswith("image/") for kind in kinds):
@@ -106,29 +104,29 @@ def _runs(path: Path, folder: Path) -> str | dict[str, str] | None:
                 log_reading.read(str(logs[0]), LogFormat())
             except UserError:
                 lines = printed_lines.detected(log_files.text(logs[0]))
-            return {"files": f"{shown}/{pattern}", **({"lines": lines} if lines else {})}
+            return {"files": f"{relative}/{pattern}", **({"lines": lines} if lines else {})}
     if path.suffix != ".csv" or not path.is_file():
         return None
     with open(path, encoding="utf-8-sig", errors="replace", newline="") as file:
         columns = log_names.candidates(next(csv.reader(file), []))
-    return shown if "batch_size" in columns and {*columns} & {*log_names.PROGRESS} else None
+    return relative if "batch_size" in columns and {*columns} & {*log_names.PROGRESS} else None
 
 
 def _slug(path: Path | str) -> str:
-    found = re.sub(r"[^a-z0-9]+", "_", Path(path).stem.lower()).strip("_")
-    return found if found[:1].isalpha() else f"data_{found}".rstrip("_")
+    slug = re.sub(r"[^a-z0-9]+", "_", Path(path).stem.lower()).strip("_")
+    return slug if slug[:1].isalpha() else f"data_{slug}".rstrip("_")
 
 
-def _found(name: str, arguments: Namespace) -> dict[str, Any]:
-    """Prepares the data and trains a few times; TensorFlow is started."""
+def _explore(name: str, arguments: Namespace) -> dict[str, Any]:
+    """Prepare the data, train a few times, and return the values of the templates."""
     steps.start({"threads": 1, "device": "cpu"})
     from batchscope.cli import range_test
     from batchscope.report import page
     from batchscope.training import model_checks, models
 
-    results, own = arguments.results, arguments.data not in dataset_definitions.BUILT_IN
+    is_built_in = arguments.data in dataset_definitions.BUILT_IN
     definition = _definition(arguments.data, arguments.label, arguments.task)
-    data = _prepared(name, definition, results)
+    data = _prepared(name, definition, arguments.results)
     model = _model(arguments.model, data.look.kind)
     try:
         if model["model_file"]:
@@ -148,11 +146,11 @@ def _found(name: str, arguments: Namespace) -> dict[str, Any]:
             folder=data.folder.as_posix(),
         )
         raise UserError(f"{error}\n{text}") from None
-    memory = _SHARE * 1e6 * memory_limits.limit_mb() / requirements.cores()
+    memory = _MEMORY_SHARE * 1e6 * memory_limits.limit_mb() / requirements.cores()
     optimizer = _optimizer(arguments.optimizer, getattr(network, "optimizer", None))
     return {
-        "dataset": name if own else arguments.data,
-        "definition": _yaml({name: definition}) if own else "",
+        "dataset": arguments.data if is_built_in else name,
+        "definition": "" if is_built_in else _yaml({name: definition}),
         "record": data.record,
         "task": data.task,
         "optimizer": optimizer,
@@ -162,7 +160,7 @@ def _found(name: str, arguments: Namespace) -> dict[str, Any]:
 
 
 def _optimizer(name: str | None, compiled: Any) -> dict[str, Any]:
-    """Return the factors of the optimizer: the one that is asked for, the model's own, or Adam."""
+    """Return the factors of the optimizer: by name, from the model's `compile`, or Adam."""
     if name or compiled is None:
         return {"optimizer": name or _OPTIMIZER}
     kind, config = type(compiled).__name__.lower(), compiled.get_config()
@@ -170,14 +168,14 @@ def _optimizer(name: str | None, compiled: Any) -> dict[str, Any]:
     if constants is None:
         print(f"compile(optimizer={type(compiled).__name__}(...)): {_OPTIMIZER} takes its place.")
         return {"optimizer": _OPTIMIZER}
-    usual = type(compiled)().get_config()
+    defaults = type(compiled)().get_config()
     keys = ("momentum", "nesterov", "weight_decay", *constants)
-    changed = {key: config[key] for key in keys if config.get(key) not in (None, usual.get(key))}
+    changed = {key: config[key] for key in keys if config.get(key) not in (None, defaults.get(key))}
     return {"optimizer": kind, **changed}
 
 
 def _prepared(name: str, definition: dict[str, Any], results: Path) -> Dataset:
-    """Returns a data set, which is prepared where it is not; prints warnings."""
+    """Return a data set, after preparing it if necessary; print warnings."""
     from batchscope import datasets
 
     token = dataset_definitions.token(name, definition)
@@ -188,20 +186,20 @@ def _prepared(name: str, definition: dict[str, Any], results: Path) -> Dataset:
 
 
 def _definition(data: str, label: str | None, task: str | None) -> dict[str, Any]:
-    """Returns the definition of a data set, by what stands at a path."""
-    asked = {key: value for key, value in (("label", label), ("task", task)) if value}
+    """Return the definition of a data set, by the kind of file at a path."""
+    keys = {key: value for key, value in (("label", label), ("task", task)) if value}
     if data in dataset_definitions.BUILT_IN:
         return dataset_definitions.BUILT_IN[data].resolved()
     path = expanded(data)
     if path.is_dir():
         folder = {"source": "image_folder", "path": data, "image_size": 64}
-        known = dataset_definitions.read(folder).parts()
-        split = {part: share for part, share in _SPLIT.items() if part not in known}
+        parts = dataset_definitions.read(folder).parts()
+        split = {part: share for part, share in _SPLIT.items() if part not in parts}
         return {**folder, "split": split} if split else folder
     if path.suffix == ".npz":
-        return {"source": "npz", "path": data, **asked, "split": _SPLIT}
+        return {"source": "npz", "path": data, **keys, "split": _SPLIT}
     if path.suffix in (".csv", ".tsv", ".parquet"):
-        return _of_table({"source": "csv", "path": data, **asked, "split": _SPLIT})
+        return _of_table({"source": "csv", "path": data, **keys, "split": _SPLIT})
     if path.is_file():
         return {"source": "text", "path": data}
     built_in = wording.listed(dataset_definitions.BUILT_IN, "or")
@@ -227,26 +225,26 @@ def _of_table(definition: dict[str, Any]) -> dict[str, Any]:
     return {**definition, "missing": "median"} if table.gaps else definition
 
 
-def _model(given: str | None, kind: str) -> dict[str, Any]:
-    """Returns a model's name, its token and its file, by what was given or the kind of data."""
-    if given is None and kind not in _NETWORKS:
+def _model(model: str | None, kind: str) -> dict[str, Any]:
+    """Return name, token and file of a model; by default one for the kind of data."""
+    model = model or _NETWORKS.get(kind)
+    if model is None:
         kinds = example_kinds.KINDS[kind]
         raise UserError(f"MODEL: received nothing for {kinds}; a file of your own is expected.")
-    if given is None or given in NETWORKS:
-        name = given or _NETWORKS[kind]
-        return {"model": name, "token": name, "model_file": None, "models": ""}
-    if not Path(given).is_file():
-        known = wording.listed(NETWORKS, "or")
-        raise UserError(f"MODEL: received {given!r}; an existing file, or {known}, is expected.")
-    if problem := model_files.problem(("MODEL",), given):
+    if model in NETWORKS:
+        return {"model": model, "token": model, "model_file": None, "models": ""}
+    if not Path(model).is_file():
+        names = wording.listed(NETWORKS, "or")
+        raise UserError(f"MODEL: received {model!r}; an existing file, or {names}, is expected.")
+    if problem := model_files.problem(("MODEL",), model):
         raise UserError(problem.line)
-    name = _slug(given)
-    token = model_files.token(name, given)
-    return {"model": name, "token": token, "model_file": given, "models": _yaml({name: given})}
+    name = _slug(model)
+    token = model_files.token(name, model)
+    return {"model": name, "token": token, "model_file": model, "models": _yaml({name: model})}
 
 
 def _yaml(section: dict[str, Any]) -> str:
-    """Returns a section of a study, indented; maps and lists within its values on one line."""
+    """Return a section of a study, indented, with each nested map and list on one line."""
     nested = any(isinstance(value, dict) for value in section.values())
     flow = None if nested else False
     text = yaml.safe_dump(section, sort_keys=False, allow_unicode=True, default_flow_style=flow)

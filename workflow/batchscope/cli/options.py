@@ -1,4 +1,4 @@
-"""Options that several commands share, and the study that a command is about."""
+"""Options that several commands share, and the study of a command."""
 
 from __future__ import annotations
 
@@ -49,26 +49,24 @@ def logs(arguments: Namespace) -> Any:
     Raises:
         UserError: If an option is invalid.
     """
-    columns = dict(word.partition("=")[::2] for word in arguments.columns)
-    if wrong := [word for word in arguments.columns if not all(word.partition("="))]:
-        raise unexpected("--columns", show(wrong[0]), "such as batch_size=bs")
-    stated = {
+    pairs = [word.partition("=") for word in arguments.columns]
+    if invalid := ["".join(pair) for pair in pairs if not all(pair)]:
+        raise unexpected("--columns", show(invalid[0]), "such as batch_size=bs")
+    values = {
+        **{name: vars(arguments)[name] for name in log_keys.Logs.model_fields if name in arguments},
         "files": [
             log_keys.escaped(file) if os.path.exists(file) else file for file in arguments.files
         ],
-        "columns": columns,
+        "columns": {ours: theirs for ours, _, theirs in pairs},
         "pattern": yaml.safe_load(arguments.pattern or "") or {},
-        **{
-            name: vars(arguments)[name]
-            for name in ("factors", "lines", "examples_per_epoch", "rows")
-        },
     }
     try:
-        keys = {name: value for name, value in stated.items() if value is not None}
+        keys = {name: value for name, value in values.items() if value is not None}
         return log_keys.Logs.model_validate(keys)
     except ValidationError as error:
-        option = str(error.errors()[0]["loc"][0]).replace("_", "-")
-        raise unexpected(f"--{option}", show(stated.get(option)), "another value") from None
+        key = str(error.errors()[0]["loc"][0])
+        option = f"--{key.replace('_', '-')}"
+        raise unexpected(option, show(values.get(key)), "another value") from None
 
 
 def last_study(results: Path) -> Study | None:

@@ -1,8 +1,7 @@
-"""The text of `plan`: the missing jobs of a study, and about how long they take."""
+"""The text of `plan`: the missing jobs of a study, and an estimate of their time."""
 
 from __future__ import annotations
 
-import functools
 import os
 import shlex
 from collections import Counter
@@ -11,24 +10,19 @@ from pathlib import Path
 
 from batchscope import wording
 from batchscope.host import requirements
-from batchscope.store import interims, jobs, owners, paths, records, status
+from batchscope.rules import study as rules_study
+from batchscope.store import jobs, owners, paths, records, status
 from batchscope.store.jobs import TRAINING
 from batchscope.store.status import JobRow
-from batchscope.study import advice_needs, config, suggestions
+from batchscope.study import advice_needs, suggestions
 from batchscope.study.plan import Study
 from batchscope.study.versions import VERSIONS
 
 
 def study(config_path: Path | str, scale: str, results: Path | str) -> Study:
-    """Return the study of a file, planned with the prepared data and for this machine.
-
-    Raises:
-        UserError: If the file has a problem, or another file has the same study name.
-    """
-    recorded = functools.partial(records.training_images, results)
-    looked = functools.partial(interims.stages, results)
-    here = os.environ.get(requirements.REMOTE_GPUS) != "true"
-    planned = config.study(config_path, scale, recorded=recorded, looked=looked, local=here)
+    """Return the study of a file; raise a `UserError` if another file has the same study name."""
+    local = os.environ.get(requirements.REMOTE_GPUS) != "true"
+    planned = rules_study.planned(config_path, scale, results, local)
     owners.check(paths.study_folder(results, planned.folder_name), planned.name, config_path)
     return planned
 
@@ -68,17 +62,17 @@ def _table(study: Study, rows: list[JobRow]) -> Iterator[str]:
     for name, group in {**groups, **({"all": rows} if len(groups) > 1 else {})}.items():
         runs = Counter(requirements.label(row.status) for row in group if row.job.noun == TRAINING)
         missing = (row.job for row in group if row.status == records.MISSING)
-        others = Counter(job.measure for job in missing if job.noun != TRAINING)
-        counted = [
-            ", ".join(f"{count} {word}" for word, count in counts.items()) or "none"
-            for counts in (runs, others)
-        ]
-        cells.append((name, *counted))
-    first, second, _ = (max(map(len, column)) for column in zip(*cells, strict=True))
+        other_jobs = Counter(job.measure for job in missing if job.noun != TRAINING)
+        cells.append((name, *map(_counted, (runs, other_jobs))))
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     if groups:
         yield ""
-        yield from (f"{name:{first}}  {runs:{second}}  {others}" for name, runs, others in cells)
+        yield from (f"{name:{widths[0]}}  {runs:{widths[1]}}  {jobs}" for name, runs, jobs in cells)
         yield ""
+
+
+def _counted(counts: Counter[str]) -> str:
+    return ", ".join(f"{count} {word}" for word, count in counts.items()) or "none"
 
 
 def _external_runs(study: Study) -> Iterator[str]:
@@ -106,7 +100,7 @@ def _commands(study: Study, results: Path | str) -> Iterator[str]:
 
 
 def _advice(study: Study) -> list[str]:
-    """Return the keys to change, for each experiment whose advice will lack something."""
+    """Return the keys to change for complete advice, a line per experiment."""
     lines = []
     for name, experiment in study.experiments.items():
         needs = [(need.key, {None: need.value}) for need in advice_needs.planned(experiment)]

@@ -1,4 +1,4 @@
-"""Short trainings on somebody's data: which rate learns, a first guess, and the grid of a study."""
+"""Short trainings before a new study: learning rates, batch sizes and a first guess."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def explore(data: Dataset, model: Any, factors: dict[str, Any], memory: float) -
 
     Args:
         factors: The optimizer and its constants.
-        memory: Bytes that a training may take.
+        memory: Largest number of bytes of a training.
 
     Raises:
         UserError: If no learning rate predicts better than a constant.
@@ -104,13 +104,13 @@ def _curve(probe: Probe, rate: float, size: int, stops: range, least: int) -> Cu
 
     After the least number of updates, it ends after twice the examples of the lowest loss.
     """
-    used, fallen = [], []
-    for examples, loss in probe.training(rate, size, stops):
-        used.append(examples)
-        fallen.append(loss)
-        if examples > max(least * size, 2 * used[fallen.index(min(fallen))]):
+    examples, losses = [], []
+    for used, loss in probe.training(rate, size, stops):
+        examples.append(used)
+        losses.append(loss)
+        if used > max(least * size, 2 * examples[losses.index(min(losses))]):
             break
-    return Curve(tuple(used), tuple(fallen))
+    return Curve(tuple(examples), tuple(losses))
 
 
 def _nothing_learned(tried: dict[float, float], updates: int, size: int, constant: float) -> str:
@@ -126,7 +126,7 @@ def _nothing_learned(tried: dict[float, float], updates: int, size: int, constan
 def _noise_scales(
     probe: Probe, rate: float, size: int, curve: Curve, constant: float
 ) -> list[float]:
-    """Return the gradient noise scale after half, and after nine tenths of the fall of the loss.
+    """Return the gradient noise scale after a half and after nine tenths of the fall of the loss.
 
     If gradients are too noisy for an estimate, the number of examples is a lower bound.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from batchscope import wording
@@ -14,16 +15,16 @@ from batchscope.study.registry import MEASURES, OF_SWEEPS, OF_TRAININGS
 from batchscope.study.run_factors import FACTORS, TIMING_ONLY_FACTORS
 from batchscope.study.setting import Parameter
 from batchscope.study.specifications import Column, Entry
-from batchscope.study.versions import ENTRIES
 
 _COLUMNS = {name: table.columns for name, table in tables.TABLES.items() if table.columns}
 _COLUMNS |= {"claims": CLAIMS, "interims": INTERIMS}  # of a study, not of an experiment
 _DECISIONS = [*(name for name in tables.DECISIONS if name != "advice"), "claims"]
+_WORDS = "## Words of the report"
 _OF_TRAININGS = [name for name in _COLUMNS if name not in {*tables.OF_TIMINGS, *_DECISIONS}]
 
 
 def whole() -> str:
-    """Returns the whole reference."""
+    """Return the page docs/reference.md."""
     parts = [
         "# Reference",
         "Printed by `python workflow/run.py explain`; `explain NAME` prints one entry.",
@@ -49,7 +50,7 @@ def whole() -> str:
         *(_of_table(name) for name in tables.OF_TIMINGS),
         "## Figures",
         *(f"### {figure.name}\n\n{figure.caption}" for figure in FIGURES.values()),
-        "## Words of the report",
+        _WORDS,
         "The text behind each question mark; `explain` takes the word with or without underscores.",
         _table(
             ("word", "meaning"),
@@ -59,43 +60,36 @@ def whole() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def one(name: str) -> str:
-    """Return the text of a factor, measure, timing, column, figure or word of the report.
+def entries(name: str) -> str:
+    """Return the sections and the rows of the page with a name, or the text of a word.
 
     Raises:
         UserError: If nothing has that name.
     """
-    words = explanations.key(name)
-    found = [part for entry, part in _entries() if entry in (name, words)]
-    if not found:
-        match = nearest(name, dict.fromkeys(entry for entry, _ in _entries()))
+    page, word = whole(), explanations.key(name)
+    parts = []
+    if word in explanations.EXPLANATIONS:
+        title = wording.capital(word.replace("_", " "))
+        parts.append(f"{title}: {explanations.EXPLANATIONS[word]}")
+    for section in re.split(r"\n(?=#)", page.partition(_WORDS)[0]):
+        heading, *blocks = section.strip().split("\n\n")
+        if heading.lstrip("# ") == name:
+            parts.append(section.strip())
+            continue
+        if any(part.startswith("## ") for part in parts):
+            continue  # a factor, or a column of runs.csv: other tables repeat it
+        for block in blocks:
+            rows = re.findall(rf"^\| `{re.escape(name)}` .*", block, re.M)
+            if rows:
+                parts.append("\n".join([heading, "", *block.splitlines()[:2], *rows]))
+    if not parts:
+        match = nearest(name, re.findall(r"^(?:### |\| `)(\w+)", page, re.M))
         hint = f" Did you mean '{match}'?" if match else ""
         raise UserError(
             f"explain: received {name!r}; a factor, measure, timing, column, figure or word of the "
             f"report is expected.{hint}"
         )
-    return "\n\n".join(found) + "\n"
-
-
-def _entries() -> Iterable[tuple[str, str]]:
-    """Yield name and text of each entry that `explain` prints."""
-    for word, text in explanations.EXPLANATIONS.items():
-        yield word, f"{wording.capital(word.replace('_', ' '))}: {text}"
-    for factor in {**FACTORS, **TIMING_ONLY_FACTORS}.values():
-        yield factor.name, _parameters("factor", [factor])
-    for entry in ENTRIES.values():
-        yield entry.name, _entry(entry)
-    for name, column in columns.COLUMNS.items():
-        if name not in FACTORS:
-            yield name, _columns({name: column})
-    for name, found in _COLUMNS.items():
-        yield f"{name}.csv", _columns(found)
-        for column, entry in found.items():
-            # What a row is of, in many tables, is none of theirs.
-            if column not in FACTORS and column not in columns.COLUMNS:
-                yield column, f"{name}.csv:\n\n{_columns({column: entry})}"
-    for figure in FIGURES.values():
-        yield figure.name, f"Figure {figure.name}: {figure.caption}"
+    return "\n\n".join(parts) + "\n"
 
 
 def _entry(entry: Entry) -> str:
@@ -110,8 +104,8 @@ def _entry(entry: Entry) -> str:
 def _of_table(name: str) -> str:
     keys, claim = tables.TABLES[name].keys if name in tables.TABLES else None, ""
     if keys is not None:
-        listed = wording.listed(f"`{key}`" for key in keys)
-        by = f"; rows are distinguished by {listed}" if keys else ""
+        key_names = wording.listed(f"`{key}`" for key in keys)
+        by = f"; rows are distinguished by {key_names}" if keys else ""
         claim = f"A [claim](claims.md) may be of it{by}.\n\n"
     return f"### {name}.csv\n\n{claim}{_columns(_COLUMNS[name])}"
 
@@ -125,8 +119,8 @@ def _parameters(noun: str, parameters: Iterable[Parameter]) -> str:
     return _table((noun, "alias", "if left out", "what it is", "expected"), rows)
 
 
-def _columns(found: dict[str, Column]) -> str:
-    rows = [(f"`{name}`", item.unit, item.doc) for name, item in found.items()]
+def _columns(columns_by_name: dict[str, Column]) -> str:
+    rows = [(f"`{name}`", item.unit, item.doc) for name, item in columns_by_name.items()]
     return _table(("column", "unit", "what it holds"), rows)
 
 

@@ -1,6 +1,6 @@
-"""Time a step of each kind of missing training whose time is unknown.
+"""Time a step of each kind of missing training without a known time.
 
-The steps run in a forked process, since a user's model file may end its process.
+The steps run in another process, because a user's model file may end its process.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ import contextlib
 import functools
 import importlib.util
 import io
-import multiprocessing
 from pathlib import Path
 from typing import Any
 
-from batchscope.cli import steps
+from batchscope.cli import steps, study_check
+from batchscope.errors import UserError
 from batchscope.store import estimates, status
 from batchscope.study import names, run_factors
 from batchscope.study.plan import Study
@@ -39,11 +39,9 @@ def note(study: Study, results: Path) -> None:
             by_size[size] = {**factors, "batch_size": size}
     timed = [by_size[size] for by_size in kinds.values() for size in {min(by_size), max(by_size)}]
     for threads in {factors["threads"] for factors in timed}:  # fixed when TensorFlow starts
-        chosen = [factors for factors in timed if factors["threads"] == threads]
-        fork = multiprocessing.get_context("fork")
-        process = fork.Process(target=_time, args=(study, results, chosen))
-        process.start()
-        process.join()
+        group = [factors for factors in timed if factors["threads"] == threads]
+        with contextlib.suppress(EOFError, TimeoutError, UserError):
+            study_check.in_process(_time, study, results, group)
 
 
 def _time(study: Study, results: Path, timed: list[dict[str, Any]]) -> None:

@@ -1,7 +1,7 @@
 """The steps that the workflow's rules call: one job each.
 
 `entry` derives the options of a step from its signature: `--chunk-seconds` from `chunk_seconds`. An
-option whose default is None may lack its value: `--model-file` does for a built-in model.
+option with the default None may have no value, such as `--model-file` for a built-in model.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ def train(
 
     Args:
         checkpoint_seconds: Seconds between two checkpoints.
-        killed_at_mb: Memory limit at which the kernel killed it before.
-        chunk_seconds: Largest duration of one call of TensorFlow; `chunk_steps`, its most steps.
+        killed_at_mb: Memory limit of the attempt that the kernel has just killed.
+        chunk_seconds: Longest call of TensorFlow; `chunk_steps` limits its steps.
     """
     start(parse_run(run))
     from batchscope.host import memory_limits
@@ -175,7 +175,7 @@ def claims(config: str, output: Path, scale: str = "full", results: Path = _RESU
 
 
 def interim(config: str, output: Path, scale: str = "full", results: Path = _RESULTS) -> None:
-    """Analyse a study whose seeds come in stages: which runs get more seeds."""
+    """Make an interim analysis: give more seeds to the runs of open statements."""
     from batchscope.tables import experiment_tables
 
     experiment_tables.write_interim(results, options.study(results, config, scale), output)

@@ -1,8 +1,8 @@
 """Check a study before its jobs: the user's data that are not prepared, and the user's models.
 
-The sizes of these data show whether batches and settings of measures fit the training set. A user's
-model file may end its process, change its folder, or not end. So each model is built and trained
-for one step in a process of its own, which has a time limit.
+The sizes of the data show whether batches and settings of measures fit the training set. A user's
+model file may end its process, change its folder, or run forever. So each model is built and
+trained for one step in another process with a time limit.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import importlib.util
 import multiprocessing
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from multiprocessing import connection
 from pathlib import Path
 from typing import Any
@@ -22,8 +22,7 @@ from batchscope.host import supervisor, tensorflow_start
 from batchscope.store import jobs, records
 from batchscope.study import names, planner
 
-# Data set -> its `ModelInput`; None if only the preparation can tell.
-Inputs = dict[str, Any]
+Inputs = dict[str, Any]  # data set -> `ModelInput`, or None if only the preparation knows it
 
 _BUILD_SECONDS = 600.0  # time limit of building a model
 _END_SECONDS = 60.0  # time limit of the end of a process after that
@@ -36,9 +35,9 @@ def check(study: Any, results: Path) -> None:
         ConfigError: With a line for each problem.
     """
     table = jobs.JobTable(study, results)
-    models = sorted(table.own_models())
-    datasets = {*table.own_data(), *(dataset for dataset, _ in models)}
-    # TensorFlow reads some data. It must not start in this process, which forks later ones.
+    models = sorted(table.user_models())
+    datasets = {*table.user_data(), *(dataset for dataset, _ in models)}
+    # TensorFlow reads some data. It must not start in this process, which is forked again below.
     inputs, sizes, problems = in_process(_read, study, results, datasets)
     try:
         planner.make(study.written, recorded=sizes.get, folder=study.folder)
@@ -50,7 +49,7 @@ def check(study: Any, results: Path) -> None:
         print(f"models: {text}.", file=sys.stderr)
         models = []
     if models:
-        tensorflow_start.load()  # once, for all the forks
+        tensorflow_start.load()  # once for all forks
     notes: list[str] = []
     for dataset, model in models:
         file = study.models[model]
@@ -72,23 +71,24 @@ def check(study: Any, results: Path) -> None:
 
 
 def check_data(study: Any, results: Path) -> None:
-    """Read the user's data; raise a `ConfigError` with all problems of the files."""
-    if problems := _read(study, results, jobs.JobTable(study, results).own_data())[2]:
+    """Read the user's data; raise a `ConfigError` with all problems."""
+    if problems := _read(study, results, jobs.JobTable(study, results).user_data())[2]:
         raise ConfigError(problems)
 
 
 def _read(
-    study: Any, results: Path, names_read: set[str]
+    study: Any, results: Path, dataset_names: Collection[str]
 ) -> tuple[Inputs, dict[str, int | None], list[str]]:
-    """Return the inputs that data sets give a model, their training examples, and problems."""
+    """Return the inputs of models by data set, the numbers of training examples, and problems."""
     from batchscope import datasets
     from batchscope.datasets import model_inputs
 
     inputs: Inputs = {}
     sizes: dict[str, int | None] = {}
     problems: list[str] = []
-    for dataset in filter(names_read.__contains__, study.datasets):
-        definition = study.datasets[dataset]
+    for dataset, definition in study.datasets.items():
+        if dataset not in dataset_names:
+            continue
         try:
             sizes[dataset] = records.training_images(results, dataset)
             if sizes[dataset] is None:

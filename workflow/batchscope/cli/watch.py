@@ -13,7 +13,7 @@ from batchscope.study.plan import Study
 
 
 def text(study: Study | None, results: Path | str, cores: int) -> str:
-    """Return the text for a study, without one for the running jobs alone.
+    """Return the text for a study and the running jobs; without a study, for the running jobs.
 
     Raises:
         UserError: If a record is damaged.
@@ -31,7 +31,8 @@ def text(study: Study | None, results: Path | str, cores: int) -> str:
 def _best_runs(study: Study, results: Path | str) -> Iterator[str]:
     """Yield the finished run with the lowest validation loss of each experiment."""
     for name, experiment in study.experiments.items():
-        runs = experiment.runs | {run: made.factors for run, made in experiment.commands.items()}
+        commands = {name: run.factors for name, run in experiment.commands.items()}
+        runs = experiment.runs | commands
         losses = {run: _lowest_loss(paths.run_folder(results, run)) for run in runs}
         if finished := [run for run in runs if losses[run] is not None]:
             best = min(finished, key=losses.__getitem__)

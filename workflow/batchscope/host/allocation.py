@@ -16,13 +16,6 @@ from batchscope.host import memory_limits
 _VARIABLES = {"_cores": "SLURM_CPUS_PER_TASK", "gpu": "SLURM_GPUS_ON_NODE"}
 
 
-def allocated() -> dict[str, int]:
-    """Return the resources that the members of a group may use at a time."""
-    counts = {name: os.environ.get(variable, "") for name, variable in _VARIABLES.items()}
-    allocated = {name: int(count) for name, count in counts.items() if count.isdecimal()}
-    return {**allocated, "mem_mb": int(memory_limits.limit_mb())}
-
-
 def run_group(workflow: Any, groups: list[str], before_first_job: Callable[[], None]) -> None:
     """Let Snakemake run all members of a group by one process, within the allocation of the job.
 
@@ -31,8 +24,10 @@ def run_group(workflow: Any, groups: list[str], before_first_job: Callable[[], N
         groups: Names of the groups.
         before_first_job: Called by the process that runs the members.
     """
-    for resource, value in allocated().items():
-        workflow.register_resource(resource, value)
+    for resource, variable in _VARIABLES.items():
+        if (count := os.environ.get(variable, "")).isdecimal():
+            workflow.register_resource(resource, int(count))
+    workflow.register_resource("mem_mb", int(memory_limits.limit_mb()))
     execute = workflow.execute
 
     def execute_all(executor_plugin: Any, **settings: Any) -> None:

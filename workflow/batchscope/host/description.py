@@ -1,4 +1,4 @@
-"""Description of the machine and of the versions of packages, for the records of results."""
+"""Machine and versions of packages, as the records of results hold them."""
 
 import contextlib
 import os
@@ -63,14 +63,13 @@ def _gpus() -> dict[str, list]:
         opened.callback(nvml.nvmlShutdown)
         handles = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]
         gpus: dict[str, list] = {"gpu": [str(nvml.nvmlDeviceGetName(gpu)) for gpu in handles]}
-        for handle in handles:
-            for name, ask, arguments in (
-                ("gpu_cores", nvml.nvmlDeviceGetNumGpuCores, ()),
-                ("gpu_max_mhz", nvml.nvmlDeviceGetMaxClockInfo, (nvml.NVML_CLOCK_SM,)),
-            ):
-                answers = gpus.setdefault(name, [])
-                answers.append(None)
+        for name, query, arguments in (
+            ("gpu_cores", nvml.nvmlDeviceGetNumGpuCores, ()),
+            ("gpu_max_mhz", nvml.nvmlDeviceGetMaxClockInfo, (nvml.NVML_CLOCK_SM,)),
+        ):
+            gpus[name] = [None] * len(handles)
+            for index, handle in enumerate(handles):
                 with contextlib.suppress(nvml.NVMLError):
-                    answers[-1] = ask(handle, *arguments)
+                    gpus[name][index] = query(handle, *arguments)
         return gpus
     return {"gpu": []}

@@ -8,12 +8,12 @@ Listening: the server has two abstract Unix sockets with Snakemake's process id 
 `training` accepts connections at once and answers after the import of TensorFlow. `tables`, for
 steps without TensorFlow, exists after that import; until then these jobs import for themselves.
 
-Forking: a job sends its words, folder, environment, stdout and stderr. The server forks a child
+Forking: a job sends its arguments, folder, environment, stdout and stderr. The server forks a child
 that runs the step, and sends the child's exit status. Without a server the job forks itself. The
 server refuses another Python, and steps with GPUs or several threads. The job passes SIGINT and
 SIGTERM on to its step, which leads a process group of its own.
 
-Ends: when a process is killed, others follow.
+If a process is killed, others end with it:
 - Snakemake: the server, by the parent-death signal and because it watches Snakemake, and the jobs,
   which watch Snakemake. (The shell between them may live on.)
 - The server: its steps, by the parent-death signal.
@@ -70,7 +70,7 @@ class Step(NamedTuple):
         return -signal.SIGKILL if status is None else status
 
 
-def run(words: list[str], main: Main) -> object:
+def run(arguments: list[str], main: Main) -> object:
     """Run a command; return its exit status.
 
     A job of Snakemake, and every training, runs in another process, which this one watches. A
@@ -78,19 +78,19 @@ def run(words: list[str], main: Main) -> object:
     """
     interruption.stop_quietly()
     snakemake_pid = os.environ.pop(SNAKEMAKE_PID, "")  # processes that the step starts are no jobs
-    is_training = words[:1] == ["train"]
+    is_training = arguments[:1] == ["train"]
     if not snakemake_pid and not is_training:
-        return main(words)
+        return main(arguments)
     kills = memory_limits.kill_count()
     while True:
-        step = request(words, snakemake_pid) or _fork()
+        step = request(arguments, snakemake_pid) or _fork()
         if step is None:
-            return main(words)
+            return main(arguments)
         status = step.wait(snakemake_pid)
         limit_mb = memory_limits.limit_met(kills)
         if not is_training or status != -signal.SIGKILL or limit_mb is None:
             break
-        is_training, words = False, [*words, "--killed-at-mb", str(limit_mb)]
+        is_training, arguments = False, [*arguments, "--killed-at-mb", str(limit_mb)]
     if status >= 0:
         return status
     cause = "killed" if status == -signal.SIGKILL else f"ended by {signal.Signals(-status).name}"
@@ -98,19 +98,19 @@ def run(words: list[str], main: Main) -> object:
     return 128 - status
 
 
-def request(words: list[str], snakemake_pid: str) -> Step | None:
+def request(arguments: list[str], snakemake_pid: str) -> Step | None:
     """Ask the fork server to run a step; return None if it does not answer or refuses."""
-    is_table = words[:1] and words[0] in TABLE_STEPS
-    if not snakemake_pid or not (is_table or {"--run", "--timing"} & {*words}):
+    is_table = not TABLE_STEPS.isdisjoint(arguments[:1])
+    if not snakemake_pid or not (is_table or {"--run", "--timing"}.intersection(arguments)):
         return None
     server = socket.socket(socket.AF_UNIX)
     with contextlib.suppress(OSError):
         server.connect(_address(snakemake_pid, _TABLES if is_table else _TRAINING))
         if is_same_user(server):
-            job = {"words": words, "folder": os.getcwd(), "environment": dict(os.environ)}
-            text = json.dumps({**job, "python": sys.prefix})
+            job = {"arguments": arguments, "folder": os.getcwd(), "python": sys.prefix}
+            job["environment"] = dict(os.environ)
             socket.send_fds(server, [b"-"], [sys.stdout.fileno(), sys.stderr.fileno()])
-            server.sendall(text.encode() + b"\n")
+            server.sendall(json.dumps(job).encode() + b"\n")
             _wait_for(server, snakemake_pid)
             if (pid := _receive(server, _PID)) is not None:
                 return Step(pid, server)
@@ -201,10 +201,10 @@ def launch(code: Path) -> None:
         "import sys; sys.path.insert(0, sys.argv[1]); from batchscope.cli import entry;"
         "sys.exit(entry.serve(*map(int, sys.argv[2:])))"
     )
-    arguments = (str(code), str(os.getpid()), str(listener.fileno()))
+    command = [sys.executable, "-c", program, str(code), str(os.getpid()), str(listener.fileno())]
     with listener:
         subprocess.Popen(
-            [sys.executable, "-c", program, *arguments],
+            command,
             stdin=subprocess.DEVNULL,
             start_new_session=True,
             pass_fds=[listener.fileno()],
@@ -218,7 +218,7 @@ def serve(
     modules: tuple[str, ...],
     table_modules: tuple[str, ...],
 ) -> list[str]:
-    """Run the fork server. Return in each child that is to run a step, with the step's words.
+    """Run the fork server. Return in each child that is to run a step, with its arguments.
 
     Args:
         descriptor: The listening socket `training`.
@@ -261,26 +261,26 @@ def serve(
 
 
 def _read_request(job: socket.socket, can_share: Callable[[list[str]], bool]) -> list[str]:
-    """Take over a job's streams, folder and environment; return its words."""
+    """Take over a job's streams, folder and environment; return its arguments."""
     with contextlib.suppress(OSError, ValueError):
         _, files, _, _ = socket.recv_fds(job, 1, 2)
         with job.makefile("rb") as stream:
-            received = json.loads(stream.readline())
-        same_python = received["python"] == sys.prefix
-        if is_same_user(job) and same_python and can_share(received["words"]):
+            request = json.loads(stream.readline())
+        same_python = request["python"] == sys.prefix
+        if is_same_user(job) and same_python and can_share(request["arguments"]):
             for file, stream_number in zip(files, (1, 2), strict=True):
                 os.dup2(file, stream_number)
                 os.close(file)
-            os.chdir(received["folder"])
+            os.chdir(request["folder"])
             os.environ.clear()
-            os.environ.update(received["environment"])
-            # From here on, the kernel kills this process when the job's end is closed.
+            os.environ.update(request["environment"])
+            # The kernel now kills this process when the job's end is closed.
             fcntl.fcntl(job, fcntl.F_SETSIG, signal.SIGKILL)
             fcntl.fcntl(job, fcntl.F_SETOWN, os.getpid())
             fcntl.fcntl(job, fcntl.F_SETFL, fcntl.fcntl(job, fcntl.F_GETFL) | os.O_ASYNC)
             if not select.select([job], [], [], 0)[0]:  # it was not closed before
                 job.sendall(_PID.pack(os.getpid()))
-                return received["words"]
+                return request["arguments"]
     job.shutdown(socket.SHUT_RDWR)
     os._exit(0)
 

@@ -25,7 +25,7 @@ def take(path: Path | str) -> int | None:
         with contextlib.ExitStack() as stack:
             stack.callback(os.close, descriptor)
             try:
-                # Most shared file systems pass this lock between nodes, unlike that of `flock`.
+                # Unlike `flock`, most shared file systems pass this lock between nodes.
                 fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except (BlockingIOError, PermissionError):
                 return None
@@ -43,7 +43,7 @@ def held(path: Path, what: str, seconds: float = SECONDS) -> Iterator[None]:
     If the file system has no locks, print that and run the block without one.
 
     Args:
-        what: The task of the block, for the messages.
+        what: Task of the block in messages.
 
     Raises:
         UserError: If another process holds the file for longer than `seconds`.

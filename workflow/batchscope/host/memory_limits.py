@@ -4,9 +4,9 @@ The kernel counts its kills for memory per control group, or else for the whole 
 that ended by SIGKILL while this count rose is taken for one of them; another kill at that moment
 cannot be distinguished. The limit is the smallest one of the control groups and the machine.
 
-Such a kill is a result, the status `out_of_memory`. Under a scheduler, whose limit is set per job,
-the first kill fails the job and leaves a note in the run's folder. The next job records the result
-if it has no more memory, or else trains.
+Such a kill is a result, the status `out_of_memory`. A scheduler sets a limit per job: there the
+first kill fails the job and leaves a note in the run's folder. The next job records the result if
+it has no more memory; otherwise it trains.
 
 Sources: the kernel's documentation, admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst.
 """
@@ -98,24 +98,24 @@ def record_or_retry(folder: Path, killed_at_mb: float | None) -> str | None:
 
     Args:
         folder: The run's folder.
-        killed_at_mb: The limit at which the kernel has just killed the training, if it has.
+        killed_at_mb: Memory limit of the training that the kernel has just killed, if it has.
 
     Raises:
         UserError: If the kernel has, and a later job may have more memory.
     """
     from batchscope import disk
 
-    note, scheduled = folder / NOTE, SCHEDULED in os.environ
-    if killed_at_mb is not None and scheduled:
+    note = folder / NOTE
+    if SCHEDULED in os.environ and killed_at_mb is not None:
         disk.write_json(note, {"limit_mb": killed_at_mb})
         raise UserError(
             f"{folder}: the kernel killed the training for memory (received at most "
             f"{killed_at_mb:.0f} MB). The next call of snakemake goes on from the checkpoint if "
             "its job has more memory; otherwise it records the run as out_of_memory."
         )
-    if killed_at_mb is None and scheduled and note.exists():
-        noted = disk.read_json(note)["limit_mb"]
-        killed_at_mb = noted if limit_mb() <= noted else None
+    if SCHEDULED in os.environ and note.exists():
+        earlier_mb = disk.read_json(note)["limit_mb"]
+        killed_at_mb = earlier_mb if limit_mb() <= earlier_mb else None
     if killed_at_mb is None:
         return None
     return f"The kernel killed the training for memory; its limit was {killed_at_mb:.0f} MB."

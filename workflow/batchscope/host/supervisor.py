@@ -3,8 +3,8 @@
 The supervisor is a process between a job and the command. It is a subreaper: a process that the
 command leaves behind becomes its child. Its standard input is a socket to the job. A byte that
 arrives is a signal for all processes of the command; when the socket closes, they are killed. After
-the command's end the supervisor kills the rest and sends one line of JSON to the job. It imports
-nothing of batchscope, so that the command's own environment variables may be set.
+the command's end the supervisor kills the remaining processes and sends a line of JSON to the job.
+It does not import batchscope, so that the command's own environment variables may be set.
 """
 
 import contextlib
@@ -46,7 +46,7 @@ def prefer_for_oom_kill() -> None:
         Path("/proc/self/oom_score_adj").write_text("1000")
 
 
-def signal_descendants(signum: int) -> bool:
+def _signal_descendants(signum: int) -> bool:
     """Send a signal to all descendants of this process; return whether there are any."""
     descendants = psutil.Process().children(recursive=True)
     for process in descendants:
@@ -56,20 +56,20 @@ def signal_descendants(signum: int) -> bool:
 
 
 def kill_descendants() -> None:
-    while signal_descendants(signal.SIGKILL):
+    while _signal_descendants(signal.SIGKILL):
         _reap_children()
         time.sleep(0.01)
 
 
-def _reap_children(but: int = 0) -> None:
-    """Wait for the children that have ended, except for one."""
-    options = os.WEXITED | os.WNOHANG
+def _reap_children(exception: int = 0) -> None:
+    """Wait for the children that have ended, up to the one with the process id `exception`."""
+    options = os.WEXITED | os.WNOHANG | os.WNOWAIT
     with contextlib.suppress(ChildProcessError):
-        while (child := os.waitid(os.P_ALL, 0, options | os.WNOWAIT)) and child.si_pid != but:
+        while (child := os.waitid(os.P_ALL, 0, options)) and child.si_pid != exception:
             os.waitpid(child.si_pid, 0)
 
 
-def main(words: list[str]) -> None:
+def main(command: list[str]) -> None:
     become_subreaper()
     job = socket.socket(fileno=os.dup(0))
     for signum in (signal.SIGTERM, signal.SIGINT):  # the job passes them on
@@ -77,16 +77,16 @@ def main(words: list[str]) -> None:
     begun = time.monotonic()
     pid = os.fork()
     if pid == 0:
-        _run_command(words)
+        _run_command(command)
     ended, signals = os.pidfd_open(pid), []
     while ended not in (ready := select.select([ended, job], [], [], _SECONDS)[0]):
-        _reap_children(but=pid)
-        if ready and not (received := job.recv(1)):
-            kill_descendants()
-            return
+        _reap_children(exception=pid)
         if ready:
-            signals += received
-            signal_descendants(received[0])
+            if not (signum := job.recv(1)):
+                kill_descendants()
+                return
+            signals += signum
+            _signal_descendants(signum[0])
     _, status, _ = os.wait4(pid, 0)
     seconds = time.monotonic() - begun
     kill_descendants()
@@ -101,16 +101,16 @@ def main(words: list[str]) -> None:
         job.sendall(json.dumps(answer).encode() + b"\n")
 
 
-def _run_command(words: list[str]) -> None:
+def _run_command(command: list[str]) -> None:
     set_parent_death_signal()
     prefer_for_oom_kill()
     for signum in (signal.SIGTERM, signal.SIGINT):
         signal.signal(signum, signal.SIG_DFL)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     try:
-        os.execvp(words[0], words)
+        os.execvp(command[0], command)
     except OSError as error:
-        os.write(2, f"{words[0]}: {error.strerror}\n".encode())
+        os.write(2, f"{command[0]}: {error.strerror}\n".encode())
         os._exit(127)
 
 

@@ -123,9 +123,9 @@ def start(threads: int = 1, device: str = "cpu", replicas: int = 1) -> None:
                 "tensorflow[and-cuda] on a machine with an NVIDIA GPU, or use device: cpu."
             )
         if len(gpus) < replicas:
-            found = wording.count(len(gpus), "GPU")
+            count = wording.count(len(gpus), "GPU")
             raise UserError(
-                f"replicas: received {replicas}, but TensorFlow finds {found} here; at most that "
+                f"replicas: received {replicas}, but TensorFlow finds {count} here; at most that "
                 "many are expected with device: gpu."
             )
         for gpu in gpus:

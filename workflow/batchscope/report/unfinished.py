@@ -92,7 +92,7 @@ def _measures(inputs: Inputs) -> Entries:
 
 def _versions(inputs: Inputs) -> Entries:
     for path, (step, version) in inputs.states.other_versions().items():
-        subject = inputs.states.every[path].job.subject
+        subject = inputs.states.by_record[path].job.subject
         yield ("version", step, version, "record"), (subject, "")
 
 

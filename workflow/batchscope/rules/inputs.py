@@ -1,4 +1,4 @@
-"""The inputs of rules, and the files of measures and timings, whose rules a loop makes."""
+"""Inputs of rules, and the files, logs and commands of measures and timings."""
 
 import hashlib
 import json
@@ -87,8 +87,12 @@ def snapshots(study: CalledStudy, entry: Measure) -> dict[str, Any]:
     """Return the input `snapshots` of a measure: a path, a function of wildcards, or nothing."""
     if snapshot_epochs.MIDDLE in entry.weights:
         return {"snapshots": f"{RESULTS}/runs/{{run}}/epochs/middle.npz"}
-    measured = [each for each in study.plan.experiments.values() if entry.name in each.measures]
-    if not any(each.at_epochs or each.measures[entry.name].get("epoch") for each in measured):
+    experiments = study.plan.experiments.values()
+    measured = [experiment for experiment in experiments if entry.name in experiment.measures]
+    if not any(
+        experiment.at_epochs or experiment.measures[entry.name].get("epoch")
+        for experiment in measured
+    ):
         return {}  # a function would be called for every job
 
     def of_job(wildcards: Any) -> list[str]:
@@ -112,7 +116,7 @@ def record_of(entry: Measure | Timing) -> str:
 
 
 def files_of(entry: Measure | Timing) -> list[str]:
-    """Return the record of a measure or a timing, and the files beside it."""
+    """Return the files of a measure or a timing, its record first."""
     record = record_of(entry)
     return [record, *(record.removesuffix(".json") + suffix for suffix in entry.also_writes)]
 
@@ -124,10 +128,10 @@ def log_of(entry: Measure | Timing) -> str:
 def command_of(step: str) -> str:
     """Return the command of a measure or a timing; another command makes all results again."""
     entry = versions.ENTRIES[step]
-    words = [f"--{option} {{wildcards.{option}:q}}" for option in (*entry.subjects, "settings")]
-    words += ["--model-file {input.model:q}"] if isinstance(entry, Timing) or entry.data else []
-    words.append("--output {output.record:q} > {log:q} 2>&1")
-    return " ".join(["python workflow/run.py", entry.name, *words])
+    options = [f"--{option} {{wildcards.{option}:q}}" for option in (*entry.subjects, "settings")]
+    options += ["--model-file {input.model:q}"] if isinstance(entry, Timing) or entry.data else []
+    options.append("--output {output.record:q} > {log:q} 2>&1")
+    return " ".join(["python workflow/run.py", entry.name, *options])
 
 
 def records(study: CalledStudy, experiment: str) -> list[str]:

@@ -15,7 +15,7 @@ from batchscope.study.specifications import MOST_REPEATS, REPEATS
 # More threads than any machine has: locally they are capped to --cores, so that the job runs
 # exclusively. A cluster gets cpus_per_task instead.
 EXCLUSIVE = 4096
-_FIGURES_OF_ONE_PROCESS = 6  # a second process imports as much, and keeps a core from other jobs
+_FIGURES_OF_ONE_PROCESS = 6  # a second process repeats the imports, and occupies a core
 
 
 def run_memory_mb(run: str, memory_mb: int) -> int:

@@ -2,8 +2,10 @@
 
 import logging
 import os
+import shlex
 import subprocess
 import sys
+import time
 from collections.abc import Collection
 from itertools import chain
 from pathlib import Path
@@ -50,16 +52,16 @@ def start(study: CalledStudy) -> None:
     leftovers.sweep(RESULTS)
     owners.claim(study.folder, study.plan.name, study.config_path)
     # No part of a training's command: the epochs of another study would train every run again.
-    jobs.note_epochs(study.plan, study.table.here(), RESULTS)
-    for state in study.table.every.values():
+    jobs.note_epochs(study.table)
+    for state in study.table.by_record.values():
         # The place of the study's file and the needs of a run change no result either.
         run = study.plan.commands.get(state.job.subject)
         if run and not state.made:
             disk.write_json(state.job.path.with_name(paths.COMMAND_NOTE), run.note())
-    if study.partial or not (study.table.own_data() or study.table.own_models()):
+    if study.partial or not (study.table.user_data() or study.table.user_models()):
         return
-    words = ["check", "--config", study.config_path, "--scale", study.scale]
-    if subprocess.run([sys.executable, str(project_files.CLI), *words]).returncode:
+    arguments = ["check", "--config", study.config_path, "--scale", study.scale]
+    if subprocess.run([sys.executable, str(project_files.CLI), *arguments]).returncode:
         sys.exit(1)
 
 
@@ -106,5 +108,15 @@ def remedy_for_future_dates(study: CalledStudy) -> str:
     logs = chain.from_iterable(experiment.own.files for experiment in experiments)
     models = filter(None, study.plan.models.values())
     code = os.path.relpath(project_files.WORKFLOW)
-    files = sorted({study.config_path, *models, *logs})
-    return disk.remedy_for_future_dates([RESULTS, code, *files])
+    return fix_future_dates([RESULTS, code, *sorted({study.config_path, *models, *logs})])
+
+
+def fix_future_dates(roots: list[str]) -> str:
+    """Return the message about files dated in the future, at or below some paths; may be empty."""
+    paths = chain.from_iterable((root, *sorted(root.rglob("*"))) for root in map(Path, roots))
+    latest = time.time() + 1
+    future = (path for path in paths if path.is_file() and path.stat().st_mtime > latest)
+    if not (first := next(future, None)):
+        return ""
+    touch = f"find {shlex.join(roots)} -type f -newermt now -exec touch {{}} +"
+    return f"{first}: received a date in the future; set the clock, or date all such files: {touch}"

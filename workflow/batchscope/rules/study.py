@@ -7,8 +7,7 @@ import json
 import shlex
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
-from itertools import chain
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +40,7 @@ class CalledStudy:
 
     @property
     def report(self) -> str:
-        """The report; that of the default study is directly in the folder of results."""
+        """The report; the default study has it directly in the folder of results."""
         is_default = self._is_default and not self.plan.reduced
         return f"{RESULTS if is_default else self.folder}/report.html"
 
@@ -73,8 +72,7 @@ class CalledStudy:
 
     def planned_again(self) -> CalledStudy:
         """Return the study as it is planned after the last interim analysis."""
-        plan_now = _planned(self.config_path, self.scale)
-        return CalledStudy(plan_now, self.config_path, self.scale, self.partial)
+        return replace(self, plan=planned(self.config_path, self.scale))
 
 
 def called(configfiles: list[Any], options: dict[str, Any], cluster: bool = False) -> CalledStudy:
@@ -91,7 +89,8 @@ def called(configfiles: list[Any], options: dict[str, Any], cluster: bool = Fals
         path = command_line.one_file(files)
         read = configuration.options(options)
         local = not (cluster or read.partial)
-        study = CalledStudy(_planned(path, read.scale, local), path, read.scale, read.partial)
+        plan_now = planned(path, read.scale, RESULTS, local)
+        study = CalledStudy(plan_now, path, read.scale, read.partial)
         owners.check(study.folder, study.plan.name, path)
         # The table reads every folder of results, which a job of a cluster does not need.
         absent = study.table.absent() if any(map(requirements.missing, _needs(study.plan))) else {}
@@ -102,12 +101,23 @@ def called(configfiles: list[Any], options: dict[str, Any], cluster: bool = Fals
     return study
 
 
-def _planned(path: str, scale: str, local: bool = False) -> plan.Study:
-    recorded = functools.partial(records.training_images, RESULTS)
-    stages = functools.partial(interims.stages, RESULTS)
+def planned(
+    path: Path | str, scale: str, results: Path | str = RESULTS, local: bool = False
+) -> plan.Study:
+    """Return the study of a file, planned with the prepared data and the last interim analysis.
+
+    Args:
+        local: Whether jobs run on this machine.
+
+    Raises:
+        UserError: If the file has a problem.
+    """
+    recorded = functools.partial(records.training_images, results)
+    stages = functools.partial(interims.stages, results)
     return configuration.study(path, scale, recorded=recorded, looked=stages, local=local)
 
 
 def _needs(study: plan.Study) -> Iterator[dict[str, Any]]:
     yield from (run.needs for run in study.commands.values())
-    yield from chain.from_iterable(each.factors() for each in study.experiments.values())
+    for experiment in study.experiments.values():
+        yield from experiment.factors()

@@ -59,8 +59,8 @@ def _missing(files: Iterable[str]) -> list[str]:
 def _missing_results(study: CalledStudy) -> Iterator[str]:
     """Yield a missing file of each job that Snakemake would not find itself.
 
-    It finds the missing records of an experiment while the file `complete.txt`, which follows all
-    of them, is missing too: these would be thousands of targets of the first call.
+    It finds the missing records of an experiment while `complete.txt`, which depends on them, is
+    missing too: these would be thousands of targets of the first call.
     """
     for name, states in study.table.experiments.items():
         complete = f"{study.folder}/{name}/complete.txt"
@@ -76,10 +76,10 @@ def _missing_results(study: CalledStudy) -> Iterator[str]:
 def _check_data(study: CalledStudy) -> None:
     """Exit if a data set lost files after results were made of it.
 
-    In the same call Snakemake would train these results again, or skip other missing files.
+    Snakemake would otherwise train these results again, or skip other missing files.
     """
     incomplete = {dataset for dataset, complete in study.table.data().items() if not complete}
-    jobs = (state.job for state in study.table.every.values() if incomplete)
+    jobs = (state.job for state in study.table.by_record.values() if incomplete)
     used = {job.subject.split("+")[0] for job in jobs if job.path.exists()}
     records = {dataset: inputs.dataset_record(dataset) for dataset in incomplete}
     lost = [name for name in incomplete if name in used or os.path.exists(records[name])]

@@ -1,4 +1,4 @@
-"""The files of finished work: their records, which exist and which are missing.
+"""The files below `results`: their paths, their records, and the jobs that are missing.
 
-How a file is read and written safely is in batchscope.disk; what is in it comes from its step.
+Safe reads and writes are in batchscope.disk. Each step decides about the content of its files.
 """

@@ -17,14 +17,14 @@ from batchscope.study.run_factors import Affects
 from batchscope.study.specifications import REPEATS
 
 _EPOCH = "epoch"  # kind of the times of trainings
-Kind = tuple[str, ...]  # jobs of one kind and one batch size take about as long
+Kind = tuple[str, ...]  # jobs of one kind and one batch size take about the same time
 
 
 class Estimates:
-    """Estimated seconds of jobs; None where no job of that kind has been timed.
+    """Estimated seconds of jobs; None if no job of the kind has been timed.
 
     Args:
-        planned: Its finished runs give the times of trainings and commands.
+        planned: The finished runs of this plan give the times of trainings and commands.
     """
 
     def __init__(self, results: Path | str, planned: plan.Study | plan.PlannedExperiment) -> None:
@@ -34,9 +34,9 @@ class Estimates:
             if record.get("epochs_run") and len(batch_phases.batch_sizes(factors)) == 1:
                 seconds = record["contended_seconds"] + record.get("evaluation_seconds", 0.0)
                 self._add(epoch_kind(factors), factors, seconds / record["epochs_run"])
-        for run, made in planned.commands.items():
-            if seconds := _finished(results, run).get("contended_seconds"):
-                self._add((made.command.token,), made.factors, seconds)
+        for name, run in planned.commands.items():
+            if seconds := _finished(results, name).get("contended_seconds"):
+                self._add((run.command.token,), run.factors, seconds)
 
     def _add(self, kind: Kind, factors: dict[str, Any], seconds: float) -> None:
         self._times.setdefault(kind, {}).setdefault(factors["batch_size"], []).append(seconds)
@@ -56,9 +56,10 @@ class Estimates:
         return self._at(kind, 1) if kind in self._times else None
 
     def _at(self, kind: Kind, batch_size: int) -> float:
-        """Interpolate between batch sizes, for steps whose time is linear in the batch size.
+        """Interpolate between batch sizes: the time of a step is linear in the batch size.
 
-        Below the smallest size the number of steps decides, above the largest that of examples.
+        Below the smallest size the number of steps decides, above the largest one the number of
+        examples.
         """
         sizes = sorted(self._times[kind], reverse=True)
         seconds = [statistics.fmean(self._times[kind][size]) for size in sizes]
@@ -75,7 +76,7 @@ def _finished(results: Path | str, run: str) -> dict[str, Any]:
 
 
 def epoch_kind(factors: dict[str, Any]) -> Kind:
-    """Return the kind of an epoch: the factors that its time depends on, but the batch size."""
+    """Return the kind of an epoch: the factors that change its time, without the batch size."""
     timed = run_factors.affecting(Affects.STEP | Affects.EVALUATIONS)
     return _EPOCH, *(str(factors[name]) for name in timed if name != "batch_size")
 
@@ -101,7 +102,7 @@ def note_job(results: Path, measure: str, name: str, output: Path, seconds: floa
 
 
 def _append(results: Path, key: Kind, seconds: float) -> None:
-    with contextlib.suppress(OSError):  # nothing but estimates needs the file
+    with contextlib.suppress(OSError):  # only estimates need the file
         results.mkdir(parents=True, exist_ok=True)
         with open(paths.seconds_note(results), "a", encoding="utf-8") as file:
             file.write(",".join((*key, f"{seconds:.4g}\n")))  # one write: lines do not mix

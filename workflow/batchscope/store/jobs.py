@@ -1,7 +1,7 @@
-"""The jobs of a study, the files that they write, and the state of each: one table.
+"""The jobs of a study, their files and their states: one table.
 
-A job is done if all of its files exist and, for a measure, none is older than its run. A job that
-is not done is missing, or it waits for something that this machine lacks: a GPU, cores, a file.
+A job is made if its files exist and, for a measure, are not older than its run. Otherwise it is
+missing, or it waits for a requirement that this machine lacks: a GPU, cores, a file.
 """
 
 import contextlib
@@ -18,30 +18,30 @@ from batchscope.errors import UserError
 from batchscope.host import requirements
 from batchscope.host.requirements import MissingRequirement
 from batchscope.store import estimates, paths, records
-from batchscope.study import batch_phases, commands, names, plan, snapshot_epochs
+from batchscope.study import batch_phases, names, plan, snapshot_epochs
 from batchscope.study.registry import MEASURES, OF_SWEEPS, TIMINGS
 from batchscope.study.run_factors import TIMING_ONLY_FACTORS
 from batchscope.study.specifications import REPEATS
 from batchscope.study.versions import ENTRIES
 
-TRAINING, MEASURE, TIMING = KINDS = ("training", "measure", "timing")  # of jobs, for people
-TRAIN, RUN_COMMAND = MAKES = ("train", "run_command")  # steps that make a run
+TRAINING, MEASURE, TIMING = "training", "measure", "timing"  # nouns of jobs
+TRAIN, RUN_COMMAND = "train", "run_command"  # steps that make a run
 
 
 @dataclass(frozen=True)
 class Job:
     """A training, a run of a command, a measure or a timing."""
 
-    path: Path  # its record
-    measure: str  # or one of `MAKES`
-    runs: tuple[str, ...] = ()  # empty for a sweep; a timing has one of those that share it
-    sweep: names.Sweep | None = None  # of a timing
-    repeat: int = 1  # number of this job among a timing's jobs of the same configuration
+    path: Path  # record
+    measure: str  # or TRAIN, RUN_COMMAND
+    runs: tuple[str, ...] = ()  # empty for a sweep; for a timing, one of the runs that share it
+    sweep: names.Sweep | None = None
+    repeat: int = 1  # number among a timing's jobs of the same configuration
     alone: bool = False  # whether it runs exclusively
 
     @property
     def noun(self) -> str:
-        if self.measure in MAKES:
+        if self.measure in (TRAIN, RUN_COMMAND):
             return TRAINING
         return TIMING if self.measure in TIMINGS else MEASURE
 
@@ -56,12 +56,12 @@ class Job:
 
 @dataclass(frozen=True)
 class JobState:
-    """The state of one job."""
+    """State of a job."""
 
     job: Job
-    made: bool  # whether all of its files exist and are up to date
+    made: bool  # whether its files exist and are up to date
     recorded: bool  # whether each of its runs has a record
-    lacking: MissingRequirement | None  # what this machine lacks for it, whether it is made or not
+    lacking: MissingRequirement | None  # a requirement that this machine lacks, made or not
 
     @property
     def missing(self) -> bool:
@@ -69,8 +69,8 @@ class JobState:
 
     @property
     def waits(self) -> bool:
-        first = self.recorded or self.job.noun == TRAINING
-        return bool(self.lacking) and not self.made and first
+        is_next = self.recorded or self.job.noun == TRAINING
+        return bool(self.lacking) and not self.made and is_next
 
 
 class JobTable:
@@ -78,25 +78,30 @@ class JobTable:
 
     def __init__(self, study: plan.Study, results: Path | str) -> None:
         self.study, self.results = study, Path(results)
-        trained = {run: self._training(run) for run in study.runs}
-        commanded = {name: self._commanded(name, run) for name, run in study.commands.items()}
+        runs = {
+            run: self._run_state(training_job(self.results, run), factors)
+            for run, factors in study.runs.items()
+        }
+        for name, run in study.commands.items():
+            path = paths.run_record(paths.run_folder(self.results, name))
+            job = Job(path, RUN_COMMAND, (name,), alone=run.command.alone)
+            runs[name] = self._run_state(job, run.needs)
         # Experiment -> its states, trainings first. Experiments share states.
         self.experiments = {
             name: [
-                *(trained[run] for run in experiment.runs),
-                *(commanded[run] for run in experiment.commands),
+                *(runs[run] for run in (*experiment.runs, *experiment.commands)),
                 *(
-                    _measured(job, [trained[run] for run in job.runs])
+                    self._measure_state(job, [runs[run] for run in job.runs])
                     for job in measure_jobs(experiment, self.results, study.machine)
                 ),
             ]
             for name, experiment in study.experiments.items()
         }
         states = chain.from_iterable(self.experiments.values())
-        self.every = {state.job.path: state for state in states}  # record -> state
+        self.by_record = {state.job.path: state for state in states}  # record -> state
 
     def files(self, job: Job) -> list[Path]:
-        """Return every file that tables and measures read of a job, its record first."""
+        """Return the files of a job that tables and measures read, its record first."""
         if job.measure == TRAIN:
             file_names = paths.run_files(self.study.runs[job.subject])
             return [job.path.with_name(name) for name in file_names]
@@ -105,38 +110,39 @@ class JobTable:
         suffixes = ENTRIES[job.measure].also_writes
         return [job.path, *(job.path.with_suffix(suffix) for suffix in suffixes)]
 
-    def _training(self, run: str) -> JobState:
-        job, factors = training_job(self.results, run), self.study.runs[run]
-        names_there = _names(job.path.parent)
-        recorded = paths.RECORD in names_there
-        # Another version may have written other files; its runs are not trained again for them.
-        made = recorded and (
-            names_there.issuperset(paths.run_files(factors)) or bool(_other_version(job))
-        )
-        return JobState(job, made, recorded, requirements.missing(factors))
+    def _run_state(self, job: Job, needs: dict[str, Any]) -> JobState:
+        file_names = _names(job.path.parent)
+        recorded = paths.RECORD in file_names
+        made = file_names.issuperset(path.name for path in self.files(job))
+        if recorded and not made and job.measure == TRAIN:
+            # Another version may have written other files; its runs are not trained again for them.
+            made = bool(_other_version(job))
+        return JobState(job, made, recorded, requirements.missing(needs))
 
-    def _commanded(self, name: str, run: commands.CommandRun) -> JobState:
-        path = paths.run_record(paths.run_folder(self.results, name))
-        job = Job(path, RUN_COMMAND, (name,), alone=run.command.alone)
-        names_there = _names(path.parent)
-        made = names_there.issuperset(paths.COMMAND_FILES)
-        return JobState(job, made, paths.RECORD in names_there, requirements.missing(run.needs))
-
-    def here(self) -> Iterator[Job]:
-        """Yield the measures and timings for which this machine lacks nothing."""
-        for state in self.every.values():
-            if not state.lacking and state.job.noun != TRAINING:
-                yield state.job
+    def _measure_state(self, job: Job, runs: list[JobState]) -> JobState:
+        """Return the state of a measure or a timing, given the states of its runs."""
+        recorded = all(state.recorded for state in runs)
+        if job.sweep:
+            lacking = requirements.missing(job.sweep.factors)
+        elif recorded and job.measure in MEASURES and not MEASURES[job.measure].data:
+            lacking = None  # it reads weights only
+        else:
+            lacking = next((state.lacking for state in runs if state.lacking), None)
+        made = all(path.exists() for path in self.files(job))
+        if made and job.measure in MEASURES:
+            date = job.path.stat().st_mtime
+            made = all(state.made and date >= state.job.path.stat().st_mtime for state in runs)
+        return JobState(job, made, recorded, lacking)
 
     def absent(self) -> dict[MissingRequirement, list[Job]]:
-        """Return what this machine lacks -> the jobs that wait for it."""
+        """Return missing requirement -> the jobs that wait for it."""
         waiting: dict[MissingRequirement, list[Job]] = {}
-        for state in self.every.values():
+        for state in self.by_record.values():
             if state.lacking and state.waits:
                 waiting.setdefault(state.lacking, []).append(state.job)
         return waiting
 
-    def own_models(self) -> set[tuple[str, str]]:
+    def user_models(self) -> set[tuple[str, str]]:
         """Return data set and model of the user's models that have missing jobs."""
         pairs = set()
         for name, experiment in self.study.experiments.items():
@@ -144,12 +150,12 @@ class JobTable:
                 pairs |= {(run["dataset"], run["model"]) for run in experiment.factors()}
         return {(dataset, model) for dataset, model in pairs if self.study.models[model]}
 
-    def own_data(self) -> list[str]:
+    def user_data(self) -> list[str]:
         incomplete = (dataset for dataset, complete in self.data().items() if not complete)
         return [dataset for dataset in incomplete if self.study.datasets[dataset].get("path")]
 
     def data(self) -> dict[str, bool]:
-        """Return data set -> whether it is complete, for all that jobs on this machine read."""
+        """Return data set -> whether it is complete, of the data that jobs on this machine read."""
         needed = {
             factors["dataset"]
             for experiment in self.study.experiments.values()
@@ -166,28 +172,11 @@ class JobTable:
     def other_versions(self) -> dict[Path, tuple[str, str]]:
         """Return record -> step and version, for records of another version than today's."""
         outdated = {}
-        for path, state in self.every.items():
+        for path, state in self.by_record.items():
             step, record = state.job.measure, disk.read_json(path) if path.exists() else {}
             if version := records.other_version(step, record):
                 outdated[path] = (step, version)
         return outdated
-
-
-def _measured(job: Job, trained: list[JobState]) -> JobState:
-    """Return the state of a measure or a timing, given the states of its trainings."""
-    recorded = all(state.recorded for state in trained)
-    if job.sweep:
-        lacking = requirements.missing(job.sweep.factors)
-    elif recorded and job.measure in MEASURES and not MEASURES[job.measure].data:
-        lacking = None  # it reads weights only
-    else:
-        lacking = next((state.lacking for state in trained if state.lacking), None)
-    suffixes = (".json", *ENTRIES[job.measure].also_writes)
-    made = all(job.path.with_suffix(suffix).exists() for suffix in suffixes)
-    if made and job.measure in MEASURES:
-        date = job.path.stat().st_mtime
-        made = all(state.made and date >= state.job.path.stat().st_mtime for state in trained)
-    return JobState(job, made, recorded, lacking)
 
 
 def _names(folder: Path) -> set[str]:
@@ -211,11 +200,11 @@ def unrecorded(factors: dict[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class Place:
-    """The results of a machine."""
+    """Results of a machine."""
 
-    machine: str  # its name in this study
+    machine: str  # name in this study
     results: Path
-    recorded: str  # its name in its own results
+    recorded: str  # name in these results
 
 
 def places(study: plan.Study, results: Path | str) -> Iterator[Place]:
@@ -231,7 +220,7 @@ def training_job(results: Path | str, run: str) -> Job:
 def measure_jobs(
     experiment: plan.PlannedExperiment, results: Path | str, machine: str
 ) -> Iterator[Job]:
-    """Yield every measure and timing of an experiment on a machine, whatever it lacks."""
+    """Yield the measures and timings of an experiment, even those that the machine cannot run."""
     place = Place("", Path(results), machine)
     for measure, values in experiment.measures.items():
         settings = names.settings_name(measure, values)
@@ -253,10 +242,12 @@ def measure_jobs(
 def timing_jobs(
     experiment: plan.PlannedExperiment, results: Path | str, machine: str
 ) -> Iterator[Job]:
-    """Yield every job of an experiment's timings of sweeps, whatever the machine lacks."""
+    """Yield the timings of an experiment's sweeps, even those that the machine cannot run."""
     for timing, values in experiment.timings.items():
         sweeps = {
-            sweep.name: sweep for every in experiment.sweeps for sweep in job_sweeps(timing, every)
+            job_sweep.name: job_sweep
+            for sweep in experiment.sweeps
+            for job_sweep in job_sweeps(timing, sweep)
         }
         for repeat in range(1, values[REPEATS.name] + 1):
             settings = _repeat_settings(timing, values, repeat)
@@ -268,8 +259,8 @@ def timing_jobs(
 def job_sweeps(timing: str, sweep: names.Sweep) -> Iterator[names.Sweep]:
     """Yield the sweep of each job of a timing, given a sweep over all batch sizes.
 
-    A job that searches for a batch size has none, and the defaults of the factors that drive the
-    steps: whether a batch fits into memory does not depend on them.
+    A job that searches for a batch size has no sizes. It has the defaults of the factors that only
+    change the speed: whether a batch fits into memory does not depend on them.
     """
     kind = OF_SWEEPS[timing].batch_sizes
     if kind == "searched":
@@ -291,8 +282,8 @@ def time_path(
     """Return the record of the timing job that gives a training its times.
 
     The n-th seed has the n-th job of its configuration: times of several seeds are independent, and
-    those of one seed at several batch sizes were taken in the same turn. Seeds in stages also count
-    the seeds before the first, whose times belong to another plan.
+    one seed was timed in the same round at all batch sizes. Seeds in stages also count the seeds
+    before the first, because their times belong to another plan.
     """
     seed = factors["seed"]
     repeat = 1 + (seed if experiment.looks else experiment.seeds.index(seed))
@@ -312,8 +303,8 @@ def time_paths(
 
 
 def at_epoch(measure: str, settings: dict[str, Any], epoch: int) -> str:
-    others = {name: value for name, value in settings.items() if name != "weights"}
-    return names.settings_name(measure, {**others, "epoch": epoch})
+    kept = {name: value for name, value in settings.items() if name != "weights"}
+    return names.settings_name(measure, {**kept, "epoch": epoch})
 
 
 @functools.cache
@@ -323,7 +314,7 @@ def epoch_read(measure: str, settings: str, horizon: int) -> int | str | None:
 
 
 def epochs_read(study: plan.Study, jobs: Iterable[Job]) -> dict[str, list[int | str]]:
-    """Return run -> the epochs before its last one whose weights the measures read."""
+    """Return run -> the epochs of the weights that measures read, without the last epoch."""
     epochs_by_run: dict[str, dict[int | str, None]] = {}
     for job in jobs:
         for run in job.runs:
@@ -333,12 +324,14 @@ def epochs_read(study: plan.Study, jobs: Iterable[Job]) -> dict[str, list[int | 
     return {run: list(epochs) for run, epochs in epochs_by_run.items()}
 
 
-def note_epochs(study: plan.Study, jobs: Iterable[Job], results: Path | str) -> None:
+def note_epochs(table: JobTable) -> None:
     """Tell the trainings which epochs the measures read, so that none is trained again.
 
     This is no input of a training: a new measure of a finished run would train it again.
     """
-    epochs, path = epochs_read(study, jobs), paths.epochs_note(results)
+    states = table.by_record.values()
+    jobs = (state.job for state in states if not state.lacking and state.job.noun != TRAINING)
+    epochs, path = epochs_read(table.study, jobs), paths.epochs_note(table.results)
     if epochs or path.exists():
         disk.write_json(path, epochs)
 
@@ -366,12 +359,12 @@ def snapshot_epoch(results: Path | str, run: str, epoch: int | str) -> int | Non
 def trained_again(
     study: plan.Study, missing: Iterable[Job], results: Path | str
 ) -> list[tuple[str, int]]:
-    """Return recorded runs, and the epochs to which missing measures train them again."""
+    """Return recorded runs, each with an epoch: missing measures train them again up to it."""
     repeated: dict[tuple[str, int], None] = {}
     for run, epochs in epochs_read(study, missing).items():
         for epoch in epochs if training_job(results, run).path.exists() else ():
             number = snapshot_epoch(results, run, epoch)
-            files = (paths.snapshot_path(results, run, kept) for kept in (epoch, number))
+            files = (paths.snapshot_path(results, run, name) for name in (epoch, number))
             if number and not any(path.exists() for path in files):
                 repeated[run, number] = None
     return list(repeated)

@@ -1,7 +1,7 @@
 """Leftovers of killed processes below the results, which no job reads.
 
-A killed process leaves temporary files and folders, or the checkpoint of a run whose record it has
-written. The next call of Snakemake deletes them before its first job.
+A killed process leaves temporary files and folders, or a checkpoint next to the record of the run.
+The next call of Snakemake deletes them before its first job.
 """
 
 import contextlib

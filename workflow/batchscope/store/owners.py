@@ -1,9 +1,10 @@
-"""Whose tables a study's folder holds: two files that name one study would overwrite them.
+"""The configuration file of a study's tables: another file with this study name is refused.
 
-The folder keeps the path of the configuration file that its tables are made from. Each call of
-Snakemake writes it again, so that the latest one tells which study ran last.
+The folder of the tables has a note with the path of the file. Each call of Snakemake writes the
+note again, so that the latest note tells which study ran last.
 """
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -15,20 +16,21 @@ FILE = "owner.json"
 
 
 def check(folder: Path | str, study: str, config_path: Path | str) -> None:
-    """Refuses a folder whose tables are those of another file that names the study too.
-
-    A file that was moved, or that names another study by now, keeps none.
+    """Refuse a folder with the tables of another file that still names the study.
 
     Raises:
-        ConfigError: If they are.
-        UserError: If the folder's record of it is damaged.
+        ConfigError: If there is such a file.
+        UserError: If the note is damaged.
     """
     path = Path(folder) / FILE
     if not path.exists():
         return
     owner = Path(folder, str(disk.read_json(path).get("config")))
-    if not owner.is_file() or owner.samefile(config_path) or not _names(owner, study):
+    if not owner.is_file() or owner.samefile(config_path):
         return
+    with contextlib.suppress(UserError):  # a file that cannot be read may name the study
+        if yaml_file.read(owner).get("study") != study:
+            return
     other = os.path.relpath(owner.resolve())
     raise ConfigError(
         [
@@ -40,7 +42,7 @@ def check(folder: Path | str, study: str, config_path: Path | str) -> None:
 
 
 def claim(folder: Path | str, study: str, config_path: Path | str) -> None:
-    """Records that a folder's tables are made from a file; raises as `check` does."""
+    """Note that a folder's tables are made from a file; raise as `check` does."""
     check(folder, study, config_path)
     # Relative, so that a project may move with its results.
     path = os.path.relpath(Path(config_path).resolve(), Path(folder).resolve())
@@ -55,11 +57,3 @@ def last(results: Path | str) -> tuple[str, str] | None:
     owner = max(owners, key=lambda path: path.stat().st_mtime)
     config_path = os.path.normpath(owner.parent / disk.read_json(owner, "config")["config"])
     return config_path, "reduced" if owner.parent.name.endswith("-reduced") else "full"
-
-
-def _names(path: Path, study: str) -> bool:
-    """Whether a configuration file names a study; one that cannot be read may."""
-    try:
-        return yaml_file.read(path).get("study") == study
-    except UserError:
-        return True

@@ -1,6 +1,6 @@
-"""Where every file below `results` lies, and every log beside it; the one place that spells a path.
+"""Paths of all files below `results`, and of the logs of jobs.
 
-The workflow's rules use the same functions: a wildcard such as `{run}` stands for a name there.
+The workflow's rules use the same functions, with a wildcard such as `{run}` for a name.
 """
 
 from collections.abc import Iterable
@@ -9,18 +9,17 @@ from typing import Any
 
 from batchscope.study import names
 
-RECORD = "record.json"  # of a data set and of a run: written last, so that what has one is whole
+RECORD = "record.json"  # of a data set and of a run: written last, when all other files exist
 SPLITS = ("train", "validation", "test")
-ARRAYS = tuple(f"{split}_{what}.npy" for split in SPLITS for what in ("images", "labels"))
+ARRAYS = tuple(f"{split}_{content}.npy" for split in SPLITS for content in ("images", "labels"))
 RUN_FILES = ("history.csv", "final.npz", "best.npz", "initial.npz", "updates.npz")
 TRAJECTORY = "trajectory.csv"  # of a run that is evaluated within its epochs, or by a command
-DEFAULT_TARGETS = "default_targets.json"  # beside the tables of an experiment
+DEFAULT_TARGETS = "default_targets.json"  # in the folder of an experiment's tables
 CHECKPOINT = "checkpoint.npz"  # of a training that has not ended
-SNAPSHOTS = "epochs"  # folder of a run's weights before its last
-# Of a run that a command makes: what its job leaves, what makes it, its output, its own files.
+SNAPSHOTS = "epochs"  # folder of a run's weights before the last epoch
+# Run of a command: results; the planned command, its output, and the folder of its files.
 COMMAND_FILES = (RECORD, TRAJECTORY)
 COMMAND_NOTE, COMMAND_OUTPUT, COMMAND_FOLDER = "command.json", "output.txt", "files"
-COMMANDED = "{command}"  # stands for its name
 
 
 def dataset_folder(results: Path | str, dataset: str) -> Path:
@@ -86,16 +85,12 @@ def seconds_note(results: Path | str) -> Path:
 
 
 def log_path(results: Path | str, output: Path | str) -> Path:
-    """Returns the log of the job that writes a record, of data, a run, a measure or a timing.
-
-    Or weights before a run's last.
-    """
+    """Return the log of the job that writes a record, or weights before a run's last epoch."""
     kind, *folders, file = Path(output).relative_to(results).parts
     if file == RECORD:
         *folders, file = folders
-        commanded = file == COMMANDED or names.is_command(file)
-        made = "run_command" if commanded else "train"
-        step = {"data": "prepare_data", "runs": made}[kind]
+        run_step = "run_command" if names.is_command(file) else "train"
+        step = "prepare_data" if kind == "data" else run_step
     else:
         step = folders.pop(1 if kind == "runs" else 2).removesuffix("_to")
         step = "snapshot" if step == SNAPSHOTS else step

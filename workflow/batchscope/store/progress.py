@@ -1,4 +1,4 @@
-"""Jobs that run now: a file for each, which `watch` reads, and lines in the log of a training.
+"""Running jobs: each has a file that `watch` reads; a training also writes lines into its log.
 
 A job deletes its file at its end. After `kill -9` the file stays, but its process does not exist.
 """
@@ -20,18 +20,18 @@ from batchscope.errors import UserError
 
 FOLDER = "running"  # below the results
 SECONDS = 5.0  # shortest time between two reports
-_SHARE = 1 / 20  # of a training's time so far: shortest time between two lines in its log
-_SILENT = 60.0  # seconds after which the age of a report is shown
+_SHARE = 1 / 20  # shortest time between two lines of a log, as a share of the time so far
+_SILENT = 60.0  # seconds after which a line shows the age of the report
 
 
 @dataclass(frozen=True)
 class Running:
-    """A job that runs now."""
+    """A running job."""
 
     step: str
-    name: str  # of its run or timing
-    text: str  # of its last report; empty if it has only started
-    age: float  # seconds since then
+    name: str  # of the run or timing
+    text: str  # last report; empty before the first
+    age: float  # seconds since the report, or the start
     host: str  # empty for this machine
 
     @property
@@ -45,7 +45,7 @@ class Running:
 
 @contextlib.contextmanager
 def running(results: Path | str, step: str, name: str) -> Iterator[None]:
-    """Show a job as running within the block."""
+    """List a job as running inside the block."""
     say(results, step, name, "")
     try:
         yield
@@ -78,9 +78,9 @@ class Reporter:
         return running(*self._job)
 
     def report(self, epoch: int, share: float, history: Sequence[dict[str, Any]]) -> None:
-        """Report complete epochs and the share of the next one, unless the last report is new."""
+        """Report complete epochs and the share of the next one, at most once in five seconds."""
         now, done = time.monotonic(), epoch + share
-        self._first = self._first or (now, done)  # compilation came before
+        self._first = self._first or (now, done)  # without the time of compilation
         if now - self._reported < SECONDS:
             return
         self._reported = now
@@ -91,9 +91,9 @@ class Reporter:
             train, validation = history[-1]["train_loss"], history[-1]["validation_loss"]
             losses = f"training loss {train:.4g}, validation loss {validation:.4g}"
             text += f": {losses} after epoch {epoch}"
-        first, before = self._first
-        if done > before:
-            left = (now - first) / (done - before) * (self._epochs - done)
+        first_time, first_done = self._first
+        if done > first_done:
+            left = (now - first_time) / (done - first_done) * (self._epochs - done)
             text += f"; about {wording.duration(left)} left"
         say(*self._job, text)
         if now - self._logged >= (now - self._started) * _SHARE:
@@ -102,21 +102,15 @@ class Reporter:
 
 
 def running_jobs(results: Path | str) -> list[Running]:
-    """Return the jobs that run now, on this machine and on others."""
+    """Return the running jobs of this machine and of others."""
     jobs = []
     for path in sorted(Path(results).glob(f"{FOLDER}/*.json")):
-        with contextlib.suppress(UserError):  # the job has just ended
+        # The job may have just ended; a later process may have the number of a killed one.
+        with contextlib.suppress(UserError, psutil.NoSuchProcess):
             note = disk.read_json(path)
-            here = note["host"] == platform.node()
-            if not here or _is_alive(note["process"], note["time"]):
-                age, host = time.time() - note["time"], "" if here else note["host"]
-                jobs.append(Running(note["step"], note["name"], note["text"], age, host))
+            is_local = note["host"] == platform.node()
+            if is_local and psutil.Process(note["process"]).create_time() > note["time"]:
+                continue
+            age, host = time.time() - note["time"], "" if is_local else note["host"]
+            jobs.append(Running(note["step"], note["name"], note["text"], age, host))
     return jobs
-
-
-def _is_alive(process: int, at: float) -> bool:
-    """Return whether a process of that time still exists; a later one may have its number."""
-    try:
-        return psutil.Process(process).create_time() <= at
-    except psutil.NoSuchProcess:
-        return False

@@ -12,9 +12,9 @@ from batchscope.store import paths
 from batchscope.study import example_kinds, names, tasks
 from batchscope.study.versions import VERSIONS
 
-# Status of a run in its record, or CRASHED of an external run.
+# Status of a run in its record; CRASHED is for external runs.
 FINISHED, DIVERGED, OUT_OF_MEMORY, CRASHED = "finished", "diverged", "out_of_memory", "failed"
-# Status in tables of a finished run that missed its target_train_loss, and of one without record.
+# Status in tables: a finished run that missed its target_train_loss, and a run without record.
 OFF_TARGET, MISSING = "off_target", "missing"
 FITS = "fits"  # status of a trial of a batch size
 FAILED = (DIVERGED, OUT_OF_MEMORY, CRASHED)
@@ -44,23 +44,23 @@ def task(results: Path | str, dataset: str) -> str | None:
 
 def data_warnings(dataset: str, record: dict[str, Any]) -> Iterator[str]:
     """Yield the warnings of a data set's record: skipped files, dropped rows, absent classes."""
-    where = f"datasets.{names.split_token(dataset)[0]}"
+    place = f"datasets.{names.split_token(dataset)[0]}"
     if count := record.get("skipped_count"):
         files = [f"{entry['file']} ({entry['reason']})" for entry in record.get("skipped") or []]
         text = wording.count(count, "file was", "files were")
-        yield f"{where}: {text} skipped: {wording.some(files, count)}."
+        yield f"{place}: {text} skipped: {wording.some(files, count)}."
     if count := record.get("dropped"):
-        yield f"{where}: {wording.count(count, 'row was', 'rows were')} dropped for a missing cell."
-    counts, lacking = record.get("class_counts") or {}, []
+        yield f"{place}: {wording.count(count, 'row was', 'rows were')} dropped for a missing cell."
+    counts, absent = record.get("class_counts") or {}, []
     by_class = zip(*counts.values(), strict=True)
-    for name, found in zip(record.get("class_names") or (), by_class, strict=False):
-        if not all(found):
-            by_split = (f"{split} {count}" for split, count in zip(counts, found, strict=True))
-            lacking.append(f"{name} ({', '.join(by_split)})")
-    if lacking:
-        text = wording.count(len(lacking), "class has", "classes have")
-        named = wording.some(lacking)
-        yield f"{where}: {text} no example in the validation or test set: {named}."
+    for name, class_counts in zip(record.get("class_names") or (), by_class, strict=False):
+        if not all(class_counts):
+            by_split = ", ".join(map("{} {}".format, counts, class_counts))
+            absent.append(f"{name} ({by_split})")
+    if absent:
+        text = wording.count(len(absent), "class has", "classes have")
+        classes = wording.some(absent)
+        yield f"{place}: {text} no example in the validation or test set: {classes}."
 
 
 def training_images(results: Path | str, dataset: str) -> int | None:
@@ -75,7 +75,7 @@ def sequence_length(results: Path | str, dataset: str) -> int | None:
 def write_weights(
     path: Path | str, trainable: dict[str, np.ndarray], state: dict[str, np.ndarray]
 ) -> None:
-    """Write weights, by their variables' paths (`conv_1/kernel`), as an npz.
+    """Write weights by their variables' paths, such as `conv_1/kernel`, as an npz.
 
     Args:
         state: Weights that are not trained, such as moving statistics.
@@ -87,8 +87,8 @@ def weight_members(
     trainable: dict[str, np.ndarray], state: dict[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
     """Return the weights by their names in a file: `trainable:...`, `state:...`."""
-    groups = {"trainable": trainable, "state": state}
-    return {f"{group}:{name}": array for group in groups for name, array in groups[group].items()}
+    groups = ("trainable", trainable), ("state", state)
+    return {f"{group}:{name}": array for group, arrays in groups for name, array in arrays.items()}
 
 
 def file_sha256(folder: Path, files: Iterable[str]) -> dict[str, str]:
@@ -148,10 +148,10 @@ def measure_record(
     values: dict[str, float | None],
     **details: Any,
 ) -> dict[str, Any]:
-    """Return the record of a measure. The tables read only its values.
+    """Return the record of a measure. Tables read its status and its values.
 
     Args:
-        status: That of the run if it did not finish.
+        status: Status of the run if it did not finish.
     """
     return {
         "measure": measure,

@@ -24,9 +24,9 @@ class JobRow:
 
     job: Job
     experiments: list[str]
-    status: str  # `missing`, a missing requirement, or the recorded status; `finished` of measures
-    version: str | None  # that made its record, if it is not the present one
-    due: bool  # whether the next command makes it
+    status: str  # `missing`, a missing requirement or the recorded status; `finished` of measures
+    version: str | None  # version of the record, if it is not the present one
+    due: bool  # whether the next command makes the job
     seconds: float | None = None  # estimate for a job that is due; None if unknown
 
 
@@ -36,19 +36,22 @@ def rows(
     """Return a row for each job of a study; raise `UserError` if a record is damaged.
 
     Args:
-        table: States of its jobs, if they are known.
+        table: States of the jobs; read if left out.
     """
     table = table or jobs.JobTable(study, results)
     experiments: dict[Path, list[str]] = {}
     for name, states in table.experiments.items():
         for state in states:
             experiments.setdefault(state.job.path, []).append(name)
-    job_rows = [_row(state, experiments[path]) for path, state in table.every.items()]
+    job_rows = [_row(state, experiments[path]) for path, state in table.by_record.items()]
     # A run that is trained again is also measured again.
-    again = {row.job.subject for row in job_rows if row.job.noun == TRAINING and row.version}
-    for at, row in enumerate(job_rows):
-        if row.job.noun == MEASURE and row.status == records.FINISHED and again & {*row.job.runs}:
-            job_rows[at] = replace(row, due=True)
+    outdated = {row.job.subject for row in job_rows if row.job.noun == TRAINING and row.version}
+    job_rows = [
+        replace(row, due=row.due or row.status == records.FINISHED)
+        if row.job.noun == MEASURE and not outdated.isdisjoint(row.job.runs)
+        else row
+        for row in job_rows
+    ]
     missing = [row.job for row in job_rows if row.status == records.MISSING]
     measures = [job for job in missing if job.noun != TRAINING]
     for run, epoch in jobs.trained_again(study, measures, results):
@@ -88,12 +91,12 @@ def _seconds(study: plan.Study, job: Job, estimates: Estimates) -> float | None:
 
 
 def wall_seconds(study: plan.Study, job_rows: Iterable[JobRow], cores: int) -> float:
-    """Return the seconds of the jobs that are due, as far as they are known, with their start.
+    """Return the seconds until the due jobs have ended, from their known seconds and their starts.
 
-    Exclusive jobs, and jobs on a GPU, run one after the other. The others share the cores.
+    Exclusive jobs, and jobs on a GPU, run one after the other. All other jobs share the cores.
     """
     shared = longest = exclusive = 0.0
-    for row in [row for row in job_rows if row.due]:
+    for row in filter(lambda row: row.due, job_rows):
         seconds = (row.seconds or 0.0) + START_SECONDS
         command = study.commands.get(row.job.subject)
         factors = command.needs if command else study.runs.get(row.job.subject)
@@ -123,15 +126,16 @@ def remaining(study: plan.Study, rows: list[JobRow], cores: int) -> str:
 
 
 def absence_lines(absent: Mapping[MissingRequirement, Sequence[Job]]) -> list[str]:
-    """Return a line for each missing requirement: the jobs that wait for it, and its remedy."""
+    """Return a line for each missing requirement: the jobs that wait for it, and its fix."""
     lines = []
-    for what, jobs_left in absent.items():
-        verb = "waits" if len(jobs_left) == 1 else "wait"
-        lines.append(f"{what.title}, for which {waiting(jobs_left)} {verb}; {what.fix}.")
+    for requirement, waiting_jobs in absent.items():
+        verb = "waits" if len(waiting_jobs) == 1 else "wait"
+        text = f"{requirement.title}, for which {waiting(waiting_jobs)} {verb}"
+        lines.append(f"{text}; {requirement.fix}.")
     return lines
 
 
-def waiting(some_jobs: Iterable[Job]) -> str:
-    counts = Counter(job.noun for job in some_jobs)
+def waiting(jobs: Iterable[Job]) -> str:
+    counts = Counter(job.noun for job in jobs)
     nouns = [noun for noun in (TRAINING, TIMING, MEASURE) if counts[noun]]
     return wording.listed(wording.count(counts[noun], noun) for noun in nouns)
