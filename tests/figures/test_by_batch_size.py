@@ -9,8 +9,7 @@ import pytest
 import synthetic
 from batchscope import figures
 from batchscope.analysis import intervals, run_series
-from batchscope.figures import rows
-from batchscope.figures.drawing import canvas
+from batchscope.figures import canvas, rows
 from batchscope.figures.kinds import by_batch_size
 from batchscope.study.specifications import Figure, Panel
 from drawing import bars, hollow, legend, note, texts, titles

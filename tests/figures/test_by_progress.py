@@ -7,7 +7,7 @@ import pytest
 import synthetic
 from batchscope import figures
 from batchscope.analysis import best_learning_rates
-from batchscope.figures.drawing import canvas
+from batchscope.figures import canvas
 from batchscope.figures.kinds import by_progress
 from batchscope.tables import csv_tables
 from drawing import legend, titles

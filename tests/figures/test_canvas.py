@@ -5,7 +5,7 @@ import pandas
 import pytest
 
 from batchscope.analysis import intervals
-from batchscope.figures.drawing import canvas
+from batchscope.figures import canvas
 from drawing import legend, texts
 
 

@@ -13,8 +13,7 @@ from PIL import Image
 import made_figures
 import synthetic
 from batchscope import figures
-from batchscope.figures import rows
-from batchscope.figures.drawing import canvas
+from batchscope.figures import canvas, rows
 from batchscope.study.study_file import FigureFormat
 from batchscope.tables import csv_tables
 from drawing import texts

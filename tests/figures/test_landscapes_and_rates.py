@@ -9,7 +9,7 @@ import pytest
 from matplotlib.contour import ContourSet
 
 from batchscope import figures
-from batchscope.figures.drawing import canvas
+from batchscope.figures import canvas
 from batchscope.figures.kinds import surface
 from drawing import drawn, legend, texts, titles
 

@@ -5,7 +5,7 @@ import pytest
 import synthetic
 from batchscope import figures
 from batchscope.analysis import noise_scales
-from batchscope.figures.drawing import canvas
+from batchscope.figures import canvas
 from drawing import legend, note, titles
 from made_figures import drawing_of, frame_of, tables_of
 

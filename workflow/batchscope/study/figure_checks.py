@@ -23,10 +23,7 @@ TIMED = wording.listed(
 
 
 def problems(
-    place: Place,
-    keys: Experiment,
-    measures: Collection[str],
-    timed: bool,
+    place: Place, keys: Experiment, measures: Collection[str], timed: bool
 ) -> Iterator[Problem]:
     """Yield unknown figures, and figures with requirements that the experiment lacks.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 
 from batchscope import wording
 from batchscope.study.figures import FIGURES
@@ -11,27 +10,32 @@ from batchscope.study.registry import OF_OUTCOMES, OF_SWEEPS
 from batchscope.study.specifications import Figure, FigureRequirement
 
 
-@dataclass(frozen=True)
-class Given:
-    """Properties of an experiment that figures require."""
+def available(
+    measures: Collection[str] = (),
+    conditions: Iterable[FigureRequirement] = (),
+    columns: Collection[str] | None = None,
+) -> list[str]:
+    """Return the figures that an experiment draws by default.
 
-    measures: Collection[str] = ()  # measures and timings
-    needs: Collection[FigureRequirement] = ()  # fulfilled requirements
-    own: Collection[str] | None = None  # columns of external runs; None for trainings
-
-    def suffices(self, figure: Figure) -> bool:
-        """Return whether the experiment draws a figure by default."""
+    Args:
+        measures: Its measures and timings.
+        conditions: The fulfilled conditions.
+        columns: Columns of external runs and varied factors; None for trainings.
+    """
+    trained = not measures or not set(measures) <= OF_SWEEPS.keys()
+    names = []
+    for name, figure in FIGURES.items():
         required = figure.requires
-        if figure.along or not {*required.conditions} <= {*self.needs}:
-            return False
-        if self.own is not None:
-            return not of_own_runs(figure, self.own)
-        trained = not self.measures or not {*self.measures} <= {*OF_SWEEPS}
-        return bool(trained or required.measures) and not lacking(required.measures, self.measures)
-
-
-def available(properties: Given) -> list[str]:
-    return [name for name, figure in FIGURES.items() if properties.suffices(figure)]
+        if figure.along or not set(required.conditions) <= set(conditions):
+            continue
+        if columns is not None:
+            is_available = not of_own_runs(figure, columns)
+        else:
+            is_available = trained or required.measures
+            is_available = is_available and not lacking(required.measures, measures)
+        if is_available:
+            names.append(name)
+    return names
 
 
 def of_own_runs(figure: Figure, columns: Collection[str]) -> str:
@@ -41,7 +45,7 @@ def of_own_runs(figure: Figure, columns: Collection[str]) -> str:
         columns: Columns of our tables that the logs fill, and varied factors.
     """
     required = figure.requires
-    measured = required.columns == () and not {*required.measures} <= {*OF_OUTCOMES}
+    measured = required.columns == () and not set(required.measures) <= OF_OUTCOMES.keys()
     if required.columns is None or measured or FigureRequirement.AT_EPOCHS in required.conditions:
         return "it shows what a training here leaves behind"
     missing = [name.replace("|", " or ") for name in lacking(required.columns, columns)]
@@ -52,4 +56,4 @@ def of_own_runs(figure: Figure, columns: Collection[str]) -> str:
 
 def lacking(required: Iterable[str], present: Collection[str]) -> list[str]:
     """Return the missing ones of the required names; `a|b` requires a or b."""
-    return [name for name in required if not {*name.split("|")} & {*present}]
+    return [name for name in required if set(name.split("|")).isdisjoint(present)]

@@ -16,9 +16,8 @@ from matplotlib.patches import Patch, Rectangle
 from batchscope import wording
 from batchscope.analysis.targets import Target
 from batchscope.analysis.trainings import CHOSEN_ON, Trainings, of_experiment
-from batchscope.figures import FigureTables, deciding_outcome
+from batchscope.figures import FigureTables, canvas, deciding_outcome
 from batchscope.figures.deciding_outcome import TARGET_COLUMNS
-from batchscope.figures.drawing import canvas
 from batchscope.study import factor_words, specifications
 from batchscope.study.budget_kinds import TAKEN, TARGET
 

@@ -22,8 +22,7 @@ from batchscope.analysis import (
     run_series,
     to_target_tables,
 )
-from batchscope.figures import FigureTables, deciding_outcome
-from batchscope.figures.drawing import canvas
+from batchscope.figures import FigureTables, canvas, deciding_outcome
 from batchscope.study import specifications
 
 _MOST_ROWS = 6  # if there are more, each series has only its last target
