@@ -21,7 +21,7 @@ READING = TABLES | {"pandas", "scipy", "sklearn", "jinja2", "snakemake", "torch"
 THINGS = {
     "the registry of figures": (
         "from batchscope import figures; from batchscope.study import figure_names;"
-        "figure_names.available(figure_names.Given(['evaluate'])); "
+        "figure_names.available(['evaluate']); "
         "figures.FIGURES['time'].caption",
         {"pandas", "matplotlib", "scipy"},
     ),
