@@ -22,7 +22,7 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from batchscope.study import figure_names, own_columns, tasks
+from batchscope.study import figure_checks, own_columns, tasks
 from batchscope.study import tables as table_entries
 from batchscope.study.figures import FIGURES, LEAD, learned
 from batchscope.study.specifications import Figure, FigureRequirement
@@ -110,7 +110,7 @@ def drawn(experiment: PlannedExperiment) -> list[str]:
         FigureRequirement.COMMAND: experiment.commands,
         FigureRequirement.LEARNING_RATES: len(experiment.vary.get("learning_rate", ())) > 1,
     }
-    available = figure_names.available(
+    available = figure_checks.available(
         {*experiment.measures, *experiment.timings},
         [requirement for requirement, is_met in met.items() if is_met],
         {*experiment.columns, *experiment.vary} if experiment.columns else None,

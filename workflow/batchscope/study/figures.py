@@ -12,13 +12,8 @@ from batchscope import wording
 from batchscope.study import tasks
 from batchscope.study.common_settings import MEMORY, UTILISATION
 from batchscope.study.registry import MEASURES, OF_OUTCOMES, OF_SECONDS, TIMINGS
-from batchscope.study.specifications import (
-    Figure,
-    FigureRequirement,
-    Panel,
-    Requirements,
-    Scale,
-)
+from batchscope.study.specifications import Figure, Panel, Requirements, Scale
+from batchscope.study.specifications import FigureRequirement as Condition
 from batchscope.study.tasks import METRICS, Metric
 
 PRIMARY = "primary"  # the outcome that decides between batch sizes
@@ -30,7 +25,7 @@ _PRIMARY = Figure(
     "Means at the best learning rate of each size, with 95 % intervals from three seeds on; small "
     "points are seeds. Shaded: the batch sizes of a recommendation.",
     table="comparisons",
-    requires=Requirements(conditions=(FigureRequirement.BATCH_SIZES,)),
+    requires=Requirements(conditions=(Condition.BATCH_SIZES,)),
 )
 _OF_SEVERAL = (
     Figure(
@@ -60,8 +55,7 @@ _OF_SEVERAL = (
         panels=(Panel("validation_loss", "", "validation loss{nats}"),),
         over=("updates", "examples", "seconds"),
         requires=Requirements(
-            conditions=(FigureRequirement.EVALUATIONS, FigureRequirement.PREFIXES),
-            columns=("validation_loss",),
+            conditions=(Condition.EVALUATIONS, Condition.PREFIXES), columns=("validation_loss",)
         ),
     ),
     Figure(
@@ -88,7 +82,7 @@ _OF_SEVERAL = (
         ),
         over=("effective_learning_rate",),
         requires=Requirements(
-            conditions=(FigureRequirement.LEARNING_RATES,), columns=("best_validation_loss",)
+            conditions=(Condition.LEARNING_RATES,), columns=("best_validation_loss",)
         ),
     ),
     Figure(
@@ -100,7 +94,7 @@ _OF_SEVERAL = (
         kind="by_learning_rate",
         panels=(Panel("best_rate", "Best learning rate", "learning rate"),),
         requires=Requirements(
-            conditions=(FigureRequirement.LEARNING_RATES,), columns=("best_validation_loss",)
+            conditions=(Condition.LEARNING_RATES,), columns=("best_validation_loss",)
         ),
     ),
     Figure(
@@ -111,7 +105,7 @@ _OF_SEVERAL = (
         table="at_epochs",
         panels=(Panel("test_{metric}", "Test {metric}", "test {metric}{percent}"),),
         lines="at_epoch",
-        requires=Requirements(measures=(*OF_OUTCOMES,), conditions=(FigureRequirement.AT_EPOCHS,)),
+        requires=Requirements(measures=(*OF_OUTCOMES,), conditions=(Condition.AT_EPOCHS,)),
     ),
     Figure(
         "rate_map",
@@ -121,9 +115,7 @@ _OF_SEVERAL = (
         "Darker is better.",
         kind="heat_map",
         table="comparisons",
-        requires=Requirements(
-            conditions=(FigureRequirement.LEARNING_RATES, FigureRequirement.BATCH_SIZES)
-        ),
+        requires=Requirements(conditions=(Condition.LEARNING_RATES, Condition.BATCH_SIZES)),
     ),
     _PRIMARY,
     replace(_PRIMARY, name="primary_outcome", title="Quality by batch size"),
@@ -141,9 +133,7 @@ _OF_SEVERAL = (
             Panel("updates", "Updates", "updates to the target"),
             Panel("examples", "Examples", "examples to the target"),
         ),
-        requires=Requirements(
-            conditions=(FigureRequirement.BATCH_SIZES, FigureRequirement.PREFIXES)
-        ),
+        requires=Requirements(conditions=(Condition.BATCH_SIZES, Condition.PREFIXES)),
     ),
     Figure(
         "fastest_batch_size",
@@ -156,11 +146,7 @@ _OF_SEVERAL = (
         table="to_target",
         panels=(Panel("seconds", "Seconds", "time to the target (s)"),),
         requires=Requirements(
-            conditions=(
-                FigureRequirement.BATCH_SIZES,
-                FigureRequirement.SECONDS,
-                FigureRequirement.PREFIXES,
-            ),
+            conditions=(Condition.BATCH_SIZES, Condition.SECONDS, Condition.PREFIXES),
             columns=("seconds",),
         ),
     ),
@@ -184,9 +170,7 @@ _OF_SEVERAL = (
             ),
         ),
         lines="at_epoch",
-        requires=Requirements(
-            measures=("|".join(OF_SECONDS),), conditions=(FigureRequirement.AT_EPOCHS,)
-        ),
+        requires=Requirements(measures=("|".join(OF_SECONDS),), conditions=(Condition.AT_EPOCHS,)),
     ),
     Figure(
         "usage",
@@ -195,7 +179,7 @@ _OF_SEVERAL = (
         "CPU and GPU utilisation of a command while it trained, the peak memory of its processes, "
         "and its training examples per second. 100 % of the CPU are the threads of a run.",
         panels=(*UTILISATION, *MEMORY, Panel("examples_per_second", "Throughput", "examples/s")),
-        requires=Requirements(conditions=(FigureRequirement.COMMAND,), columns=("seconds",)),
+        requires=Requirements(conditions=(Condition.COMMAND,), columns=("seconds",)),
     ),
 )
 # In the order of a report.

@@ -28,26 +28,21 @@ from batchscope.study.specifications import Panel, Scale
 from batchscope.study.tables import TABLES, clipped
 
 Lines = Sequence[tuple[run_series.Series, dict[str, Any]]]  # with their looks
+Entries = dict[str, dict[str, Any]]  # entries of the legend: label -> look
 Position = Callable[[Any], np.ndarray]  # batch sizes -> places on the horizontal axis
 _STEP, _EXAMPLES = "seconds_per_step", "examples_per_second"
 _FIXED, _PER_EXAMPLE = "fixed_seconds", "seconds_per_image"  # a and b of a + b B
-_PLATEAU = "plateau_examples_per_second"
 _KNEES = ("knee_fitted", "knee_batch_size")
 _BY_SWEEP, _BY_BLOCK = TABLES["sweeps"].columns, (_STEP, _EXAMPLES, "iterations_per_second")
-_KEYS = {"machine": str, "sweep": str, "batch_size": int}
 _DENSE_SIZES, _DENSE_LARGEST = 12, 128  # at least 12 sizes up to 128 show steps at multiples
 _ROOM = {"linear": 1.6, "log": 5.0}  # times the highest throughput, above which no limit is drawn
 _LIMITED = 2  # series beyond which their limits would hide each other
-# Name of a limit -> its label and look.
-_LIMITS: dict[str, tuple[str, dict[str, Any]]] = {
-    _PLATEAU: ("90 % of the plateau", {"linestyle": (0, (6, 3)), "linewidth": 0.9}),
-    _KNEES[0]: ("knee", {"ls": "none", "marker": "D", "markersize": 7, "fillstyle": "none"}),
-}
+_PLATEAU = {"color": canvas.INK, "linestyle": (0, (6, 3)), "linewidth": 0.9}
+_KNEE = {"color": canvas.INK, "linestyle": "none", "marker": "D", "markersize": 7}
+_KNEE |= {"fillstyle": "none"}
 _LOST = {"linestyle": "none", "marker": "x", "markersize": 4.5, "color": canvas.FAILED_COLOUR}
 _DISTURBED = {"linestyle": "none", "marker": "o", "markersize": 8, "fillstyle": "none"}
 _DISTURBED |= {"color": canvas.FAILED_COLOUR, "markeredgewidth": 0.5}
-_FLAGS = ("disturbed_blocks", "disturbed")  # above 0 where other processes disturbed
-_LABEL_WIDTH = 26  # letters of a line in a label of a row
 _SEARCHES = "largest"
 # Outcome of a tried batch size -> marker.
 _OUTCOMES = {
@@ -73,7 +68,7 @@ def select(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFram
     names = [*timing_factors(rows), "batch_size", "status"]
     names += [f"{panel.column}{end}" for panel in spec.panels for end in (*QUARTILES, *ENDS[1:])]
     names = list(dict.fromkeys([*names, *spec.columns]))
-    rows = rows.astype(_KEYS)
+    rows = rows.astype({"machine": str, "sweep": str, "batch_size": int})
     more = [name for name in names if name in tables.sweeps and name not in rows]
     if more and len(tables.sweeps):
         of_sweeps = tables.sweeps[["machine", "sweep", *more]]
@@ -121,35 +116,22 @@ def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
         return _draw_searches(frame)
     groups, panels = sweeps(frame), _filled(frame, spec.panels)
     lines = list(zip(groups, canvas.series_styles(len(groups)), strict=True))
-    labels = [textwrap.fill(group.label, _LABEL_WIDTH) for group in groups]
+    labels = [textwrap.fill(group.label, 26) for group in groups]
     by_sweep = [panel.column in _BY_SWEEP for panel in panels]
     label_lines = sum(label.count("\n") + 2 for label in labels) if any(by_sweep) else 0
     width = 4.6 if len(panels) < 3 else 3.5
     figure, grid = canvas.panels(len(panels), 0, width, max(2.9, 0.16 * label_lines + 0.9))
-    limits: set[str] = set()
+    entries = {group.label: style for group, style in lines} if len(groups) > 1 else {}
     for index, (axes, panel) in enumerate(zip(grid, panels, strict=True)):
         axes.set_title(panel.title)
         if by_sweep[index]:
             _draw_rows(axes, panel, lines)
             has_labels = index == 0 or not by_sweep[index - 1]
             axes.set_yticks(range(len(groups)), labels if has_labels else [""] * len(groups))
-            continue
-        at = batch_axis(axes, frame["batch_size"])
-        _draw_lines(axes, at, frame, panel, lines)
-        if panel.column == _EXAMPLES and len(groups) <= _LIMITED:
-            limits |= _draw_limits(axes, at, lines)
-        if panel.column == _STEP and _FIXED in frame:  # the fit is the line
-            _draw_fits(axes, at, lines)
-    entries = [(style, group.label) for group, style in lines] if len(groups) > 1 else []
-    ink = {"color": canvas.INK}
-    entries += [
-        ({**ink, **look}, label) for name, (label, look) in _LIMITS.items() if name in limits
-    ]
-    disturbed = frame[[name for name in _FLAGS if name in frame]].fillna(0).astype(float) > 0
-    entries += [(_DISTURBED, "disturbed")] if disturbed.any(axis=None) else []
-    lost = frame["status"].eq(records.OUT_OF_MEMORY).any()
-    entries += [(_LOST, "out of memory")] if lost else []
-    canvas.legend(figure, entries)
+        else:
+            at = batch_axis(axes, frame["batch_size"])
+            entries |= _draw_lines(axes, at, frame, panel, lines)
+    canvas.legend(figure, [(look, label) for label, look in entries.items()])
     return figure
 
 
@@ -177,12 +159,14 @@ def batch_axis(axes: Axes, sizes: Any) -> Position:
 
 def _draw_lines(
     axes: Axes, at: Position, frame: pandas.DataFrame, panel: Panel, lines: Lines
-) -> None:
+) -> Entries:
     """Draw medians with quartiles, rings at disturbed ones, crosses where memory ran out."""
-    fitted = {"linestyle": "none"} if panel.column == _STEP and _FIXED in frame else {}
+    entries: Entries = {}
+    has_fit = panel.column == _STEP and _FIXED in frame  # the fit is the line
+    fitted = {"linestyle": "none"} if has_fit else {}
     if panel.scale == Scale.LOG:
         axes.set_yscale("log")
-    flag = _FLAGS[panel.column not in _BY_BLOCK]
+    flag = "disturbed_blocks" if panel.column in _BY_BLOCK else "disturbed"
     drawn = []
     for group, style in lines:
         rows = _timed(group.frame, panel.column)
@@ -194,19 +178,26 @@ def _draw_lines(
         canvas.error_bars(axes, place, *values, **look)
         if flag in rows and (disturbed := rows[flag].to_numpy(float, na_value=0.0) > 0).any():
             axes.plot(place[disturbed], values[0][disturbed], zorder=4, **_DISTURBED)
+            entries["disturbed"] = _DISTURBED
         drawn.append(values[np.isfinite(values)])
-    peaks = [values.max() for values in drawn if len(values)]
     is_linear = panel.scale in (Scale.ZERO, Scale.PERCENT)
     if panel.column == _EXAMPLES and is_dense(frame["batch_size"]):
+        peaks = [values.max() for values in drawn if len(values)]
         is_linear = max(peaks) < canvas.LOG_SPAN * min(peaks)
     value_axis(axes, np.concatenate(drawn), is_linear)
     lost = frame.loc[frame["status"] == records.OUT_OF_MEMORY, "batch_size"].unique()
     if len(lost):
         edge = {"transform": axes.get_xaxis_transform(), "clip_on": False, "zorder": 5}
         axes.plot(at(lost), np.ones(len(lost)), **edge, **_LOST)
+        entries["out of memory"] = _LOST
     axes.set_ylabel(panel.label)
     if panel.scale == Scale.PERCENT:
         axes.yaxis.set_major_formatter(canvas.percent_tick)
+    if has_fit:
+        _draw_fits(axes, at, lines)
+    if panel.column == _EXAMPLES and len(lines) <= _LIMITED:
+        entries |= _draw_limits(axes, at, lines)
+    return entries
 
 
 def value_axis(axes: Axes, values: np.ndarray, is_linear: bool = False) -> None:
@@ -219,25 +210,23 @@ def value_axis(axes: Axes, values: np.ndarray, is_linear: bool = False) -> None:
         axes.set_ylim(0, 1.08 * np.nanmax(values) or 1.0)
 
 
-def _draw_limits(axes: Axes, at: Position, lines: Lines) -> set[str]:
-    """Draw 90 % of each plateau with its knee if there is room. Return the drawn limits."""
-    limits: set[str] = set()
+def _draw_limits(axes: Axes, at: Position, lines: Lines) -> Entries:
+    """Draw 90 % of each plateau with its knee if there is room."""
+    entries: Entries = {}
     room = _ROOM[axes.get_yscale()] * max(group.frame[_EXAMPLES].max() for group, _ in lines)
     for group, style in lines:
-        if step_cost.too_noisy(constant(group.frame, "noise_floor")):
+        look = {"color": style["color"]}
+        share = step_cost.PLATEAU_SHARE * constant(group.frame, "plateau_examples_per_second")
+        if step_cost.too_noisy(constant(group.frame, "noise_floor")) or not share <= room:
             continue
-        share = step_cost.PLATEAU_SHARE * constant(group.frame, _PLATEAU)
-        if not share <= room:
-            continue
-        axes.axhline(share, color=style["color"], zorder=1.5, **_LIMITS[_PLATEAU][1])
+        axes.axhline(share, zorder=1.5, **{**_PLATEAU, **look})
         axes.set_ylim(top=max(axes.get_ylim()[1], 1.06 * share))
-        limits.add(_PLATEAU)
+        entries["90 % of the plateau"] = _PLATEAU
         knees = [knee for name in _KNEES if (knee := constant(group.frame, name)) > 0]
         if knees:
-            look = {"color": style["color"], "zorder": 4, **_LIMITS[_KNEES[0]][1]}
-            axes.plot(at(knees[:1]), [share], **look)
-            limits.add(_KNEES[0])
-    return limits
+            axes.plot(at(knees[:1]), [share], zorder=4, **{**_KNEE, **look})
+            entries["knee"] = _KNEE
+    return entries
 
 
 def _draw_fits(axes: Axes, at: Position, lines: Lines) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 import synthetic
 from batchscope.study import planner
-from batchscope.study.figure_names import available
+from batchscope.study.figure_checks import available
 from batchscope.study.figures import FIGURES
 from batchscope.study.specifications import FigureRequirement as Requirement
 from made_figures import NAMES
