@@ -18,7 +18,7 @@ import functools
 import importlib
 import json
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -69,8 +69,6 @@ class FigureTables:
     def __init__(
         self, folder: Path | None = None, metrics: tasks.Metrics = (), **frames: pandas.DataFrame
     ) -> None:
-        if unknown := frames.keys() - table_entries.TABLES.keys():
-            raise TypeError(f"Expected known tables. Received: {unknown}")
         vars(self).update(frames, _folder=folder, metrics=metrics)
 
     def __getattr__(self, name: str) -> pandas.DataFrame:
@@ -132,7 +130,7 @@ def read(folder: Path | str, metrics: tasks.Metrics = ()) -> FigureTables:
 
 def write(
     tables: Path | str,
-    names: Iterable[str],
+    names: Collection[str],
     folder: Path | str,
     processes: int = 1,
     published: Collection[str] = (),
@@ -148,22 +146,13 @@ def write(
         published: Figures that also show published values.
         figure_format: Format of one more file per figure.
         metrics: User-defined metrics of the experiment.
-
-    Raises:
-        UserError: If a name is not registered.
     """
     import multiprocessing
     from concurrent.futures import ProcessPoolExecutor
 
     from batchscope import disk
-    from batchscope.errors import UserError
     from batchscope.host import supervisor
 
-    names = list(names)
-    for name in names:
-        if name not in FIGURES:
-            expected = ", ".join(FIGURES)
-            raise UserError(f"figures: received {name!r}; one of {expected} is expected.")
     _read_once.cache_clear()  # the tables may have changed
     with disk.atomic_folder(folder) as new_folder:
         shared = tables, new_folder, published, figure_format, metrics
