@@ -6,7 +6,7 @@ import pytest
 
 from batchscope.analysis import intervals
 from batchscope.figures import canvas
-from drawing import legend, texts
+from drawing import legend
 
 
 @pytest.mark.parametrize("count", [1, 2, 4, 8])
@@ -26,17 +26,6 @@ def test_the_legend_has_one_entry_for_the_grey_sizes():
         figure, _ = canvas.panels(1)
         canvas.size_legend(figure, canvas.size_styles([8, 16, 32, 64, 128, 256]))
     assert legend(figure) == ["8", "32", "64", "256", "16, 128"]
-
-
-@pytest.mark.parametrize("values", [[1e-3, 1.0], [0.0, 1e-3, 1.0], [0.5, 1.0], [0.0, 1e-9]])
-def test_numbers_on_an_axis_are_plain_text_on_every_scale(values):
-    with canvas.style():
-        drawing, (axes,) = canvas.panels(1)
-        axes.plot(values)
-        canvas.value_axis(axes, values)
-        drawing.draw_without_rendering()
-    labels = [text for text in texts(drawing) if text != "0"]
-    assert len(labels) > 2 and not any("$" in label for label in labels)
 
 
 def test_a_panel_with_zero_stays_linear_next_to_a_logarithmic_one():

@@ -6,7 +6,7 @@ Published values of a document are hollow stars.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -305,15 +305,12 @@ def _share_axes(grid: np.ndarray, cells: list[Cell], has_facets: bool) -> None:
 
 
 def with_published(cell: Cell, numbers: pandas.DataFrame | None) -> Cell:
-    """Return a cell with published values of its column and its series."""
+    """Return a cell with the published values of its column, if a series has their factors."""
     if numbers is None:
         return cell
-    return cell._replace(published=tuple(_published(numbers, cell)))
-
-
-def _published(numbers: pandas.DataFrame, cell: Cell) -> Iterator[PublishedLine]:
     columns = [published.OF_MACHINE.get(name, (name,)) for name in numbers["column"]]
     numbers = numbers[[cell.panel.column in names for names in columns]]
+    lines = []
     for _, line in numbers.groupby("series", sort=False, dropna=False):
         factors = published.factors_of(line.iloc[0]).items()
         same = [
@@ -324,7 +321,8 @@ def _published(numbers: pandas.DataFrame, cell: Cell) -> Iterator[PublishedLine]
         if same:
             line = line.sort_values("batch_size").astype({"value": float})
             index = same[0] if len(same) == 1 else None
-            yield PublishedLine(index, line["batch_size"], line["value"])
+            lines.append(PublishedLine(index, line["batch_size"], line["value"]))
+    return cell._replace(published=tuple(lines))
 
 
 def published_entries(numbers: pandas.DataFrame | None) -> list[tuple[dict[str, Any], str]]:

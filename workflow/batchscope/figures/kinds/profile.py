@@ -36,12 +36,14 @@ _HEIGHTS = (2.0, 1.25)  # inches, of the two panels of a series of samples
 _LETTER, _POINTS = 6.0, 560.0  # approximate widths of a digit and of the time axis in points
 _PROCESS: dict[str, Any] = {"color": canvas.INK, "linewidth": 1.0}
 _GPU: dict[str, Any] = {**_PROCESS, "linestyle": (0, (4, 1.2))}
-_UTILISATION = {
-    "machine_percent": ({"color": canvas.MUTED, "linewidth": 0.6}, "CPU of the whole machine"),
-    "process_percent": (_PROCESS, "CPU of the process, and its memory"),
-    "gpu_percent": (_GPU, "GPU, and its memory"),
+# Column -> look of its line.
+_UTILISATION: dict[str, dict[str, Any]] = {
+    "machine_percent": {"color": canvas.MUTED, "linewidth": 0.6},
+    "process_percent": _PROCESS,
+    "gpu_percent": _GPU,
 }
-_MEMORY = {"memory_mb": (_PROCESS, ""), "gpu_memory_mb": (_GPU, "")}
+_MEMORY = {"memory_mb": _PROCESS, "gpu_memory_mb": _GPU}
+_LABELS = ("CPU of the whole machine", "CPU of the process, and its memory", "GPU, and its memory")
 
 
 class TracePhase(NamedTuple):
@@ -143,7 +145,7 @@ def _draw_samples(frame: pandas.DataFrame) -> Figure:
                 axes.axvspan(phase.start, phase.stop, **shade)
             measured = [name for name in columns if rows[name].notna().any()]
             for name in measured:
-                axes.plot(seconds, rows[name], drawstyle="steps-pre", **columns[name][0])
+                axes.plot(seconds, rows[name], drawstyle="steps-pre", **columns[name])
             value_axis(axes, rows[measured].to_numpy(float), is_linear=True)
             axes.set_xlim(seconds.min(), max(seconds.max(), seconds.min() + 1e-3))
         upper.set_ylabel("utilisation (%)")
@@ -152,9 +154,9 @@ def _draw_samples(frame: pandas.DataFrame) -> Figure:
         upper.tick_params(labelbottom=False)
         _label_trainings(upper, trainings, float(np.ptp(seconds)))
     grid[-1].set_xlabel("time (s)")
-    canvas.legend(
-        figure, [_UTILISATION[name] for name in _UTILISATION if frame[name].notna().any()]
-    )
+    entries = zip(_UTILISATION.items(), _LABELS, strict=True)
+    has_values = frame.notna().any()
+    canvas.legend(figure, [(look, label) for (name, look), label in entries if has_values[name]])
     return figure
 
 
