@@ -6,7 +6,7 @@ import matplotlib.text
 import numpy as np
 
 from batchscope import figures
-from batchscope.figures.drawing import canvas
+from batchscope.figures import canvas
 from batchscope.tables import csv_tables
 
 

@@ -1,4 +1,4 @@
-"""Every figure in every shape of experiment: its files, its columns, and always the same bytes."""
+"""All figures for all shapes of experiments: files, columns, and the same bytes each time."""
 
 import json
 import re
@@ -13,8 +13,7 @@ from PIL import Image
 import made_figures
 import synthetic
 from batchscope import figures
-from batchscope.figures import rows
-from batchscope.figures.drawing import canvas
+from batchscope.figures import canvas
 from batchscope.study.study_file import FigureFormat
 from batchscope.tables import csv_tables
 from drawing import texts
@@ -22,24 +21,25 @@ from made_figures import NAMES, RATES, tables_of
 
 pytestmark = pytest.mark.slow
 FACTORS = ["learning_rate", "batch_size", "seed", "status"]
-# At the best rate of each batch size, what else varies is what differs between the runs kept.
+# Figure -> its columns after the factors, and the number of its runs: all 60, or those at the best
+# rate of each batch size.
 COLUMNS = {
-    "weight_distance_by_layer": ["layer", "relative", "distance"],
-    "displacement": ["updates", "update_norm_mean", "straightness", "distance"],
-    "update_norms": ["low", "high", "count", "share", "update_norm_median"],
-    "progress": ["updates", "examples", "seconds", "validation_loss", "target"],
+    "weight_distance_by_layer": (["layer", "relative", "distance"], 60),
+    "displacement": (["updates", "update_norm_mean", "straightness", "distance"], 60),
+    "update_norms": (["low", "high", "count", "share", "update_norm_median"], 30),
+    "progress": (["updates", "examples", "seconds", "validation_loss", "target"], 30),
 }
 
 
 @pytest.fixture(scope="module")
 def two_rates(tmp_path_factory):
-    """Every table of `made_figures.two_rates`."""
+    """All tables of `made_figures.two_rates`."""
     return made_figures.two_rates(tmp_path_factory.mktemp("two_rates"))
 
 
 @pytest.fixture(scope="module")
 def drawn(two_rates, tmp_path_factory):
-    """The folder of every figure of `two_rates`."""
+    """The folder of all figures of `two_rates`."""
     folder = tmp_path_factory.mktemp("figures")
     figures.write(two_rates, NAMES, folder)
     return folder
@@ -50,7 +50,7 @@ def listing(drawn):
     return json.loads((drawn / figures.LISTING).read_text())
 
 
-def test_what_was_drawn_is_listed_in_order_with_its_files(drawn, listing):
+def test_figures_are_listed_in_order_with_their_files(drawn, listing):
     names = [entry["name"] for entry in listing]
     assert names == [name for name in NAMES if name in names]
     files = {f"{name}{suffix}" for name in names for suffix in figures.SUFFIXES}
@@ -61,25 +61,26 @@ def test_what_was_drawn_is_listed_in_order_with_its_files(drawn, listing):
     assert by_name["loss_curves_by_updates"]["of"] == "loss_curves"
     assert by_name["loss_curves_by_updates"]["axis"] == "updates"
     assert by_name["accuracy"]["columns"][-1] == "test_accuracy"
+    assert by_name["sharpness"]["columns"] == [
+        f"sharpness_{space}_{box}" for space in ("full", "subspace") for box in ("0.001", "0.0005")
+    ]
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_the_files_are_sound(drawn, listing, name):
-    if name not in [entry["name"] for entry in listing]:
-        return
-    text = (drawn / f"{name}.svg").read_text()
-    root = ElementTree.fromstring(text)
-    assert root.find("{http://www.w3.org/2000/svg}title").text == figures.FIGURES[name].title
-    assert len(text) < 200_000
-    assert "<text" in text and "<image" not in text
-    assert f"fill: {canvas.INK}" in text  # by which a page recolours text
-    with Image.open(drawn / f"{name}.png") as image:
-        assert image.width > 600
-        assert np.asarray(image.convert("L")).std() > 5
+def test_files_are_valid(drawn, listing):
+    for name in (entry["name"] for entry in listing):
+        text = (drawn / f"{name}.svg").read_text()
+        root = ElementTree.fromstring(text)
+        assert root.find("{http://www.w3.org/2000/svg}title").text == figures.FIGURES[name].title
+        assert len(text) < 200_000
+        assert "<text" in text and "<image" not in text
+        assert f"fill: {canvas.INK}" in text  # the report recolours text by it
+        with Image.open(drawn / f"{name}.png") as image:
+            assert image.width > 600
+            assert np.asarray(image.convert("L")).std() > 5
 
 
 @pytest.mark.parametrize("name", ["loss_curves", "sharpness", "displacement", "update_norms"])
-def test_a_figure_is_drawn_from_its_csv_alone_and_always_the_same(drawn, name):
+def test_a_figure_is_drawn_from_its_csv_alone_with_the_same_bytes(drawn, name):
     figure = figures.FIGURES[name]
     with matplotlib.rc_context({"font.size": 20, "axes.facecolor": "red", "svg.fonttype": "path"}):
         drawing = figures.draw(csv_tables.read(drawn / f"{name}.csv"), figure)
@@ -106,9 +107,9 @@ def test_a_format_for_papers_adds_a_pdf_of_its_width_and_font_size(
     two_rates, tmp_path, width, font_size
 ):
     names = ["accuracy", "loss_curves", "rate_map"]
-    wanted = FigureFormat(width=width, font_size=font_size)
+    figure_format = FigureFormat(width=width, font_size=font_size)
     for folder in ("first", "second"):
-        figures.write(two_rates, names, tmp_path / folder, figure_format=wanted)
+        figures.write(two_rates, names, tmp_path / folder, figure_format=figure_format)
     for name in names:
         pdf = (tmp_path / "first" / f"{name}.pdf").read_bytes()
         assert page_width(pdf) == pytest.approx(width, abs=0.01)
@@ -120,21 +121,25 @@ def test_a_format_for_papers_adds_a_pdf_of_its_width_and_font_size(
     assert not figures.whole(tmp_path / "first")
 
 
-def test_a_narrow_page_has_fewer_panels_in_a_row():
-    with canvas.style(), canvas.page(FigureFormat(width=84, font_size=9)):
-        narrow = [canvas.panels(3)[0], canvas.panels(3, sharey="col")[0]]
-    with canvas.style(), canvas.page(FigureFormat(width=168, font_size=9)):
-        wide = canvas.panels(3)[0]
-    rows = [figure.axes[0].get_gridspec().nrows for figure in (*narrow, wide)]
-    assert rows == [3, 1, 2]
+@pytest.mark.parametrize(
+    ("width", "shared", "rows"), [(84, {}, 3), (84, {"sharey": "col"}, 1), (168, {}, 2)]
+)
+def test_a_narrow_page_has_fewer_panels_in_a_row(width, shared, rows):
+    drawings = []
+
+    def draw():
+        drawings.append(canvas.panels(3, **shared)[0])
+        return drawings[0]
+
+    canvas.pdf(draw, "T", FigureFormat(width=width, font_size=9))
+    assert drawings[0].axes[0].get_gridspec().nrows == rows
 
 
 @pytest.mark.parametrize("name", COLUMNS)
-def test_the_csv_has_its_columns_and_every_run(drawn, name):
-    """All 60, or of those at the best rate of each batch size one per batch size and seed."""
+def test_the_csv_has_its_columns_and_all_runs(drawn, name):
+    columns, runs = COLUMNS[name]
     frame = csv_tables.read(drawn / f"{name}.csv")
-    assert list(frame) == [*FACTORS, *COLUMNS[name]] and "missing" in set(frame["status"])
-    runs = 30 if figures.FIGURES[name].kind in ("by_progress", "distribution") else 60
+    assert list(frame) == [*FACTORS, *columns] and "missing" in set(frame["status"])
     assert len(frame[FACTORS[:3]].drop_duplicates()) == runs
 
 
@@ -145,7 +150,6 @@ SHAPES = {
     "two_batch_sizes": (synthetic.grid([16, 32], range(2)), None),
     "no_batch_size_varied": (synthetic.grid([32], range(3), RATES), None),
     "all_diverged": (synthetic.grid(seeds=range(2)), "diverged"),
-    "all_out_of_memory": (synthetic.grid(seeds=range(2)), "out_of_memory"),
     "all_missing": (synthetic.grid(seeds=range(2)), "missing"),
     "many_batch_sizes": (synthetic.grid(range(16, 65, 4), [0, 1]), None),
 }
@@ -153,14 +157,14 @@ SHAPES = {
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.filterwarnings("error")
-def test_every_figure_of_every_shape_of_experiment(shape, tmp_path):
+def test_all_figures_of_all_shapes_of_experiments(shape, tmp_path):
     runs, status = SHAPES[shape]
     failed = dict.fromkeys(runs, status) if status else {}
-    read = figures.read(tables_of(tmp_path, runs, failed))
+    tables = figures.read(tables_of(tmp_path, runs, failed))
     drawn = []
-    # No shape has timings of sweeps: their figures are of empty tables.
+    # No shape has timings of sweeps: their figures have empty tables.
     for name, figure in figures.FIGURES.items():
-        frame = figures.select(read, figure)
+        frame = figures.select(tables, figure)
         if frame.empty:
             continue
         drawn.append(name)
@@ -168,7 +172,7 @@ def test_every_figure_of_every_shape_of_experiment(shape, tmp_path):
         drawing.draw_without_rendering()
         assert not any("$" in text for text in texts(drawing)), name
     of_runs = [name for name in drawn if figures.FIGURES[name].kind == "by_batch_size"]
-    if status:  # the timing job ran all the same
+    if status:  # the timing job ran
         assert {*of_runs} <= {"time", "training_time"}
     elif shape in ("one_batch_size", "one_run"):
         assert of_runs == ["accuracy_by_epochs", "training_time"] and "loss_curves" in drawn
@@ -176,18 +180,9 @@ def test_every_figure_of_every_shape_of_experiment(shape, tmp_path):
         assert {"best_losses", "accuracy", "weight_distance"} <= {*of_runs}
 
 
-def test_what_shows_nothing_leaves_no_file(tmp_path):
+def test_a_figure_without_content_leaves_no_file(tmp_path):
     tables = tables_of(tmp_path, synthetic.grid([32], [0]), only=["runs", "history"])
     figures.write(tables, ["best_losses", "loss_curves"], tmp_path / "figures")
-    listed = json.loads((tmp_path / "figures" / figures.LISTING).read_text())
-    assert [entry["name"] for entry in listed] == ["loss_curves"]
+    entries = json.loads((tmp_path / "figures" / figures.LISTING).read_text())
+    assert [entry["name"] for entry in entries] == ["loss_curves"]
     assert not [*(tmp_path / "figures").glob("best_losses.*")]
-
-
-def test_patterns_of_columns_are_panels(two_rates):
-    frame = figures.select(figures.read(two_rates), figures.FIGURES["sharpness"])
-    found = rows.panels(frame, figures.FIGURES["sharpness"])
-    assert [panel.column for panel in found] == [
-        f"sharpness_{space}_{box}" for space in ("full", "subspace") for box in ("0.001", "0.0005")
-    ]
-    assert found[2].title == "Random subspace, ε = 0.001"

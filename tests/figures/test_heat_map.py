@@ -1,4 +1,4 @@
-"""The heat map of batch size and learning rate: each cell, failures, and the chosen rates."""
+"""The heat map of batch size and learning rate: cells, failures, and the chosen rates."""
 
 import math
 
@@ -12,7 +12,7 @@ from batchscope.figures.kinds import heat_map
 from batchscope.study.decision_columns import ADVICE, COMPARISONS
 from drawing import drawn, legend, texts, titles
 
-# Examples to a validation loss of 0.2, of two seeds; "d" diverged, "-" never got there.
+# Examples to a validation loss of 0.2, of two seeds; "d" diverged, "-" never reached it.
 COST = {
     (16, 0.1): (100, 400),
     (16, 0.3): (100, "-"),
@@ -23,26 +23,25 @@ COST = {
 }
 SERIES = {"dataset": "digits", "model": "small_cnn", "machine": "local"}
 CHOSEN = {16: 0.1, 32: 0.3, 64: math.nan}
+RATE_MAP = figures.FIGURES["rate_map"]
 
 
-def tables(cost=COST, series=SERIES, target=True):
+def tables(cost=COST, target=True):
     runs, evaluations = [], []
     for (size, rate), seeds in cost.items():
         for seed, examples in enumerate(seeds):
             run = {"run": f"{size}-{rate}-{seed}", "batch_size": size, "learning_rate": rate}
-            run |= {**series, "seed": seed, "effective_learning_rate": rate}
+            run |= {**SERIES, "seed": seed, "effective_learning_rate": rate}
             status = "diverged" if examples == "d" else "finished"
             loss = {"d": math.nan, "-": 0.9}.get(examples, 0.1)
             runs.append({**run, "status": status, "best_validation_loss": loss})
-            used = examples if isinstance(examples, int) else 500
-            for used_, loss_ in ((used // 2, 1.0), (used, loss if loss > 0.5 else 0.2)):
-                row = {"run": run["run"], "machine": "local", "status": status}
-                evaluations.append({**row, "examples": used_, "updates": used_ // size})
-                evaluations[-1] |= {"validation_loss": loss_}
-    advice = [
-        {"item": "limit", "name": "examples" if target else "test_accuracy", "batch_size": size}
-        for size in CHOSEN
-    ]
+            last = examples if isinstance(examples, int) else 500
+            row = {"run": run["run"], "machine": "local", "status": status}
+            for used, value in ((last // 2, 1.0), (last, loss if loss > 0.5 else 0.2)):
+                used = {"examples": used, "updates": used // size}
+                evaluations.append({**row, **used, "validation_loss": value})
+    outcome = "examples" if target else "test_accuracy"
+    advice = [{"item": "limit", "name": outcome, "batch_size": size} for size in CHOSEN]
     advice += [
         {"item": "size", "batch_size": size, "learning_rate": rate} for size, rate in CHOSEN.items()
     ]
@@ -52,13 +51,13 @@ def tables(cost=COST, series=SERIES, target=True):
     return figures.FigureTables(
         runs=pandas.DataFrame(runs),
         trajectories=pandas.DataFrame(evaluations),
-        advice=pandas.DataFrame(advice, columns=[*ADVICE]).assign(**series),
-        comparisons=pandas.DataFrame([compared], columns=[*COMPARISONS]).assign(**series),
+        advice=pandas.DataFrame(advice, columns=[*ADVICE]).assign(**SERIES),
+        comparisons=pandas.DataFrame([compared], columns=[*COMPARISONS]).assign(**SERIES),
     )
 
 
-def test_a_cell_is_the_mean_cost_of_its_seeds_or_counts_those_that_reached_it():
-    frame = heat_map.select(tables(), figures.FIGURES["rate_map"])
+def test_a_cell_is_the_mean_cost_of_its_seeds_or_counts_those_that_reached_the_target():
+    frame = heat_map.select(tables(), RATE_MAP)
     cells = frame.set_index(["batch_size", "learning_rate"])
     assert cells.loc[(16, 0.1), "mean"] == pytest.approx(200)  # geometric
     assert cells.loc[(32, 0.3), "mean"] == pytest.approx(300)
@@ -71,7 +70,7 @@ def test_a_cell_is_the_mean_cost_of_its_seeds_or_counts_those_that_reached_it():
 
 
 def test_without_a_target_a_cell_is_the_lowest_validation_loss():
-    frame = heat_map.select(tables(target=False), figures.FIGURES["rate_map"])
+    frame = heat_map.select(tables(target=False), RATE_MAP)
     cells = frame.set_index(["batch_size", "learning_rate"])
     assert set(frame["outcome"]) == {"best_validation_loss"}
     assert cells.loc[(16, 0.3), "mean"] == pytest.approx(0.5)
@@ -80,27 +79,28 @@ def test_without_a_target_a_cell_is_the_lowest_validation_loss():
 
 def test_without_a_choice_of_rates_there_is_no_map():
     one_rate = {cell: seeds for cell, seeds in COST.items() if cell[1] == 0.1}
-    spec = figures.FIGURES["rate_map"]
-    assert heat_map.select(tables(one_rate), spec).empty
-    assert heat_map.select(figures.FigureTables(), spec).empty
+    assert heat_map.select(tables(one_rate), RATE_MAP).empty
+    assert heat_map.select(figures.FigureTables(), RATE_MAP).empty
 
 
 def test_colours_numbers_failures_and_frames():
-    drawing, frame = drawn("rate_map", tables())
+    drawing, _ = drawn("rate_map", tables())
     (axes,) = drawing.axes
-    grounds = [each for each in axes.patches if isinstance(each, Rectangle) and each.get_fill()]
-    colours = {each.get_xy(): to_hex(each.get_facecolor()) for each in grounds}
+    rectangles = [patch for patch in axes.patches if isinstance(patch, Rectangle)]
+    colours = {
+        patch.get_xy(): to_hex(patch.get_facecolor()) for patch in rectangles if patch.get_fill()
+    }
     assert colours[0, 0] == to_hex(heat_map._BEST_TO_WORST(0.0))
     assert to_rgb(colours[1, 0]) == pytest.approx(heat_map._BEST_TO_WORST(0.5)[:3], abs=0.01)
     assert colours[0, 1] == colours[2, 0] == colours[2, 1] == to_hex(heat_map._WITHOUT)
-    frames = [each for each in axes.patches if not each.get_fill()]
-    assert len(frames) == 3 and to_rgb("#007a58") in {each.get_edgecolor()[:3] for each in frames}
+    edges = [patch.get_edgecolor()[:3] for patch in rectangles if not patch.get_fill()]
+    assert len(edges) == 3 and to_rgb("#007a58") in edges
     assert {"200", "400", "300", "1/2", "0/2", "failed"} <= texts(drawing)
     assert titles(drawing) == ["Examples to validation loss 0.2"]
     assert {"best", "chosen rate", "recommended"} < {*legend(drawing)}
 
 
-def test_losses_that_hardly_differ_have_one_colour():
+def test_similar_losses_have_one_colour():
     shades = heat_map._shades(pandas.Series([0.6926, 0.6930, math.nan]).to_numpy())
     first, second = (sum(to_rgb(shade)) for shade in shades[:2])
     assert first == pytest.approx(second, abs=0.02) and shades[2] == heat_map._WITHOUT
@@ -110,13 +110,8 @@ def test_losses_that_hardly_differ_have_one_colour():
 
 
 def test_series_have_a_panel_each():
-    two = [tables(series={**SERIES, "optimizer": name}) for name in ("sgd", "adam")]
-    names = ("runs", "trajectories", "advice", "comparisons")
-    joined = {name: pandas.concat([getattr(one, name) for one in two]) for name in names}
-    runs = joined["runs"]
-    runs["run"] = joined["trajectories"]["run"] = None
-    for name, table in (("runs", runs), ("trajectories", joined["trajectories"])):
-        parts = [getattr(one, name)["run"] + kind for one, kind in zip(two, "ab", strict=True)]
-        joined[name] = table.assign(run=pandas.concat(parts).to_numpy())
-    drawing, frame = drawn("rate_map", figures.FigureTables(**joined))
-    assert len(drawing.axes) == 2 and len(frame) == 12
+    frame = heat_map.select(tables(), RATE_MAP)
+    both = pandas.concat([frame.assign(optimizer=name) for name in ("sgd", "adam")])
+    assert titles(figures.draw(both, RATE_MAP)) == [
+        f"Examples to validation loss 0.2, {name}" for name in ("SGD", "Adam")
+    ]

@@ -9,7 +9,6 @@ import pytest
 from matplotlib.contour import ContourSet
 
 from batchscope import figures
-from batchscope.figures.drawing import canvas
 from batchscope.figures.kinds import surface
 from drawing import drawn, legend, texts, titles
 
@@ -17,22 +16,21 @@ SIZES, RATES = (32, 64, 128, 256), (0.01, 0.02, 0.04, 0.08, 0.16)
 
 
 def runs(rates=RATES, sizes=SIZES, failed=None):
-    """Returns tables of runs whose best rate grows with the batch size to the power 0.8.
+    """Return tables of runs with a best rate that grows as the batch size to the power 0.8.
 
     Args:
-        failed: (batch size, rate, seed) -> status of what did not finish.
+        failed: (batch size, rate, seed) -> status of an unfinished run.
     """
     rows = []
     for size, rate, seed in itertools.product(sizes, rates, (0, 1, 2)):
         noise = np.random.default_rng([size, seed, int(rate * 1e6)]).normal(0, 0.15)
-        off = math.log2(rate / (0.02 * (size / 32) ** 0.8)) + noise
-        status = (failed or {}).get((size, rate, seed), "finished")
-        there = status != "missing"
+        distance = math.log2(rate / (0.02 * (size / 32) ** 0.8)) + noise
         row = {"run": f"{size}/{rate}/{seed}", "batch_size": size, "learning_rate": rate}
-        row |= {"seed": seed, "status": status}
-        row |= {"effective_learning_rate": rate if there else math.nan}
-        loss = 0.34 + 0.01 * off**2 + 0.005 * abs(noise)
-        rows.append(row | {"best_validation_loss": loss if there else math.nan})
+        row |= {"seed": seed, "status": (failed or {}).get((size, rate, seed), "finished")}
+        if row["status"] != "missing":
+            row["effective_learning_rate"] = rate
+            row["best_validation_loss"] = 0.34 + 0.01 * distance**2 + 0.005 * abs(noise)
+        rows.append(row)
     return figures.FigureTables(runs=pandas.DataFrame(rows))
 
 
@@ -49,7 +47,7 @@ def test_a_line_has_its_seeds_and_its_mean(finished_tables):
     assert titles(drawing)[:2] == ["Loss, learning rate 0.05", "Accuracy, learning rate 0.05"]
 
 
-def test_levels_are_round_and_enclose_every_loss():
+def test_levels_are_round_and_enclose_all_losses():
     levels = surface.contour_levels(np.array([0.03, 2.0, 70.0, math.nan, math.inf]))
     assert levels == pytest.approx([0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100])
     levels = surface.contour_levels(np.array([0.31, 0.9]))
@@ -59,7 +57,7 @@ def test_levels_are_round_and_enclose_every_loss():
         assert levels[0] <= ends[0] and levels[-1] >= ends[1] and 1 < len(levels) <= 14
 
 
-def test_surfaces_share_levels_lie_the_right_way_round_and_gaps_stay_open():
+def test_surfaces_share_levels_and_gaps_stay_open():
     axis = np.linspace(-1, 1, 9)
     a, b = (part.ravel() for part in np.meshgrid(axis, axis))
     shared = {"kind": "surface", "index": 0, "a": a, "b": b}
@@ -73,31 +71,31 @@ def test_surfaces_share_levels_lie_the_right_way_round_and_gaps_stay_open():
         *("seed 0, batch size 1", "batch size 2", "seed 1, batch size 1", "batch size 2")
     ]
     *panels, bar = drawing.axes
-    sets = [axes.findobj(ContourSet) for axes in panels]
-    (levels,) = {tuple(item.levels) for pair in sets for item in pair}
+    contours = [axes.findobj(ContourSet) for axes in panels]
+    (levels,) = {tuple(item.levels) for pair in contours for item in pair}
     assert levels[0] <= -0.1 * 2 and levels[-1] >= 2.1 * 2
     assert list(bar.get_yticks()) == pytest.approx(levels)
-    filled = sets[1][0]
+    filled = contours[1][0]
     heights = np.concatenate([path.vertices[:, 1] for path in filled.get_paths()])
-    assert not ((heights > 0.25 + 1e-9) & (heights < 0.75 - 1e-9)).any()  # a gap stays open
+    assert not ((heights > 0.25 + 1e-9) & (heights < 0.75 - 1e-9)).any()
 
 
-def test_the_rise_along_directions_is_a_mean_and_of_two_seeds_without_an_interval(finished_tables):
+def test_the_rise_along_directions_is_a_mean_without_an_interval_for_two_seeds(finished_tables):
     drawing, frame = drawn("landscape_lines", finished_tables)
     assert (frame.loc[frame["a"] == 0, "rise"] == 0).all()
     table = finished_tables.landscapes
-    own = table[(table["kind"] == "line") & (table["batch_size"] == 16) & (table["seed"] == 0)]
-    own = own[own["learning_rate"] == 0.05]
-    rise = own.loc[own["a"] == 1, "loss"].mean() - own.loc[own["a"] == 0, "loss"].mean()
+    lines = table[(table["kind"] == "line") & (table["batch_size"] == 16) & (table["seed"] == 0)]
+    lines = lines[lines["learning_rate"] == 0.05]
+    ends = [lines.loc[lines["a"] == a, "loss"].mean() for a in (0, 1)]
     rows = frame[(frame["batch_size"] == 16) & (frame["learning_rate"] == 0.05)]
-    rows = rows[rows["a"] == 1.0].set_index("seed")["rise"]
-    assert rows[0] == pytest.approx(rise)
+    rises = rows[rows["a"] == 1.0].set_index("seed")["rise"]
+    assert rises[0] == pytest.approx(ends[1] - ends[0])
     axes = drawing.axes[0]
-    assert axes.lines[0].get_ydata()[-1] == pytest.approx(rows.mean())
-    assert len(rows) == 2 and not axes.collections
+    assert axes.lines[0].get_ydata()[-1] == pytest.approx(rises.mean())
+    assert len(rises) == 2 and not axes.collections
 
 
-def test_one_line_per_batch_size_against_learning_rate():
+def test_one_line_per_batch_size_by_learning_rate():
     failed = {(32, 0.16, 1): "diverged", (256, 0.01, 2): "missing"}
     drawing, frame = drawn("learning_rate", runs(failed=failed))
     (axes,) = drawing.axes
@@ -111,23 +109,26 @@ def test_one_line_per_batch_size_against_learning_rate():
     assert [item.get_marker() for item in axes.lines].count("x") == 1
 
 
-def test_without_a_choice_there_is_no_figure():
+def test_without_a_choice_of_rates_there_is_no_figure():
     for name in ("learning_rate", "best_learning_rate"):
         assert figures.select(runs(rates=(0.05,)), figures.FIGURES[name]).empty
     assert figures.select(runs(sizes=(32,)), figures.FIGURES["best_learning_rate"]).empty
 
 
-def test_the_best_rates_and_their_exponent():
-    drawing, frame = drawn("best_learning_rate", runs())
-    best = frame.groupby("batch_size")["best_rate"].unique().map(list).to_dict()
-    assert best == {32: [0.02], 64: [0.04], 128: [0.08], 256: [0.08]}
-    assert frame["exponent"].unique() == pytest.approx([0.7], abs=0.01)
+@pytest.mark.parametrize(
+    ("rates", "best", "markers"),
+    [
+        (RATES, [0.02, 0.04, 0.08, 0.08], ["o"] * 4),
+        ((0.04, 0.08, 0.16, 0.32), [0.04, 0.04, 0.08, 0.08], ["v", "v", "o", "o"]),
+    ],
+)
+def test_the_best_rates_and_their_exponent(rates, best, markers):
+    drawing, frame = drawn("best_learning_rate", runs(rates))
+    rows = frame.drop_duplicates("batch_size")
+    assert rows["best_rate"].tolist() == best
+    assert (rows["edge"] == "lowest").tolist() == [marker == "v" for marker in markers]
     large = [item for item in drawing.axes[0].lines if item.get_markersize() == 7]
-    assert [2 ** item.get_ydata()[0] for item in large] == pytest.approx([0.02, 0.04, 0.08, 0.08])
-    assert {item.get_marker() for item in large} == {"o"}
-    drawing, frame = drawn("best_learning_rate", runs(rates=(0.04, 0.08, 0.16, 0.32)))
-    edges = frame.drop_duplicates("batch_size").set_index("batch_size")["edge"]
-    assert edges[32] == edges[64] == "lowest"
-    large = [item for item in drawing.axes[0].lines if item.get_markersize() == 7]
-    assert [item.get_marker() for item in large][:2] == ["v", "v"]
-    assert canvas.INK in {item.get_color() for item in large}
+    assert [2 ** item.get_ydata()[0] for item in large] == pytest.approx(best)
+    assert [item.get_marker() for item in large] == markers
+    if rates == RATES:
+        assert frame["exponent"].unique() == pytest.approx([0.7], abs=0.01)

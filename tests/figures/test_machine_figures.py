@@ -1,4 +1,4 @@
-"""Tries of batch sizes, utilisation over time and profiles, from tables made up by hand."""
+"""Tries of batch sizes, utilisation over time and profiles, from made-up tables."""
 
 import math
 
@@ -14,12 +14,12 @@ from made_sweeps import first, tables_of
 SIZES = (1, 8, 64, 256)
 
 
-def busy(sizes=SIZES, gpu=False, **given):
-    """Returns made-up rows of utilisation.csv."""
+def busy(sizes=SIZES, gpu=False, **factors):
+    """Return rows of utilisation.csv."""
     rows = []
     for size in sizes:
         level = 20 + 8 * math.log2(size)
-        row = {**first(**given), "batch_size": size, "status": "finished"}
+        row = {**first(**factors), "batch_size": size, "status": "finished"}
         row |= {"process_percent": level, "process_percent_q1": level - 2}
         row |= {"process_percent_q3": level + 3, "machine_percent": level / 2}
         row |= {"process_zero_share": 0.25 / size, "memory_peak_mb": 600 + 0.1 * size}
@@ -32,15 +32,15 @@ def busy(sizes=SIZES, gpu=False, **given):
     return rows
 
 
-def sampled(sizes=SIZES, seconds=5.0, pause=1.0, gpu=False, **given):
-    """Returns made-up rows of samples.csv: the rests are at 2 %, trainings at 50 %."""
+def sampled(sizes=SIZES, seconds=5.0, pause=1.0, gpu=False, **factors):
+    """Return rows of samples.csv: the rests are at 2 %, trainings at 50 %."""
     spans = [(pause, None, 2.0)]
     for size in sizes:
         spans += [(seconds, size, 50.0), (pause, None, 2.0)]
-    rows, start = [{**first(**given), "batch_size": None, "seconds": 0.0, "memory_mb": 500}], 0.0
+    rows, start = [{**first(**factors), "batch_size": None, "seconds": 0.0, "memory_mb": 500}], 0.0
     for span, size, percent in spans:
         for time in start + np.arange(1, round(span / 0.1) + 1) * 0.1:
-            row = {**first(**given), "batch_size": size, "seconds": round(time, 3)}
+            row = {**first(**factors), "batch_size": size, "seconds": round(time, 3)}
             row |= {"process_percent": percent, "machine_percent": percent / 2 + 3}
             row |= {"memory_mb": 500 + (size or 0)}
             rows.append(row | ({"gpu_percent": percent / 2, "gpu_memory_mb": 9000} if gpu else {}))
@@ -48,39 +48,21 @@ def sampled(sizes=SIZES, seconds=5.0, pause=1.0, gpu=False, **given):
     return rows
 
 
-def tried(outcomes, limit=1000.0):
-    """Returns made-up rows of largest.csv and of sweeps.csv.
-
-    Args:
-        outcomes: Batch size -> (outcome, peak), in the order of the tries.
-    """
-    tries = [
-        {"batch_size": size, "outcome": outcome, "peak_mb": peak, "seconds": 3.0}
-        for size, (outcome, peak) in outcomes.items()
-    ]
-    fitting = [size for size, (outcome, _) in outcomes.items() if outcome == "fits"]
-    found = {"max_batch_size": max(fitting), "max_batch_size_bound": "resolved"}
-    found |= {"memory_limit_mb": limit, "memory_fixed_mb": 200.0, "memory_mb_per_image": 2.0}
-    return tries, found
-
-
-def profiled(shares, **given):
-    """Returns made-up rows of profiles.csv: batch size -> (compute, input, host, steps/s)."""
+def profiled(shares, **factors):
+    """Return rows of profiles.csv: batch size -> (compute, input, host, steps/s)."""
     rows = []
-    for size, found in shares.items():
-        row = {**first(**given), "batch_size": size, "status": "finished", "steps": 50}
-        if found is None:
-            rows.append(row | {"status": "out_of_memory"})
-        else:
-            named = zip(("compute", "input", "host", "steps_per_second"), found, strict=True)
-            rows.append(row | dict(named))
+    for size, values in shares.items():
+        row = {**first(**factors), "batch_size": size, "status": "finished", "steps": 50}
+        columns = ("compute", "input", "host", "steps_per_second")
+        row |= dict(zip(columns, values, strict=True)) if values else {"status": "out_of_memory"}
+        rows.append(row)
     return rows
 
 
-def shown(axes, at, heights):
-    """Returns whether a line of a panel goes through these points."""
-    found = (np.array(line.get_data(), float) for line in axes.lines)
-    return any(line.shape[1] == len(at) and np.allclose(line, [at, heights]) for line in found)
+def goes_through(axes, at, heights):
+    """Return whether a line of a panel goes through these points."""
+    lines = (np.array(line.get_data(), float) for line in axes.lines)
+    return any(line.shape[1] == len(at) and np.allclose(line, [at, heights]) for line in lines)
 
 
 TRIES = {
@@ -93,23 +75,29 @@ TRIES = {
 }
 
 
-def searches(*found):
-    """Returns the rows of both tables of searches: each with what its rows are of."""
+def searches(*limits):
+    """Return the rows of both tables of searches, with a machine and its limit for each."""
     tries, sweeps = [], []
-    for (rows, search), given in found:
-        tries += [{**row, **first(**given)} for row in rows]
-        sweeps.append({**first(**given), **search})
-    return {"largest": tries, "sweeps": sweeps}
+    for machine, limit in limits:
+        tries += [
+            {**first(machine=machine), "batch_size": size, "outcome": outcome, "peak_mb": peak}
+            for size, (outcome, peak) in TRIES.items()
+        ]
+        search = {"max_batch_size": 384, "max_batch_size_bound": "resolved"}
+        search |= {"memory_limit_mb": limit, "memory_fixed_mb": 200.0, "memory_mb_per_image": 2.0}
+        # The times of all loops have the same search; a sweep of another model has none.
+        sweeps += [{**first(machine=machine, loop=loop), **search} for loop in ("graph", "eager")]
+    return tables_of(largest=tries, sweeps=[*sweeps, first(model="other")])
 
 
 def test_tries_have_markers_by_outcome_and_the_limit_is_a_line():
-    drawing, _ = drawn("max_batch_size", tables_of(**searches((tried(TRIES), {}))))
+    drawing, _ = drawn("max_batch_size", searches(("laptop", 1000.0)))
     (axes,) = drawing.axes
-    assert shown(axes, np.log2([1, 256, 384]), [202, 712, 968])
-    assert shown(axes, [9.0], [1100]) and shown(axes, np.log2([448]), [1040])
+    assert goes_through(axes, np.log2([1, 256, 384]), [202, 712, 968])
+    assert goes_through(axes, [9.0], [1100]) and goes_through(axes, np.log2([448]), [1040])
     top = axes.get_ylim()[1]
-    assert shown(axes, np.log2([416]), [top])  # killed, of unknown memory: at the upper edge
-    assert shown(axes, [0, 1], [1000, 1000])
+    assert goes_through(axes, np.log2([416]), [top])  # killed, of unknown memory: at the edge
+    assert goes_through(axes, [0, 1], [1000, 1000])
     ring = next(line for line in axes.lines if line.get_markersize() == 11)
     assert (ring.get_xdata()[0], ring.get_ydata()[0]) == (math.log2(384), 968)
     fit = next(line for line in axes.lines if len(line.get_xdata()) == 60)
@@ -118,27 +106,22 @@ def test_tries_have_markers_by_outcome_and_the_limit_is_a_line():
     assert legend(drawing) == keys and "384" in lines(drawing)
 
 
-def test_every_search_has_its_own_limit_and_loops_repeat_it():
-    one, two = tried(TRIES), tried(TRIES, limit=5000.0)
-    rows = searches((one, {}), (two, {"machine": "cluster"}))
-    # The same search stands beside every loop's times; a sweep without one says nothing.
-    rows["sweeps"] += [{**first(loop="eager"), **one[1]}, first(model="other")]
-    drawing, frame = drawn("max_batch_size", tables_of(**rows))
+def test_each_search_has_its_limit():
+    drawing, frame = drawn("max_batch_size", searches(("laptop", 1000.0), ("cluster", 5000.0)))
     assert len(frame) == 2 * len(TRIES)
     limits = frame.groupby("machine")["memory_limit_mb"].unique()
     assert limits["laptop"].tolist() == [1000] and limits["cluster"].tolist() == [5000]
     assert titles(drawing) == ["Laptop", "Cluster"]
-    assert shown(drawing.axes[1], [0, 1], [5000, 5000])
+    assert goes_through(drawing.axes[1], [0, 1], [5000, 5000])
 
 
-def test_trainings_are_found_between_their_rests():
-    made = tables_of(samples=sampled((1, 8), seconds=2.0, pause=1.0))
-    _, frame = drawn("utilisation_over_time", made)
-    found = np.array(profile.phases(frame))
-    assert found == pytest.approx(np.array([(1, 1.0, 3.0), (8, 4.0, 6.0)]))
-    without = reread(pandas.DataFrame(sampled((1, 8), seconds=2.0, pause=0.0)))
-    found = np.array(profile.phases(without))
-    assert found == pytest.approx(np.array([(1, 0.0, 2.0), (8, 2.0, 4.0)]))
+@pytest.mark.parametrize(
+    ("pause", "phases"),
+    [(1.0, [(1, 1.0, 3.0), (8, 4.0, 6.0)]), (0.0, [(1, 0.0, 2.0), (8, 2.0, 4.0)])],
+)
+def test_trainings_are_found_with_and_without_rests(pause, phases):
+    frame = pandas.DataFrame(sampled((1, 8), seconds=2.0, pause=pause))
+    assert np.array(profile.phases(reread(frame))) == pytest.approx(np.array(phases))
 
 
 def test_utilisation_over_time_shades_trainings_and_names_them():
@@ -164,9 +147,8 @@ def test_shares_of_a_profile_are_stacked_and_written_where_there_is_room():
     edges = np.array(sorted((bar.get_y(), bar.get_x(), bar.get_width()) for bar in axes.patches))
     assert edges[:3, 1:] == pytest.approx(np.array([(0.0, 0.2), (0.2, 0.3), (0.5, 0.5)]))
     assert edges[3:, 1:] == pytest.approx(np.array([(0.0, 0.93), (0.93, 0.03), (0.96, 0.04)]))
-    found = lines(drawing)
-    assert {"20 %", "30 %", "50 %", "93 %", "1,234", "8.5", "steps/s"} <= found
-    assert not {"3 %", "4 %", "CPU %"} & found
+    assert {"20 %", "30 %", "50 %", "93 %", "1,234", "8.5", "steps/s"} <= lines(drawing)
+    assert not {"3 %", "4 %", "CPU %"} & lines(drawing)
     assert [text.get_text() for text in axes.get_yticklabels()] == ["1", "64"]
 
 

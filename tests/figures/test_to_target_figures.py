@@ -1,4 +1,4 @@
-"""Critical and fastest batch size: what the figures show of trainings made by hand."""
+"""Critical and fastest batch size: figures of trainings with a known critical batch size."""
 
 import math
 
@@ -18,23 +18,7 @@ FASTEST = figures.FIGURES["fastest_batch_size"]
 TO = [Target("validation_loss", 0.2)]
 
 
-def tables(targets=TO, noise=(), **made):
-    """Returns the tables of an experiment, made of `made_trainings.tables`.
-
-    Args:
-        noise: Mean of the squared gradient at the end, where a noise scale of 40 / that is
-            measured in every run.
-    """
-    return written(*made_trainings.tables(**made), targets, noise)
-
-
-def written(trajectories, runs, targets=TO, noise=()):
-    """Returns the tables of trainings, as `tables` does."""
-    for square in noise:
-        jitter = 0.2 * (runs["seed"] - 1)
-        runs = runs.assign(gradient_variance_start=40.0 + jitter)
-        runs = runs.assign(gradient_norm_squared_start=2.0 + 0.1 * jitter)
-        runs = runs.assign(gradient_variance=40.0 - jitter, gradient_norm_squared=square + jitter)
+def tables_of(trajectories, runs, targets=TO):
     scalings = to_target_tables.of_study(trajectories, runs, targets)
     constant = run_series.constants(runs)
     return figures.FigureTables(
@@ -44,8 +28,12 @@ def written(trajectories, runs, targets=TO, noise=()):
     )
 
 
+def tables(**keywords):
+    return tables_of(*made_trainings.tables(**keywords))
+
+
 def drawn(figure, made, **changed):
-    """Returns a figure of tables, with columns of its frame changed."""
+    """Return a figure of tables, with columns of its frame changed."""
     return figures.draw(reread(figures.select(made, figure).assign(**changed)), figure)
 
 
@@ -54,8 +42,11 @@ def curves(axes):
 
 
 def marks(axes, marker):
-    """Returns the batch sizes of the marks that look so."""
     return [2 ** line.get_xdata()[0] for line in axes.lines if line.get_marker() == marker]
+
+
+def means(axes):
+    return [container.lines[0].get_ydata()[0] for container in axes.containers]
 
 
 def test_the_curve_and_the_critical_batch_size():
@@ -65,15 +56,13 @@ def test_the_curve_and_the_critical_batch_size():
         sizes = 2 ** curve.get_xdata()
         assert curve.get_ydata() == pytest.approx(10 * math.log(10) * times(sizes))
         assert marks(axes, "D") == pytest.approx([40])
-    means = [container.lines[0].get_ydata()[0] for container in updates.containers]
-    assert means == pytest.approx(EXACT)
+    assert means(updates) == pytest.approx(EXACT)
 
 
-def test_regimes_in_the_panel_are_shaded():
-    made = tables(sizes=(4, 16, 64, 512))
-    assert {"perfect scaling", "maximal data parallelism"} <= {*legend(drawn(CRITICAL, made))}
-    # Where the updates depart from the curve there are none.
-    assert "perfect scaling" not in legend(drawn(CRITICAL, made, lack_of_fit=0.01))
+def test_regimes_are_shaded_unless_the_updates_depart_from_the_curve():
+    wide = tables(sizes=(4, 16, 64, 512))
+    assert {"perfect scaling", "maximal data parallelism"} <= {*legend(drawn(CRITICAL, wide))}
+    assert "perfect scaling" not in legend(drawn(CRITICAL, wide, lack_of_fit=0.01))
 
 
 @pytest.mark.parametrize("open_ends", [("low",), ("high",), ("low", "high")])
@@ -85,17 +74,20 @@ def test_open_ends_are_drawn_as_arrows(open_ends):
     assert ("<" in arrows, ">" in arrows) == ("low" in open_ends, "high" in open_ends)
 
 
-def test_the_noise_scale_stands_beside_it():
-    drawing = drawn(CRITICAL, tables(noise=[0.05]))
+def test_the_noise_scale_has_marks_at_the_foot():
+    trajectories, runs = made_trainings.tables()
+    jitter = 0.2 * (runs["seed"] - 1)
+    for end, square in (("_start", 2.0 + 0.1 * jitter), ("", 0.05 + jitter)):
+        noise = {"gradient_variance": 40.0 + jitter, "gradient_norm_squared": square}
+        runs = runs.assign(**{f"{name}{end}": values for name, values in noise.items()})
+    drawing = drawn(CRITICAL, tables_of(trajectories, runs))
     assert {"noise scale, start", "noise scale, end"} <= {*legend(drawing)}
     assert 20 in [pytest.approx(size) for size in marks(drawing.axes[0], "o")]
 
 
 def test_seconds_measured_and_in_closed_form():
     (axes,) = drawn(FASTEST, tables()).axes
-    seconds = EXACT * (0.002 + 0.0001 * np.array(SIZES))
-    means = [container.lines[0].get_ydata()[0] for container in axes.containers]
-    assert means == pytest.approx(seconds)
+    assert means(axes) == pytest.approx(EXACT * (0.002 + 0.0001 * np.array(SIZES)))
     (curve,) = curves(axes)
     sizes = 2 ** curve.get_xdata()
     updates = 10 * math.log(10) * (1 + 40 / sizes)
@@ -105,21 +97,23 @@ def test_seconds_measured_and_in_closed_form():
     assert not curves(drawn(FASTEST, tables(), fastest_batch_size=math.nan).axes[0])
 
 
-def test_nothing_to_draw_is_no_figure():
+def test_without_values_there_is_no_figure():
     assert figures.select(tables(timed=False), FASTEST).empty
     assert not figures.select(tables(timed=False), CRITICAL).empty
     assert figures.select(tables(sizes=(8, 16)), CRITICAL).empty
 
 
-def test_of_many_series_each_has_one_target():
-    parts = []
-    for name in ("sgd", "adam", "rmsprop"):
-        found = made_trainings.tables(rates=(0.2,), optimizer=name)
-        parts.append([one.assign(run=one["run"] + name) for one in found])
-    made = written(*map(pandas.concat, zip(*parts, strict=True)), targets=())
+def test_each_of_many_series_has_one_target():
+    names = {"sgd": "SGD", "adam": "Adam", "rmsprop": "RMSprop"}
+    frames = [made_trainings.tables(rates=(0.2,), optimizer=name) for name in names]
+    trajectories, runs = (
+        pandas.concat(
+            frame.assign(run=frame["run"] + name) for name, frame in zip(names, part, strict=True)
+        )
+        for part in zip(*frames, strict=True)
+    )
+    made = tables_of(trajectories, runs, targets=())
     assert len(made.critical_batch_size) == 9
     lowest = made.critical_batch_size["target_value"].min()
-    found = [title.replace("\n", " ") for title in titles(drawn(CRITICAL, made))[::2]]
-    assert found == [
-        f"Updates, {name}, validation loss {lowest:.3g}" for name in ("SGD", "Adam", "RMSprop")
-    ]
+    headings = [title.replace("\n", " ") for title in titles(drawn(CRITICAL, made))[::2]]
+    assert headings == [f"Updates, {name}, validation loss {lowest:.3g}" for name in names.values()]

@@ -1,11 +1,11 @@
-"""What the figures of updates, gradients and the noise scale show."""
+"""Figures of updates, gradients and the noise scale."""
 
 import pytest
 
 import synthetic
 from batchscope import figures
 from batchscope.analysis import noise_scales
-from batchscope.figures.drawing import canvas
+from batchscope.figures import canvas
 from drawing import legend, note, titles
 from made_figures import drawing_of, frame_of, tables_of
 
@@ -21,12 +21,11 @@ def test_the_parts_of_the_distance_add_up(two_rates):
 
 
 def test_shares_of_updates_are_means_over_seeds(two_rates):
-    drawing, frame = drawing_of("update_norms", two_rates)
-    distributions, _ = drawing.axes
-    drawn = {patch.get_edgecolor(): patch for patch in distributions.patches}
-    assert len(drawn) == 5
-    for patch in drawn.values():
-        assert patch.get_data().values.sum() == pytest.approx(1, abs=1e-6)
+    drawing, _ = drawing_of("update_norms", two_rates)
+    outlines = {patch.get_edgecolor(): patch for patch in drawing.axes[0].patches}
+    assert len(outlines) == 5
+    for outline in outlines.values():
+        assert outline.get_data().values.sum() == pytest.approx(1, abs=1e-6)
     assert titles(drawing) == ["Distribution", "Median"]
     assert "Triangles" in note(drawing)
 
@@ -37,16 +36,15 @@ def test_the_ratio_of_gradients_by_place_and_batch_size(two_rates):
     assert places == 2 * ["Start", "Middle", "End"]
     assert legend(drawing)[:2] == ["batch size 16", "batch size 256"]
     line = drawing.axes[2].lines[0]
-    chosen = frame[(frame["batch_size"] == 16) & (frame["place"] == "end")]
-    chosen = chosen[(chosen["learning_rate"] == 0.05) & (chosen["status"] == "finished")]
-    expected = chosen.groupby("examples")["ratio"].mean()
-    assert line.get_ydata() == pytest.approx(expected.to_numpy())
+    runs = frame[(frame["batch_size"] == 16) & (frame["place"] == "end")]
+    runs = runs[(runs["learning_rate"] == 0.05) & (runs["status"] == "finished")]
+    means = runs.groupby("examples")["ratio"].mean()
+    assert line.get_ydata() == pytest.approx(means.to_numpy())
     assert line.get_color() == canvas.size_styles(frame["batch_size"])[16]["color"]
 
 
 def noise_of(tmp_path, runs):
-    tables = tables_of(tmp_path, runs, only=("runs", "at_epochs"))
-    return frame_of("noise_scale", tables)
+    return frame_of("noise_scale", tables_of(tmp_path, runs, only=("runs", "at_epochs")))
 
 
 def test_the_noise_scale_is_a_ratio_of_means_over_the_training(tmp_path):
@@ -54,27 +52,23 @@ def test_the_noise_scale_is_a_ratio_of_means_over_the_training(tmp_path):
     assert frame["place"].drop_duplicates().tolist() == ["start", "epoch", "end"]
     axes = figures.draw(frame, figure).axes[0]
     colour = canvas.size_styles([16, 256])[16]["color"]
-    own = [line for line in axes.lines if line.get_color() == colour]
-    (used,) = [line for line in own if list(line.get_ydata()) == [16, 16]]
-    assert used.get_linestyle() == ":" or used.is_dashed()
-    marks = [line for line in own if line.get_marker() == "o"]
-    full = {
-        float(line.get_xdata()[0]): float(line.get_ydata()[0])
-        for line in marks
-        if line.get_markerfacecolor() != canvas.PAPER
-    }
-    chosen = frame[(frame["batch_size"] == 16) & (frame["epoch"] == 5)]
-    expected = chosen["gradient_variance"].mean() / chosen["gradient_norm_squared"].mean()
-    assert full[5] == pytest.approx(expected)
-    # At the end the gradient is below its own error: at least so much.
-    chosen = frame[(frame["batch_size"] == 16) & (frame["place"] == "end")]
-    at_least = noise_scales.fieller(chosen["gradient_variance"], chosen["gradient_norm_squared"])
-    (hollow,) = [line for line in marks if line.get_markerfacecolor() == canvas.PAPER]
-    assert hollow.get_ydata()[0] == pytest.approx(at_least.low)
+    lines = [line for line in axes.lines if line.get_color() == colour]
+    (dotted,) = [line for line in lines if list(line.get_ydata()) == [16, 16]]
+    assert dotted.get_linestyle() == ":" or dotted.is_dashed()
+    marks = {float(line.get_xdata()[0]): line for line in lines if line.get_marker() == "o"}
+    at_16 = frame[frame["batch_size"] == 16]
+    at_5 = at_16[at_16["epoch"] == 5]
+    ratio = at_5["gradient_variance"].mean() / at_5["gradient_norm_squared"].mean()
+    assert marks[5].get_ydata()[0] == pytest.approx(ratio)
+    # At the end the gradient is below its error, so that the scale is a lower bound.
+    end = at_16[at_16["place"] == "end"]
+    bound = noise_scales.fieller(end["gradient_variance"], end["gradient_norm_squared"])
+    (hollow,) = [mark for mark in marks.values() if mark.get_markerfacecolor() == canvas.PAPER]
+    assert hollow is marks[40] and hollow.get_ydata()[0] == pytest.approx(bound.low)
 
 
-def test_what_is_not_resolved_is_counted_and_not_drawn(tmp_path):
+def test_unresolved_noise_scales_are_counted_and_not_drawn(tmp_path):
     figure, frame = noise_of(tmp_path, synthetic.grid(seeds=[0]))
     negative = int((frame["gradient_norm_squared"] < 0).sum())
-    found = note(figures.draw(frame, figure))
-    assert f"Not resolved, and not drawn: {negative} of {len(frame)}." in found
+    text = note(figures.draw(frame, figure))
+    assert f"Not resolved, and not drawn: {negative} of {len(frame)}." in text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from matplotlib.figure import Figure
 
-from batchscope.figures.drawing import canvas
+from batchscope.figures import canvas
 from batchscope.report import inline_svg
 
 

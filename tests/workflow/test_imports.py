@@ -20,8 +20,8 @@ READING = TABLES | {"pandas", "scipy", "sklearn", "jinja2", "snakemake", "torch"
 # Name -> what is done, and the packages that it may not import.
 THINGS = {
     "the registry of figures": (
-        "from batchscope import figures; from batchscope.study import figure_names;"
-        "figure_names.available(figure_names.Given(['evaluate'])); "
+        "from batchscope import figures; from batchscope.study import figure_checks;"
+        "figure_checks.available(['evaluate']); "
         "figures.FIGURES['time'].caption",
         {"pandas", "matplotlib", "scipy"},
     ),

@@ -37,7 +37,7 @@ import pandas
 from matplotlib.figure import Figure
 
 from batchscope.study import specifications
-from batchscope.figures.drawing import canvas
+from batchscope.figures import canvas
 
 
 def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:

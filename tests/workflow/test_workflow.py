@@ -195,7 +195,7 @@ def test_an_edited_experiment(edited, top, keys, expected):
 
 
 EDITS = {
-    "a colour": ("batchscope/figures/drawing/canvas.py", "#0072b2", "#0072b3", DRAWN),
+    "a colour": ("batchscope/figures/canvas.py", "#0072b2", "#0072b3", DRAWN),
     "a font size": ("report/batchscope.mplstyle", "\nfont.size: 9", "\nfont.size: 8", DRAWN),
     "a comment": ("batchscope/training/trainer.py", "import mmap\n", "import mmap  # now\n", {}),
     **{

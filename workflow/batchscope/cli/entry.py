@@ -102,7 +102,7 @@ def serve(snakemake_pid: int, descriptor: int) -> None:
     parser()
     modules = ("datasets", "measures.measure_job", "timing.loops", "timing.timing_job")
     modules += ("training.trainer",)
-    table_modules = ("report", "figures.drawing.canvas")
+    table_modules = ("report", "figures.canvas")
     main(fork_server.serve(snakemake_pid, descriptor, can_share, modules, table_modules))
 
 

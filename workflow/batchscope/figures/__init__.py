@@ -8,7 +8,7 @@ A specification names a table, panels, and a kind: a module of batchscope.figure
   CSV file. A figure without rows is not drawn.
 
 Figures do no statistics: batchscope.analysis does. The interval of a mean depends on the scale of
-the axis (`drawing.canvas.mean_intervals`). This module imports only the standard library, so that
+the axis (`canvas.mean_intervals`). This module imports only the standard library, so that
 the workflow can list figures quickly.
 """
 
@@ -18,12 +18,11 @@ import functools
 import importlib
 import json
 import os
-from collections.abc import Collection, Iterable
-from itertools import repeat
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from batchscope.study import figure_names, own_columns, tasks
+from batchscope.study import figure_checks, own_columns, tasks
 from batchscope.study import tables as table_entries
 from batchscope.study.figures import FIGURES, LEAD, learned
 from batchscope.study.specifications import Figure, FigureRequirement
@@ -50,7 +49,7 @@ def draw(
     frame: pandas.DataFrame, figure: Figure, numbers: pandas.DataFrame | None = None
 ) -> Drawing:
     """Draw the frame that `select` returned, with rows of published.csv if there are any."""
-    from batchscope.figures.drawing import canvas
+    from batchscope.figures import canvas
 
     optional = () if numbers is None or numbers.empty else (numbers,)
     with canvas.style():
@@ -70,8 +69,6 @@ class FigureTables:
     def __init__(
         self, folder: Path | None = None, metrics: tasks.Metrics = (), **frames: pandas.DataFrame
     ) -> None:
-        if unknown := frames.keys() - table_entries.TABLES.keys():
-            raise TypeError(f"Expected known tables. Received: {unknown}")
         vars(self).update(frames, _folder=folder, metrics=metrics)
 
     def __getattr__(self, name: str) -> pandas.DataFrame:
@@ -111,14 +108,13 @@ def drawn(experiment: PlannedExperiment) -> list[str]:
         FigureRequirement.COMMAND: experiment.commands,
         FigureRequirement.LEARNING_RATES: len(experiment.vary.get("learning_rate", ())) > 1,
     }
-    given = figure_names.Given(
-        measures={**experiment.measures, **experiment.timings},
-        needs=[need for need, found in met.items() if found],
-        own={*experiment.columns, *experiment.vary} if experiment.columns else None,
+    available = figure_checks.available(
+        {*experiment.measures, *experiment.timings},
+        [requirement for requirement, is_met in met.items() if is_met],
+        {*experiment.columns, *experiment.vary} if experiment.columns else None,
     )
     # With one batch size, epochs are proportional to updates.
     axes = ("updates", *(["seconds"] if experiment.timed else [])) if len(batch_sizes) > 1 else ()
-    available = figure_names.available(given)
     # The figures next to the recommendation are drawn even if a study names other figures.
     first = [name for name in LEAD if name in available]
     names: dict[str, None] = {}
@@ -134,7 +130,7 @@ def read(folder: Path | str, metrics: tasks.Metrics = ()) -> FigureTables:
 
 def write(
     tables: Path | str,
-    names: Iterable[str],
+    names: Collection[str],
     folder: Path | str,
     processes: int = 1,
     published: Collection[str] = (),
@@ -150,37 +146,27 @@ def write(
         published: Figures that also show published values.
         figure_format: Format of one more file per figure.
         metrics: User-defined metrics of the experiment.
-
-    Raises:
-        UserError: If a name is not registered.
     """
     import multiprocessing
     from concurrent.futures import ProcessPoolExecutor
 
     from batchscope import disk
-    from batchscope.errors import UserError
     from batchscope.host import supervisor
 
-    names = list(names)
-    for name in names:
-        if name not in FIGURES:
-            known = ", ".join(FIGURES)
-            raise UserError(f"figures: received {name!r}; one of {known} is expected.")
     _read_once.cache_clear()  # the tables may have changed
-    with disk.atomic_folder(folder) as beside:
-        numbers = [name in published for name in names]
-        shared = repeat(beside), numbers, repeat(figure_format), repeat(metrics)
-        given = (_write_figure, repeat(tables), names, *shared)
+    with disk.atomic_folder(folder) as new_folder:
+        shared = tables, new_folder, published, figure_format, metrics
+        write_figure = functools.partial(_write_figure, *shared)
         if (workers := min(processes, len(names))) > 1:
             fork = multiprocessing.get_context("fork")
             with ProcessPoolExecutor(
                 workers, fork, supervisor.set_parent_death_signal, (os.getpid(),)
             ) as pool:
-                found = [*pool.map(*given)]
+                entries = list(pool.map(write_figure, names))
         else:
-            found = [*map(*given)]
-        lines = json.dumps(list(filter(None, found)), indent=1)
-        (beside / LISTING).write_text(lines + "\n", encoding="utf-8")
+            entries = list(map(write_figure, names))
+        lines = json.dumps(list(filter(None, entries)), indent=1)
+        (new_folder / LISTING).write_text(lines + "\n", encoding="utf-8")
 
 
 def whole(folder: Path) -> bool:
@@ -188,8 +174,8 @@ def whole(folder: Path) -> bool:
     if not folder.is_dir():
         return True
     try:
-        listed = json.loads((folder / LISTING).read_text(encoding="utf-8"))
-        names = {f"{each['name']}{suffix}" for each in listed for suffix in each["suffixes"]}
+        entries = json.loads((folder / LISTING).read_text(encoding="utf-8"))
+        names = {f"{entry['name']}{suffix}" for entry in entries for suffix in entry["suffixes"]}
     except (OSError, ValueError, TypeError, KeyError):
         return False
     return names <= {path.name for path in folder.iterdir()}
@@ -200,15 +186,14 @@ _read_once = functools.cache(read)  # once per process
 
 def _write_figure(
     tables: Path | str,
-    name: str,
     folder: Path,
-    published: bool,
+    published: Collection[str],
     figure_format: FigureFormat | None,
     metrics: tasks.Metrics,
+    name: str,
 ) -> dict[str, Any] | None:
     """Write the files of a figure; return its entry of the list, or None without content."""
-    from batchscope.figures import rows
-    from batchscope.figures.drawing import canvas
+    from batchscope.figures import canvas, rows
     from batchscope.tables import csv_tables
 
     read = _read_once(tables, metrics)
@@ -216,19 +201,17 @@ def _write_figure(
     frame = select(read, figure)
     if frame.empty:
         return None
-    numbers = read.published[read.published["figure"] == name] if published else None
+    numbers = read.published[read.published["figure"] == name] if name in published else None
     svg, png = canvas.svg_and_png(draw(frame, figure, numbers), figure.title)
     csv_tables.guarded(frame).to_csv(folder / f"{name}.csv", index=False, lineterminator="\n")
     (folder / f"{name}.png").write_bytes(png)
     (folder / f"{name}.svg").write_text(svg, encoding="utf-8")
-    suffixes = [*SUFFIXES]
+    suffixes = list(SUFFIXES)
     if figure_format:
-        with canvas.page(figure_format):
-            drawing = draw(frame, figure, numbers)
         suffixes.append(f".{figure_format.format}")
-        content = canvas.pdf(drawing, figure.title, figure_format)
-        (folder / f"{name}{suffixes[-1]}").write_bytes(content)
-    said = {key: getattr(figure, key) for key in ("name", "title", "category", "caption", "table")}
-    shown = [panel.column for panel in rows.filled(frame, figure)]
-    said |= {"columns": shown, "of": figure.of or figure.name, "axis": figure.along}
-    return {**said, "suffixes": suffixes}
+        pdf = canvas.pdf(lambda: draw(frame, figure, numbers), figure.title, figure_format)
+        (folder / f"{name}{suffixes[-1]}").write_bytes(pdf)
+    entry = {key: getattr(figure, key) for key in ("name", "title", "category", "caption", "table")}
+    columns = [panel.column for panel in rows.filled(frame, figure)]
+    entry |= {"columns": columns, "of": figure.of or figure.name, "axis": figure.along}
+    return {**entry, "suffixes": suffixes}

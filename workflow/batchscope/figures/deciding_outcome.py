@@ -26,15 +26,15 @@ _COLUMNS.append("recommended")
 def by_advice(tables: FigureTables) -> Iterator[tuple[dict[str, Any], FigureTables]]:
     """Yield the factors that distinguish each series with advice, and its part of the tables."""
     advice = tables.advice
-    names = [name for name in run_series.factor_columns(advice) if name != RATE]
-    several = run_series.varying(advice, names) if len(advice) else []
-    every = advice[several].drop_duplicates().to_dict("records") if several else [{}]
-    for factors in every if len(advice) and len(tables.comparisons) else ():
+    if advice.empty or tables.comparisons.empty:
+        return
+    names = [name for name in run_series.varying(advice) if name != RATE]
+    for factors in advice[names].drop_duplicates().to_dict("records") if names else [{}]:
         parts = {"trajectories": tables.trajectories}
         for name in ("advice", "comparisons", "to_target", "runs"):
             frame = getattr(tables, name)
-            known = {factor: value for factor, value in factors.items() if factor in frame}
-            parts[name] = run_series.of(frame, known)
+            present = {factor: value for factor, value in factors.items() if factor in frame}
+            parts[name] = run_series.of(frame, present)
         if deciding(parts["advice"]):
             yield factors, FigureTables(metrics=tables.metrics, **parts)
 
@@ -46,8 +46,8 @@ def deciding(advice: pandas.DataFrame) -> list[str]:
 
 def target_words(row: pandas.Series) -> str:
     column, value = row[TARGET_COLUMNS]
-    known = pandas.notna(column) and column
-    return f"{tasks.column_words(column)} {number(value)}" if known else "the target"
+    has_target = pandas.notna(column) and column
+    return f"{tasks.column_words(column)} {number(value)}" if has_target else "the target"
 
 
 def select(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFrame:
@@ -73,12 +73,12 @@ def _of_outcome(tables: FigureTables, outcome: str) -> pandas.DataFrame:
     compared = compared[compared["budget"].isin(budgets)].drop_duplicates("batch_size")
     if compared.empty:
         return pandas.DataFrame(columns=_COLUMNS)
-    best = advice[advice["item"].eq("recommendation") & advice["smallest"].notna()]
-    low, high = best[["smallest", "largest"]].iloc[0] if len(best) else (1, 0)
+    recommended = advice[advice["item"].eq("recommendation") & advice["smallest"].notna()]
+    low, high = recommended[["smallest", "largest"]].iloc[0] if len(recommended) else (1, 0)
     inside = compared["batch_size"].between(low, high).astype(int)
-    seeds = _seeds(outcome, compared, tables)
+    seeds = _seeds(outcome, compared, tables).rename(columns={outcome: "value"})
     frame = compared.assign(outcome=outcome, recommended=inside)
-    frame = frame.merge(seeds.rename(columns={outcome: "value"}), on="batch_size", how="left")
+    frame = frame.merge(seeds, on="batch_size", how="left")
     return frame.sort_values(["batch_size", "seed"]).reindex(columns=_COLUMNS)
 
 
@@ -91,15 +91,15 @@ def _seeds(outcome: str, compared: pandas.DataFrame, tables: FigureTables) -> pa
         value, column = compared[["budget_value", "budget_column"]].iloc[0]
         target = Target(column if isinstance(column, str) else "", value)
         chosen = evaluations.merge(compared[rates], on=rates)
-        taken = target.taken(chosen, outcome, columns[:2], tables.metrics)
-        found = taken.where(np.isfinite(taken)).rename_axis(columns[:2]).rename(outcome)
-        return found.reset_index().assign(target_column=target.column, target_value=value)
+        costs = target.taken(chosen, outcome, columns[:2], tables.metrics)
+        costs = costs.where(np.isfinite(costs)).rename_axis(columns[:2]).rename(outcome)
+        return costs.reset_index().assign(target_column=target.column, target_value=value)
     if compared["budget"].iloc[0] == CONVERGENCE and outcome in evaluations:
         keys = [name for name in rows.RUN if name in runs and name in evaluations]
-        known = evaluations.dropna(subset=["validation_loss", outcome])
-        lowest = known.loc[known.groupby(keys)["validation_loss"].idxmin(), [*keys, outcome]]
+        evaluations = evaluations.dropna(subset=["validation_loss", outcome])
+        lowest = evaluations.groupby(keys)["validation_loss"].idxmin()
         runs = run_series.finished(runs).drop(columns=outcome, errors="ignore")
-        runs = runs.merge(lowest, on=keys)
+        runs = runs.merge(evaluations.loc[lowest, [*keys, outcome]], on=keys)
     if outcome not in runs:
         return pandas.DataFrame(columns=columns)
     return runs.merge(compared[rates], on=rates)[columns]

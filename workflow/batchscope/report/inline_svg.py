@@ -6,7 +6,7 @@ import re
 
 from markupsafe import Markup
 
-# Colours of figures.drawing.canvas -> custom properties of the page, so that a dark page has dark
+# Colours of figures.canvas -> custom properties of the page, so that a dark page has dark
 # figures. Colours that mean something stay.
 COLOURS = {
     "#1a1a1a": "currentColor",

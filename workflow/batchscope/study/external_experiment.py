@@ -9,7 +9,7 @@ from typing import Any
 
 from batchscope.errors import ConfigError, UserError
 from batchscope.problems import Place, Problem, received
-from batchscope.study import budget_kinds, figure_checks, figure_names, horizons, own_columns, plan
+from batchscope.study import budget_kinds, figure_checks, horizons, own_columns, plan
 from batchscope.study.experiments import ExternalExperiment, LoggedExperiment
 
 
@@ -63,7 +63,7 @@ def problems(
             text = f"Needs updates or examples of {source}, or examples_per_epoch."
             yield Problem((*place, "budgets", key), text)
     for at, figure in figure_checks.named(place, keys):
-        lacking = figure_names.of_own_runs(figure, {*logs.columns, *varied})
+        lacking = figure_checks.of_own_runs(figure, {*logs.columns, *varied})
         if lacking:
             yield received(at, figure.name, f"a figure that {source} allows ({lacking})")
 

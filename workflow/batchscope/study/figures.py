@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import re
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
 
@@ -10,18 +12,12 @@ from batchscope import wording
 from batchscope.study import tasks
 from batchscope.study.common_settings import MEMORY, UTILISATION
 from batchscope.study.registry import MEASURES, OF_OUTCOMES, OF_SECONDS, TIMINGS
-from batchscope.study.specifications import (
-    Figure,
-    FigureRequirement,
-    Panel,
-    Requirements,
-    Scale,
-)
+from batchscope.study.specifications import Figure, Panel, Requirements, Scale
+from batchscope.study.specifications import FigureRequirement as Condition
 from batchscope.study.tasks import METRICS, Metric
 
 PRIMARY = "primary"  # the outcome that decides between batch sizes
 LEAD = ("rate_map", PRIMARY, "primary_outcome")  # the figures next to the recommendation
-_METRIC, _FIRST = "{metric}", "{first}"
 _PRIMARY = Figure(
     PRIMARY,
     "Cost or quality by batch size",
@@ -29,7 +25,7 @@ _PRIMARY = Figure(
     "Means at the best learning rate of each size, with 95 % intervals from three seeds on; small "
     "points are seeds. Shaded: the batch sizes of a recommendation.",
     table="comparisons",
-    requires=Requirements(conditions=(FigureRequirement.BATCH_SIZES,)),
+    requires=Requirements(conditions=(Condition.BATCH_SIZES,)),
 )
 _OF_SEVERAL = (
     Figure(
@@ -59,8 +55,7 @@ _OF_SEVERAL = (
         panels=(Panel("validation_loss", "", "validation loss{nats}"),),
         over=("updates", "examples", "seconds"),
         requires=Requirements(
-            conditions=(FigureRequirement.EVALUATIONS, FigureRequirement.PREFIXES),
-            columns=("validation_loss",),
+            conditions=(Condition.EVALUATIONS, Condition.PREFIXES), columns=("validation_loss",)
         ),
     ),
     Figure(
@@ -87,7 +82,7 @@ _OF_SEVERAL = (
         ),
         over=("effective_learning_rate",),
         requires=Requirements(
-            conditions=(FigureRequirement.LEARNING_RATES,), columns=("best_validation_loss",)
+            conditions=(Condition.LEARNING_RATES,), columns=("best_validation_loss",)
         ),
     ),
     Figure(
@@ -99,7 +94,7 @@ _OF_SEVERAL = (
         kind="by_learning_rate",
         panels=(Panel("best_rate", "Best learning rate", "learning rate"),),
         requires=Requirements(
-            conditions=(FigureRequirement.LEARNING_RATES,), columns=("best_validation_loss",)
+            conditions=(Condition.LEARNING_RATES,), columns=("best_validation_loss",)
         ),
     ),
     Figure(
@@ -110,7 +105,7 @@ _OF_SEVERAL = (
         table="at_epochs",
         panels=(Panel("test_{metric}", "Test {metric}", "test {metric}{percent}"),),
         lines="at_epoch",
-        requires=Requirements(measures=(*OF_OUTCOMES,), conditions=(FigureRequirement.AT_EPOCHS,)),
+        requires=Requirements(measures=(*OF_OUTCOMES,), conditions=(Condition.AT_EPOCHS,)),
     ),
     Figure(
         "rate_map",
@@ -120,9 +115,7 @@ _OF_SEVERAL = (
         "Darker is better.",
         kind="heat_map",
         table="comparisons",
-        requires=Requirements(
-            conditions=(FigureRequirement.LEARNING_RATES, FigureRequirement.BATCH_SIZES)
-        ),
+        requires=Requirements(conditions=(Condition.LEARNING_RATES, Condition.BATCH_SIZES)),
     ),
     _PRIMARY,
     replace(_PRIMARY, name="primary_outcome", title="Quality by batch size"),
@@ -140,9 +133,7 @@ _OF_SEVERAL = (
             Panel("updates", "Updates", "updates to the target"),
             Panel("examples", "Examples", "examples to the target"),
         ),
-        requires=Requirements(
-            conditions=(FigureRequirement.BATCH_SIZES, FigureRequirement.PREFIXES)
-        ),
+        requires=Requirements(conditions=(Condition.BATCH_SIZES, Condition.PREFIXES)),
     ),
     Figure(
         "fastest_batch_size",
@@ -155,11 +146,7 @@ _OF_SEVERAL = (
         table="to_target",
         panels=(Panel("seconds", "Seconds", "time to the target (s)"),),
         requires=Requirements(
-            conditions=(
-                FigureRequirement.BATCH_SIZES,
-                FigureRequirement.SECONDS,
-                FigureRequirement.PREFIXES,
-            ),
+            conditions=(Condition.BATCH_SIZES, Condition.SECONDS, Condition.PREFIXES),
             columns=("seconds",),
         ),
     ),
@@ -183,9 +170,7 @@ _OF_SEVERAL = (
             ),
         ),
         lines="at_epoch",
-        requires=Requirements(
-            measures=("|".join(OF_SECONDS),), conditions=(FigureRequirement.AT_EPOCHS,)
-        ),
+        requires=Requirements(measures=("|".join(OF_SECONDS),), conditions=(Condition.AT_EPOCHS,)),
     ),
     Figure(
         "usage",
@@ -194,7 +179,7 @@ _OF_SEVERAL = (
         "CPU and GPU utilisation of a command while it trained, the peak memory of its processes, "
         "and its training examples per second. 100 % of the CPU are the threads of a run.",
         panels=(*UTILISATION, *MEMORY, Panel("examples_per_second", "Throughput", "examples/s")),
-        requires=Requirements(conditions=(FigureRequirement.COMMAND,), columns=("seconds",)),
+        requires=Requirements(conditions=(Condition.COMMAND,), columns=("seconds",)),
     ),
 )
 # In the order of a report.
@@ -204,14 +189,34 @@ _CATEGORIES = (
 )
 
 
-def _in_order() -> list[Figure]:
+def _figures() -> dict[str, Figure]:
     entries = chain(MEASURES.values(), TIMINGS.values())
     bases = [*chain.from_iterable(entry.figures for entry in entries), *_OF_SEVERAL]
     figures = chain.from_iterable((figure, *figure.variants()) for figure in bases)
-    return sorted(figures, key=lambda figure: _CATEGORIES.index(figure.category))
+    in_order = sorted(figures, key=lambda figure: _CATEGORIES.index(figure.category))
+    return {figure.name: figure for figure in in_order}
 
 
-_EVERY: dict[str, Figure] = {figure.name: figure for figure in _in_order()}
+_FIGURES = _figures()
+
+
+class _Texts(dict[str, str]):
+    """Texts of placeholders; other placeholders stay."""
+
+    def __missing__(self, key: str) -> str:
+        return f"{{{key}}}"
+
+
+def _texts(metrics: Sequence[Metric], first: Sequence[Metric], nats: str = "") -> _Texts:
+    is_share = all(metric.share for metric in first)
+    return _Texts(
+        metric=wording.listed(metric.words for metric in metrics),
+        first=wording.listed(metric.words for metric in first),
+        percent=" (%)" if is_share else "",
+        points=" (points)" if is_share else "",
+        error="".join(metric.error for metric in first),
+        nats=nats,
+    )
 
 
 @functools.cache
@@ -223,52 +228,41 @@ def learned(name: str, learned_tasks: tuple[str, ...]) -> Figure:
     `{points}` and `{error}` are empty unless the first metrics are shares, `{nats}` unless the
     losses are cross-entropies.
     """
-    figure = _EVERY[name]
+    figure = _FIGURES[name]
     metrics = [METRICS[metric] for task in learned_tasks for metric in tasks.TASKS[task]]
     first = [METRICS[tasks.TASKS[task][0]] for task in learned_tasks]
-    nats = wording.aside(tasks.unit(tasks.NATS, learned_tasks))
+    texts = _texts(metrics, first, wording.aside(tasks.unit(tasks.NATS, learned_tasks)))
+    by_metric = [panel for panel in figure.panels if re.search("{(metric|first)}", panel.column)]
     panels = [
-        replace(panel, label=panel.label.replace("{nats}", nats))
+        replace(panel, label=panel.label.format_map(texts))
         for panel in figure.panels
-        if not any(key in panel.column for key in (_METRIC, _FIRST))
+        if panel not in by_metric
     ]
     panels += [
         _of_metric(panel, metric)
         for metric in metrics
-        for panel in figure.panels
-        if _METRIC in panel.column or (_FIRST in panel.column and metric in first)
+        for panel in by_metric
+        if "{metric}" in panel.column or metric in first
     ]
-    title, caption = (_filled(text, metrics, first) for text in (figure.title, figure.caption))
-    texts = {"title": wording.capital(title), "caption": wording.capital(caption)}
-    return replace(figure, panels=tuple(panels), **texts)
+    title, caption = (
+        wording.capital(text.format_map(texts)) for text in (figure.title, figure.caption)
+    )
+    return replace(figure, panels=tuple(panels), title=title, caption=caption)
 
 
 def _of_metric(panel: Panel, metric: Metric) -> Panel:
     """Return a panel of one metric. R² may be negative and has a linear scale."""
+    texts = _texts([metric], [metric])
     scale = Scale.AUTO if metric.least == 0 else Scale.LINEAR
     return replace(
         panel,
-        column=panel.column.replace(_METRIC, metric.name).replace(_FIRST, metric.name),
-        title=wording.capital(_filled(panel.title, [metric], [metric])),
-        label=_filled(panel.label, [metric], [metric]),
+        column=panel.column.format(metric=metric.name, first=metric.name),
+        title=wording.capital(panel.title.format_map(texts)),
+        label=panel.label.format_map(texts),
         scale=Scale.PERCENT if metric.share else scale,
         counted_on=panel.counted_on if metric.error else "",
     )
 
 
-def _filled(text: str, metrics: list[Metric], first: list[Metric]) -> str:
-    shares = all(metric.share for metric in first)
-    values = {
-        _METRIC: wording.listed(metric.words for metric in metrics),
-        _FIRST: wording.listed(metric.words for metric in first),
-        "{percent}": " (%)" if shares else "",
-        "{points}": " (points)" if shares else "",
-        "{error}": "".join(metric.error for metric in first),
-    }
-    for key, value in values.items():
-        text = text.replace(key, value)
-    return text
-
-
 # For classification, the default task.
-FIGURES: dict[str, Figure] = {name: learned(name, (tasks.CLASSIFICATION,)) for name in _EVERY}
+FIGURES: dict[str, Figure] = {name: learned(name, (tasks.CLASSIFICATION,)) for name in _FIGURES}

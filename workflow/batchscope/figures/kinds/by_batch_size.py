@@ -1,4 +1,7 @@
-"""Outcomes by batch size: means with 95 % intervals, and a small point for each seed."""
+"""Outcomes by batch size: means with 95 % intervals, and a small point for each seed.
+
+Published values of a document are hollow stars.
+"""
 
 from __future__ import annotations
 
@@ -16,27 +19,37 @@ from matplotlib.path import Path
 from batchscope import wording
 from batchscope.analysis import intervals, run_series, timing_repeats
 from batchscope.analysis.run_series import Series
-from batchscope.figures import FigureTables, deciding_outcome, rows
-from batchscope.figures.drawing import canvas, document_points
+from batchscope.figures import FigureTables, canvas, deciding_outcome, rows
 from batchscope.store import records
 from batchscope.study import specifications, tasks
 from batchscope.study.budget_kinds import TAKEN
 from batchscope.study.outcomes import LEAST_WITH_INTERVAL
 from batchscope.study.specifications import Panel, Scale
 from batchscope.study.tables import clipped, possible
+from batchscope.tables import published
 
 _SLOT = 0.62  # share of the distance between two batch sizes for all series together
 _MOST_SERIES = 5  # in a panel; more series are divided by a factor
-_MOST_PARTS, _MOST_PANELS, _MOST_OUTCOMES = 6, 24, 6
+_MOST_PARTS, _MOST_PANELS = 6, 24
 _FACETS = ("optimizer", "method", "augmentation", "model", "dataset", "learning_rate", "epochs")
 _ALL = "all runs"  # label of a line that a factor does not change
 _TIMES = "training_times"  # table with a row per timing job
 _OUTCOME = "comparisons"  # table with the outcome that decides
 _QUARTILES = ["seconds_per_epoch_q1", "seconds_per_epoch_q3"]
-_RECOMMENDED = "#009E73"
+_RECOMMENDED = {"color": "#009E73", "alpha": 0.18, "lw": 0, "zorder": 0}
 _REFERENCE = {"color": canvas.MUTED, "zorder": 1}
+_STAR = {"marker": "*", "markersize": 9, "markerfacecolor": canvas.PAPER, "markeredgewidth": 0.9}
+_STAR |= {"linewidth": 0.7, "zorder": 5, "color": canvas.INK, "linestyle": "none"}
 # An arrow that points upwards from a point.
 _ARROW = Path([(0, 0.15), (0, 1), (-0.12, 0.75), (0, 1), (0.12, 0.75)], [1, 2, 1, 2, 2])
+
+
+class PublishedLine(NamedTuple):
+    """Published values of a series, with the index of the measured series of the same factors."""
+
+    index: int | None  # None if several have them
+    sizes: pandas.Series
+    values: pandas.Series
 
 
 class Cell(NamedTuple):
@@ -45,7 +58,7 @@ class Cell(NamedTuple):
     panel: Panel
     title: str
     lines: list[Series]
-    document: tuple[document_points.Line, ...] = ()
+    published: tuple[PublishedLine, ...] = ()
 
     @property
     def frame(self) -> pandas.DataFrame:
@@ -56,7 +69,7 @@ class Cell(NamedTuple):
         finished = rows.finished(self.frame)
         columns = [name for name in (self.panel.column, "mean") if name in finished]
         values = finished[columns].to_numpy(float).ravel()
-        return np.concatenate([values, *(line.values for line in self.document)])
+        return np.concatenate([values, *(line.values for line in self.published)])
 
 
 def select(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFrame:
@@ -73,36 +86,38 @@ def _in_doublings(spec: specifications.Figure) -> bool:
 
 def _doublings(runs: pandas.DataFrame, spec: specifications.Figure) -> pandas.DataFrame:
     """Return each column in doublings from the smallest batch size, the last one as their sum."""
-    *parts, whole = (panel.column for panel in spec.panels)
+    *parts, total = (panel.column for panel in spec.panels)
     if not {*parts} <= {*runs}:
         return pandas.DataFrame()
     frame = rows.only(runs, parts)
-    frames = [run_series.doublings(each.frame, parts, whole) for each in run_series.series(frame)]
+    series = run_series.series(frame)
+    frames = [run_series.doublings(group.frame, parts, total) for group in series]
     if pandas.concat(frames)["batch_size"].nunique() < 2:
         return pandas.DataFrame()
-    failed = frame[frame["status"] != records.FINISHED].copy()
-    failed[[*parts, whole]] = np.nan
-    kept = pandas.concat([part for part in (*frames, failed) if len(part)])
-    return rows.shown(kept.sort_index().reset_index(drop=True), spec)
+    failed = frame[frame["status"] != records.FINISHED].assign(
+        **dict.fromkeys([*parts, total], np.nan)
+    )
+    frames = [frame for frame in (*frames, failed) if len(frame)]
+    return rows.unless_blank(pandas.concat(frames).sort_index().reset_index(drop=True), spec)
 
 
 def _times(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFrame:
     """Return the median time and quartiles over all timing jobs of a configuration."""
-    found, ((time, *ends),) = tables.training_times, (panel.columns for panel in spec.panels)
-    if found.empty:
+    times, ((time, *ends),) = tables.training_times, (panel.columns for panel in spec.panels)
+    if times.empty:
         runs = run_series.own(tables.runs)
         if not {*_QUARTILES} <= {*runs} or tables.at_epochs.empty:
             return pandas.DataFrame()
         keys = [name for name in rows.RUN if name in tables.at_epochs]
-        found = tables.at_epochs.merge(runs[[*keys, *_QUARTILES]], how="left", on=keys)
-    found = run_series.timed_factors(rows.finished(found)).dropna(subset=time)
-    keys = [*run_series.varying(found), "batch_size", "at_epoch"]
-    found = found.astype(dict.fromkeys((time, *_QUARTILES, "at_epoch"), float))
-    found[ends] = found[_QUARTILES].mul(found["at_epoch"], axis=0)
-    combined = timing_repeats.combined(found[[*keys, time, *ends]], keys)
+        times = tables.at_epochs.merge(runs[[*keys, *_QUARTILES]], how="left", on=keys)
+    times = run_series.timed_factors(rows.finished(times)).dropna(subset=time)
+    keys = [*run_series.varying(times), "batch_size", "at_epoch"]
+    times = times.astype(dict.fromkeys((time, *_QUARTILES, "at_epoch"), float))
+    times[ends] = times[_QUARTILES].mul(times["at_epoch"], axis=0)
+    combined = timing_repeats.combined(times[[*keys, time, *ends]], keys)
     frame = combined.sort_values(keys, kind="stable").assign(seed=0, status=records.FINISHED)
     frame = frame.astype({"batch_size": int, "at_epoch": int})
-    return rows.shown(rows.only(frame, ["at_epoch", time, *ends]), spec)
+    return rows.unless_blank(rows.only(frame, ["at_epoch", time, *ends]), spec)
 
 
 def draw(
@@ -111,30 +126,27 @@ def draw(
     """Return the figure: panels in a row, or a row for each part if there are many series."""
     if spec.table == _OUTCOME:
         frame = _with_drawn_ends(frame)
-    every, columns = _cells(frame, spec)
-    every = [with_document(cell, numbers) for cell in every]
-    shown, more = canvas.first(every, _MOST_PANELS, "panels")
-    labels = list(dict.fromkeys(line.label for cell in shown for line in cell.lines))
+    cells, columns = _cells(frame, spec)
+    cells, more = canvas.first(cells, _MOST_PANELS, "panels")
+    cells = [with_published(cell, numbers) for cell in cells]
+    labels = list(dict.fromkeys(line.label for cell in cells for line in cell.lines))
     looks = dict(zip(labels, canvas.series_styles(len(labels)), strict=True))
     size = {"width": 2.6, "height": 2.2} if columns > 3 else {"width": 4.8} if columns == 1 else {}
-    figure, grid = canvas.panels(len(shown), columns, **size)
-    _share(grid, shown, bool(spec.facet))
-    for axes, cell in zip(grid, shown, strict=True):
+    figure, grid = canvas.panels(len(cells), columns, **size)
+    _share_axes(grid, cells, bool(spec.facet))
+    for axes, cell in zip(grid, cells, strict=True):
         draw_cell(axes, cell, looks)
-    for axes, cell in zip(grid, shown, strict=True):
-        alike = [cell] if spec.facet else shown
-        alike = [each for each in alike if each.panel.label == cell.panel.label]
-        values = np.concatenate([each.values for each in alike])
-        if cell.panel.scale == Scale.ZERO and np.isfinite(values).any():
+    for axes, cell in zip(grid, cells, strict=True):
+        if cell.panel.scale == Scale.ZERO:
             axes.set_ylim(bottom=0)  # so that heights can be compared
-        canvas.keep_possible(axes, cell.panel.column, values)
-        if not axes.get_subplotspec().is_first_col() and shown[0].panel.label == cell.panel.label:
+        canvas.keep_possible(axes, cell.panel.column)
+        if not axes.get_subplotspec().is_first_col() and cells[0].panel.label == cell.panel.label:
             axes.set_ylabel("")
             axes.tick_params(labelleft=not axes.get_shared_y_axes().joined(axes, grid[0]))
-    _draw_references(grid, shown, frame, spec)
-    named = [(looks[label], label or _ALL) for label in labels] if len(labels) > 1 else []
-    starred = numbers if any(cell.document for cell in shown) else None
-    canvas.legend(figure, [*named, *document_points.entries(starred)])
+    _draw_references(grid, cells, frame, spec)
+    entries = [(looks[label], label or _ALL) for label in labels] if len(labels) > 1 else []
+    entries += published_entries(numbers) if any(cell.published for cell in cells) else []
+    canvas.legend(figure, entries)
     bars = " with a 95 % interval (Student's t)"
     seeds = frame["seed"].nunique()
     means = f"Means over seeds{bars if seeds >= LEAST_WITH_INTERVAL else ''}; small: single runs."
@@ -146,30 +158,27 @@ def _draw_references(
     grid: np.ndarray, cells: Sequence[Cell], frame: pandas.DataFrame, spec: specifications.Figure
 ) -> None:
     """Draw the line of no doubling, the time of the fewest epochs, or the recommended sizes."""
-    if _in_doublings(spec):
-        ends = [axes.dataLim.intervaly for axes in grid]
-        for axes in grid:
+    ends = [axes.dataLim.intervaly for axes in grid]
+    for axes, cell in zip(grid, cells, strict=True):
+        if _in_doublings(spec):
             canvas.around(axes, ends, 0.06)  # on one axis, since the parts add up
             axes.axhline(0.0, linewidth=0.8, **_REFERENCE)
-    elif spec.table == _TIMES:
-        for axes, group in zip(grid, canvas.present(frame), strict=False):
-            first = group.frame.sort_values(["at_epoch", "batch_size"]).iloc[0]
-            height = float(first[spec.panels[0].column])
-            axes.axhline(height, linewidth=1.0, linestyle=canvas.LINES[2], **_REFERENCE)
-    elif spec.table == _OUTCOME:
-        for axes, cell in zip(grid, cells, strict=True):
-            sizes = sorted(cell.frame["batch_size"].unique())
+        elif spec.table == _TIMES:
+            fewest = cell.frame.sort_values(["at_epoch", "batch_size"]).iloc[0]
+            look = {"linewidth": 1.0, "linestyle": canvas.LINES[2], **_REFERENCE}
+            axes.axhline(float(fewest[cell.panel.column]), **look)
+        elif spec.table == _OUTCOME:
             inside = cell.frame.loc[cell.frame["recommended"].eq(1), "batch_size"]
+            half = canvas.spacing(cell.frame["batch_size"].tolist()) / 2
             if len(inside):
-                half = canvas.spacing(sizes) / 2
                 ends = np.log2([inside.min(), inside.max()]) + [-half, half]
-                axes.axvspan(*ends, color=_RECOMMENDED, alpha=0.18, lw=0, zorder=0)
+                axes.axvspan(*ends, **_RECOMMENDED)
 
 
 def _with_drawn_ends(frame: pandas.DataFrame) -> pandas.DataFrame:
     """Return the rows of the deciding outcome with the ends that are drawn.
 
-    A mean without known seeds has a point of its own.
+    A mean without values of seeds has a point of its own.
     """
     few, ends = frame["seeds"] < LEAST_WITH_INTERVAL, {}
     least, largest = np.array([possible(outcome) for outcome in frame["outcome"]]).T
@@ -196,29 +205,30 @@ def _cells(frame: pandas.DataFrame, spec: specifications.Figure) -> tuple[list[C
     """Return the cells in order, and their number in a row."""
     groups = canvas.present(frame)
     if spec.table == _OUTCOME:
-        every = [_outcome_cell(group) for group in groups[:_MOST_OUTCOMES]]
-        return every, min(2, len(every))
-    found = rows.panels(frame, spec)
+        cells = [_outcome_cell(group) for group in groups[: canvas.MOST_SERIES]]
+        return cells, min(2, len(cells))
+    panels = rows.panels(frame, spec)
     if spec.facet:
         # A failed run has no value of the facet, and is marked in every panel.
         failed = frame[frame[spec.facet].isna()]
-        every = [
-            Cell(found[0], str(value), canvas.present(pandas.concat([own, failed])))
-            for value, own in frame.groupby(spec.facet, sort=False)
+        cells = [
+            Cell(panels[0], str(value), canvas.present(pandas.concat([part, failed])))
+            for value, part in frame.groupby(spec.facet, sort=False)
         ]
-        return every, min(4, len(every))
+        return cells, min(4, len(cells))
     if spec.lines:
-        every = [
+        cells = [
             Cell(panel, wording.capital(group.label) or panel.title, _lines(group, spec.lines))
-            for group, panel in itertools.product(groups, found)
+            for group, panel in itertools.product(groups, panels)
         ]
-        return every, min(2, len(every))
+        return cells, min(2, len(cells))
     parts = facets(groups)
-    every = [
+    cells = [
         Cell(panel, _heading(panel, title, frame), _independent(part, panel.column))
-        for (title, part), panel in itertools.product(parts, found)
+        for (title, part), panel in itertools.product(parts, panels)
     ]
-    return every, len(found) if len(parts) > 1 else 2 if len(found) == 4 else min(len(found), 3)
+    columns = 2 if len(panels) == 4 else min(len(panels), 3)
+    return cells, len(panels) if len(parts) > 1 else columns
 
 
 def _heading(panel: Panel, part: str, frame: pandas.DataFrame) -> str:
@@ -232,15 +242,25 @@ def _lines(group: Series, column: str) -> list[Series]:
     failed = group.frame[group.frame[column].isna()]
     noun = "epoch" if column == "at_epoch" else column.replace("_", " ")
     return [
-        Series(wording.count(int(value), noun), {}, pandas.concat([own, failed]))
-        for value, own in group.frame.groupby(column)
+        Series(wording.count(int(value), noun), {}, pandas.concat([part, failed]))
+        for value, part in group.frame.groupby(column)
     ]
 
 
 def _independent(groups: list[Series], column: str) -> list[Series]:
-    frame = pandas.concat([group.frame for group in groups])
-    kept = rows.without_idle(frame, column)
-    return groups if kept.columns.equals(frame.columns) else run_series.series(kept)
+    """Merge the series of all values of a factor that a column does not depend on.
+
+    The time of an epoch, for example, has one line for all learning rates.
+    """
+    whole_frame = frame = pandas.concat([group.frame for group in groups])
+    for factor in run_series.varying(frame):
+        keys = [name for name in run_series.varying(frame) if name != factor]
+        keys += ["batch_size", "seed"]
+        values = frame.groupby(keys, dropna=False)[column]
+        if values.size().max() > 1 and (values.nunique() <= 1).all():
+            frame = frame.sort_values(column, na_position="last", kind="stable")
+            frame = frame.drop_duplicates(keys).sort_index().drop(columns=factor)
+    return groups if frame is whole_frame else run_series.series(frame)
 
 
 def facets(groups: list[Series]) -> list[tuple[str, list[Series]]]:
@@ -258,43 +278,61 @@ def _parts(groups: list[Series], names: Sequence[str]) -> list[tuple[str, list[S
     """Divide series by the values of factors, which their labels then leave out."""
     parts: dict[str, list[Series]] = {}
     for group in groups:
-        rest = {name: value for name, value in group.factors.items() if name not in names}
+        factors = {name: value for name, value in group.factors.items() if name not in names}
         title = run_series.describe({name: group.factors[name] for name in names})
-        label = run_series.describe(rest) if names else group.label
+        label = run_series.describe(factors) if names else group.label
         parts.setdefault(title, []).append(replace(group, label=label))
-    return [*parts.items()]
+    return list(parts.items())
 
 
-def _share(grid: np.ndarray, every: list[Cell], apart: bool) -> None:
+def _share_axes(grid: np.ndarray, cells: list[Cell], has_facets: bool) -> None:
     """Let panels of a column, and all panels of shares, have a common vertical axis.
 
-    Panels with one label have the same scale. Facets stay `apart`, since layers differ in size.
+    Panels with one label have the same scale. Facets have their own axes, since layers differ in
+    size.
     """
     first: dict[str, Axes] = {}
-    alike: dict[tuple[str, Scale], list[tuple[Axes, np.ndarray]]] = {}
-    for axes, cell in zip(grid, every, strict=True):
+    scaled: dict[str, list[tuple[Axes, np.ndarray]]] = {}
+    for axes, cell in zip(grid, cells, strict=True):
         panel = cell.panel
         shared = panel.label if panel.scale == Scale.PERCENT else panel.column
-        if first.setdefault(shared, axes) is not axes and not apart:
+        if first.setdefault(shared, axes) is not axes and not has_facets:
             axes.sharey(first[shared])
-        alike.setdefault((panel.label, panel.scale), []).append((axes, cell.values))
-    for (_, scale), found in alike.items():
-        if scale == Scale.AUTO:
-            canvas.alike_scales(*zip(*found, strict=True))
+        if panel.scale == Scale.AUTO:
+            scaled.setdefault(panel.label, []).append((axes, cell.values))
+    for panels in scaled.values():
+        canvas.value_scale(*zip(*panels, strict=True))
 
 
-def with_document(cell: Cell, numbers: pandas.DataFrame | None) -> Cell:
-    """Return a cell with published values of its column and its series."""
+def with_published(cell: Cell, numbers: pandas.DataFrame | None) -> Cell:
+    """Return a cell with the published values of its column, if a series has their factors."""
     if numbers is None:
         return cell
-    found = document_points.lines(numbers, cell.panel.column, cell.lines)
-    return cell._replace(document=tuple(found))
+    columns = [published.OF_MACHINE.get(name, (name,)) for name in numbers["column"]]
+    numbers = numbers[[cell.panel.column in names for names in columns]]
+    lines = []
+    for _, line in numbers.groupby("series", sort=False, dropna=False):
+        factors = published.factors_of(line.iloc[0]).items()
+        same = [
+            index
+            for index, measured in enumerate(cell.lines)
+            if all(measured.factors.get(name, value) == value for name, value in factors)
+        ]
+        if same:
+            line = line.sort_values("batch_size").astype({"value": float})
+            index = same[0] if len(same) == 1 else None
+            lines.append(PublishedLine(index, line["batch_size"], line["value"]))
+    return cell._replace(published=tuple(lines))
+
+
+def published_entries(numbers: pandas.DataFrame | None) -> list[tuple[dict[str, Any], str]]:
+    return [] if numbers is None else [(_STAR, f"document, {numbers['document'].iloc[0]}")]
 
 
 def draw_cell(axes: Axes, cell: Cell, looks: dict[str, dict[str, Any]]) -> None:
     """Draw the series side by side at every batch size."""
     panel, frame, count = cell.panel, cell.frame, len(cell.lines)
-    sizes = {*frame["batch_size"].tolist()}.union(*(line.sizes for line in cell.document))
+    sizes = set(frame["batch_size"].tolist()).union(*(line.sizes for line in cell.published))
     sizes = sorted(map(int, sizes))
     width = _SLOT * min(canvas.spacing(sizes), 1.0) / count  # in doublings
     offsets = [(index - (count - 1) / 2) * width for index in range(count)]
@@ -304,10 +342,12 @@ def draw_cell(axes: Axes, cell: Cell, looks: dict[str, dict[str, Any]]) -> None:
         _draw_line(axes, line.frame, panel, looks[line.label], offset, count)
         for line, offset in zip(cell.lines, offsets, strict=True)
     ]
-    for place, at, values in cell.document:
-        beside = 0.0 if place is None else offsets[place]
-        look = None if place is None else looks[cell.lines[place].label]
-        document_points.draw(axes, np.log2(at.astype(float)) + beside, values, look)
+    for index, at, values in cell.published:
+        offset, style = 0.0 if index is None else offsets[index], {}
+        if index is not None and len(values) > 2:
+            look = looks[cell.lines[index].label]
+            style = {"color": look["color"], "linestyle": look["linestyle"]}
+        axes.plot(np.log2(at.astype(float)) + offset, values, **{**_STAR, **style})
     if np.isfinite(cell.values).any():
         canvas.value_axis(axes, cell.values, np.concatenate(ends), panel.scale)
     else:
@@ -318,60 +358,58 @@ def draw_cell(axes: Axes, cell: Cell, looks: dict[str, dict[str, Any]]) -> None:
 
 
 def _draw_line(
-    axes: Axes, own: pandas.DataFrame, panel: Panel, look: dict[str, Any], offset: float, count: int
+    axes: Axes,
+    runs: pandas.DataFrame,
+    panel: Panel,
+    look: dict[str, Any],
+    offset: float,
+    count: int,
 ) -> np.ndarray:
     """Draw seeds, means and intervals of one of `count` series; return the ends of its bars.
 
     A bar is the interval of the table or the interval over seeds, or the error of a single seed.
     """
-    known = rows.finished(own).dropna(subset=panel.column).astype({panel.column: float})
-    at = _positions(known, offset, count)
-    if known["seed"].nunique() > 1:
-        seeds = {"color": look["color"], "marker": look["marker"], "linestyle": "none"}
-        axes.plot(at, known[panel.column], markersize=2.6, markeredgewidth=0, alpha=0.4, **seeds)
-    if panel.counted_on in known:
-        _draw_binomial(axes, known, panel.column, look["color"], offset, count)
-    table = known.pivot_table(panel.column, "batch_size", "seed")
+    runs = rows.finished(runs).dropna(subset=panel.column).astype({panel.column: float})
+    at = np.log2(runs["batch_size"].astype(float)) + offset
+    seed = runs["seed"].rank(method="dense") - 1  # has the same shift at every batch size
+    if seed.max() > 0:
+        room = 0.3 * min(canvas.spacing(runs["batch_size"].tolist()), 1.0) / count
+        at += room * (seed / seed.max() - 0.5)
+        point = {"color": look["color"], "marker": look["marker"], "linestyle": "none"}
+        axes.plot(at, runs[panel.column], markersize=2.6, markeredgewidth=0, alpha=0.4, **point)
+    if panel.counted_on in runs:
+        _draw_binomial(axes, runs, panel.column, look["color"], offset, count)
+    table = runs.pivot_table(panel.column, "batch_size", "seed")
     mean, low, high, n = canvas.mean_intervals(axes, table.to_numpy(float))
-    by_size = known.groupby("batch_size")
-    if "mean" in known:
+    by_size = runs.groupby("batch_size")
+    if "mean" in runs:
         mean = by_size["mean"].first().to_numpy(float)
     if panel.error:
         half = by_size[panel.error].first().to_numpy(float)
         low, high = np.where(n == 1, [mean - half, mean + half], [low, high])
     if panel.ends:
-        low, high = by_size[[*panel.ends]].mean().to_numpy(float).T
+        low, high = by_size[list(panel.ends)].mean().to_numpy(float).T
     bar = {"markersize": 5.5 if len(table) < 17 else 3.5, "elinewidth": 1.2, "linewidth": 1.1}
     bar |= {"zorder": 3, **canvas.line_look(look, len(table))}
     canvas.error_bars(axes, np.log2(table.index.to_numpy(float)) + offset, mean, low, high, **bar)
-    if panel.bounds and {"epochs", "epochs_run"} <= {*known}:
-        ran = run_series.unstopped(known)  # to the last epoch: the value is a lower bound
+    if panel.bounds and {"epochs", "epochs_run"} <= {*runs}:
+        ran = run_series.unstopped(runs)  # to the last epoch: the value is a lower bound
         # Outside the layout, so that panels keep their size.
         mark = {"linestyle": "none", "color": look["color"], "markeredgewidth": 0.7}
         mark |= {"zorder": 2.5, "clip_on": False, "in_layout": False}
         hollow = {"marker": look["marker"], "markersize": 3.5, "markerfacecolor": canvas.PAPER}
         for style in ({"marker": _ARROW, "markersize": 24, "fillstyle": "none"}, hollow):
-            axes.plot(at[ran], known.loc[ran, panel.column], **style, **mark)
+            axes.plot(at[ran], runs.loc[ran, panel.column], **style, **mark)
     return np.concatenate([low, high])
 
 
 def _draw_binomial(
-    axes: Axes, known: pandas.DataFrame, column: str, colour: str, offset: float, count: int
+    axes: Axes, runs: pandas.DataFrame, column: str, colour: str, offset: float, count: int
 ) -> None:
     """Draw the 95 % error of a share of counted examples as a broad pale bar."""
     look = {"color": colour, "alpha": 0.15, "solid_capstyle": "butt", "zorder": 1}
     look["linewidth"] = float(np.clip(9 / count, 2.0, 7.0))
-    errors = intervals.binomial(known, column, ["batch_size"]).dropna()
+    errors = intervals.binomial(runs, column, ["batch_size"]).dropna()
     for size, mean, half in errors.itertuples(name=None):
         ends = clipped(column, (mean - half, mean + half))
         axes.plot([np.log2(size) + offset] * 2, ends, **look)
-
-
-def _positions(known: pandas.DataFrame, offset: float, count: int) -> pandas.Series:
-    """Return the position of each run: its batch size, shifted by its seed."""
-    seeds = sorted(known["seed"].unique().tolist())
-    room = 0.3 * min(canvas.spacing(known["batch_size"].tolist()), 1.0) / count
-    # A seed has the same shift at every batch size.
-    places = np.linspace(-0.5, 0.5, len(seeds)) * room if len(seeds) > 1 else np.zeros(len(seeds))
-    jitter = dict(zip(seeds, places, strict=True))
-    return np.log2(known["batch_size"].astype(float)) + offset + known["seed"].map(jitter)

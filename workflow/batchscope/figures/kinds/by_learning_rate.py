@@ -12,14 +12,12 @@ from matplotlib.figure import Figure
 
 from batchscope import wording
 from batchscope.analysis import best_learning_rates, run_series
-from batchscope.figures import FigureTables
-from batchscope.figures.drawing import canvas
+from batchscope.figures import FigureTables, canvas
 from batchscope.store import records
 from batchscope.study import specifications
 
 _RATE, _OF_SEED, _BEST = "effective_learning_rate", "rate_of_seed", "best_rate"
 _EXPONENT = ["exponent", "exponent_low", "exponent_high", "factor"]
-_MOST_PANELS = 6
 _ROOM = 0.09  # share of an axis between two labelled rates
 # Exponent of the batch size -> look.
 _RULE = {"color": canvas.GRID, "linewidth": 1.4, "zorder": 1}
@@ -32,8 +30,8 @@ _POINT = {"linestyle": "none", "marker": ".", "zorder": 2}
 def select(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFrame:
     """Return every run with its effective rate and loss, and the best rate of its batch size.
 
-    Further columns are the edge of the grid at which the best rate lies, the best rate of the
-    run's seed, and the growth of the best rate with the batch size.
+    Further columns are the edge of the grid if the best rate is there, the best rate of the run's
+    seed, and the growth of the best rate with the batch size.
     """
     runs = tables.runs
     if not best_learning_rates.several(runs):
@@ -62,12 +60,12 @@ def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
 
 
 def _draw_losses(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
-    (panel,), groups = spec.panels, best_learning_rates.series(frame)[:_MOST_PANELS]
+    (panel,), groups = spec.panels, best_learning_rates.series(frame)[: canvas.MOST_SERIES]
     width = 4.8 if len(groups) == 1 else 3.5
     figure, grid = canvas.panels(len(groups), 0, width, 3.0, sharey=True)
     styles = canvas.size_styles(frame["batch_size"].unique())
     values = run_series.finished(frame)[panel.column]
-    canvas.value_scale(grid[0], values)
+    canvas.value_scale(grid[:1], [values])
     for axes, group in zip(grid, groups, strict=True):
         for size, style in styles.items():
             _draw_line(axes, group.frame[group.frame["batch_size"] == size], panel.column, style)
@@ -127,7 +125,7 @@ def _draw_best(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
 
 
 def _draw_choices(axes: Axes, rows: pandas.DataFrame, style: dict[str, Any], offset: float) -> None:
-    """Draw the best rates of a series, those of single seeds, and the fitted line."""
+    """Draw the best rates of a series and of single seeds, and the fitted line."""
     seeds = rows.drop_duplicates(["batch_size", "seed"]).dropna(subset=_OF_SEED)
     order = seeds["seed"].rank(method="dense") / max(seeds["seed"].nunique(), 1)
     at = np.log2(seeds["batch_size"].astype(float)) + offset + 0.08 + 0.2 * order
@@ -146,6 +144,6 @@ def _draw_choices(axes: Axes, rows: pandas.DataFrame, style: dict[str, Any], off
 
 def _rate_axis(axis: Axis, rates: pandas.Series) -> None:
     """Label an axis in log2(rate) with the learning rates that have room."""
-    shown = canvas.spread(rates.dropna().unique().tolist(), _ROOM)
-    axis.set_ticks(np.log2(shown), map(wording.number, shown))
+    labelled = canvas.spread(rates.dropna().unique().tolist(), _ROOM)
+    axis.set_ticks(np.log2(labelled), map(wording.number, labelled))
     axis.axes.minorticks_off()

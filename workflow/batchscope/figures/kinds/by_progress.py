@@ -15,15 +15,14 @@ from matplotlib.ticker import MaxNLocator
 from batchscope import wording
 from batchscope.analysis import run_series
 from batchscope.analysis.chosen_rates import RATE
-from batchscope.figures import FigureTables, rows
-from batchscope.figures.drawing import canvas
+from batchscope.figures import FigureTables, canvas, rows
 from batchscope.store import records
 from batchscope.study import specifications
 from batchscope.study.budget_kinds import SECONDS, TARGET
 from batchscope.study.specifications import OVER, Scale
 
-_MOST_POINTS = 60  # of one line
-_MOST_ROWS = 8  # series
+_MOST_POINTS = 60  # of a line
+_MOST_SERIES = 8
 _MEANS = "Means over the runs that still train, with a 95 % interval (Student's t)."
 
 
@@ -38,8 +37,8 @@ def select(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFram
 
 
 def _axes_of(frame: pandas.DataFrame, spec: specifications.Figure) -> list[str]:
-    known = frame.dropna(subset=[panel.column for panel in spec.panels], how="all")
-    runs = known.groupby([*run_series.varying(frame), "batch_size", "seed"], dropna=False)
+    frame = frame.dropna(subset=[panel.column for panel in spec.panels], how="all")
+    runs = frame.groupby([*run_series.varying(frame), "batch_size", "seed"], dropna=False)
     return [axis for axis in spec.over if axis in frame and (runs[axis].nunique() > 1).any()]
 
 
@@ -61,33 +60,35 @@ def _with_target(
 
 def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
     """Return a row of panels for each series, one for each axis and outcome."""
+    groups, more = canvas.first(canvas.present(frame), _MOST_SERIES)
     panels = rows.panels(frame, spec)
-    groups, more = canvas.first(canvas.present(frame), _MOST_ROWS)
-    shown = list(itertools.product(_axes_of(frame, spec), panels))
-    width = {1: 6.5, 2: 4.2}.get(len(shown), canvas.PANEL_WIDTH)
+    columns = list(itertools.product(_axes_of(frame, spec), panels))
+    width = {1: 6.5, 2: 4.2}.get(len(columns), canvas.PANEL_WIDTH)
     height = canvas.PANEL_HEIGHT if len(groups) < 4 else 2.2
-    alike = {"sharex": "col", "sharey": "col" if len(panels) > 1 else True}
-    figure, grid = canvas.panels(len(groups) * len(shown), len(shown), width, height, **alike)
-    grid = grid.reshape(len(groups), len(shown))
+    shared = {"sharex": "col", "sharey": "col" if len(panels) > 1 else True}
+    figure, grid = canvas.panels(len(groups) * len(columns), len(columns), width, height, **shared)
+    grid = grid.reshape(len(groups), len(columns))
     looks = canvas.size_styles(frame["batch_size"].unique())
     # Diverged runs set the scale only if no run finished.
-    known = rows.finished(frame)
-    values = [(known if known[p.column].notna().any() else frame)[p.column] for _, p in shown]
-    for axes, (_, panel) in zip(grid[0], shown, strict=True):
+    runs = rows.finished(frame)
+    values = [
+        (runs if runs[panel.column].notna().any() else frame)[panel.column] for _, panel in columns
+    ]
+    for axes, (_, panel) in zip(grid[0], columns, strict=True):
         if panel.scale == Scale.LOG:
             axes.set_yscale("log")
-    canvas.alike_scales(grid[0], values)
+    canvas.value_scale(grid[0], values)
     for line, group in zip(grid, groups, strict=True):
-        for axes, (axis, panel) in zip(line, shown, strict=True):
+        for axes, (axis, panel) in zip(line, columns, strict=True):
             _draw_panel(axes, group.frame, axis, panel.column, looks)
             by = f"by {OVER[axis]}" if len(spec.over) > 1 else ""
-            parts = filter(None, [panel.title, by, group.label])
-            canvas.title(axes, wording.capital(", ".join(parts)) or spec.title)
+            heading = ", ".join(filter(None, [panel.title, by, group.label]))
+            canvas.title(axes, wording.capital(heading) or spec.title)
         line[0].set_ylabel(panels[0].label)
-    for axes, (axis, panel), of_panel in zip(grid[-1], shown, values, strict=True):
-        _horizontal_axis(axes, frame[axis], axis)
-        canvas.value_axis(axes, of_panel, scale=panel.scale)
-        canvas.around(axes, of_panel, 0.05)
+    for axes, (axis, panel), panel_values in zip(grid[-1], columns, values, strict=True):
+        _label_horizontal_axis(axes, frame[axis], axis)
+        canvas.value_axis(axes, panel_values, scale=panel.scale)
+        canvas.around(axes, panel_values, 0.05)
     canvas.size_legend(figure, looks)
     notes = [more, _MEANS] if frame["seed"].nunique() > 1 else [more]
     notes += ["×: diverged."] if (frame["status"] == records.DIVERGED).any() else []
@@ -101,11 +102,11 @@ def _draw_panel(
     axes: Axes, frame: pandas.DataFrame, axis: str, column: str, looks: dict[int, dict[str, Any]]
 ) -> None:
     """Draw the mean of each batch size, thin lines of unfinished runs, and the target."""
-    known = frame[frame[axis].notna() & np.isfinite(frame[column].astype(float))]
-    if known.empty:
+    points = frame[frame[axis].notna() & np.isfinite(frame[column].astype(float))]
+    if points.empty:
         untimed = axis == SECONDS and frame[column].notna().any()
         canvas.empty(axes, "not timed" if untimed else "no run")
-    for size, of_size in known.groupby("batch_size"):
+    for size, of_size in points.groupby("batch_size"):
         look, finished = looks[int(size)], rows.finished(of_size)
         if len(finished):
             _draw_mean(axes, finished, axis, column, look)
@@ -139,15 +140,16 @@ def _draw_mean(
         canvas.curve(axes, table, look, at)
 
 
-def thinned(length: int, ratios: bool, most: int = _MOST_POINTS) -> np.ndarray:
-    """Return at most `most` indices with the first and the last, evenly spread or by ratios."""
-    if length <= most:
+def thinned(length: int, ratios: bool) -> np.ndarray:
+    """Return at most 60 indices with the first and the last, evenly spread or by ratios."""
+    if length <= _MOST_POINTS:
         return np.arange(length)
-    spread = np.geomspace(1, length, most) - 1 if ratios else np.linspace(0, length - 1, most)
-    return np.unique(spread.round().astype(int))
+    indices = np.linspace(0, length - 1, _MOST_POINTS)
+    indices = np.geomspace(1, length, _MOST_POINTS) - 1 if ratios else indices
+    return np.unique(indices.round().astype(int))
 
 
-def _horizontal_axis(axes: Axes, values: pandas.Series, axis: str) -> None:
+def _label_horizontal_axis(axes: Axes, values: pandas.Series, axis: str) -> None:
     """Label whole epochs, or updates, examples and seconds on a logarithmic axis."""
     axes.set_xlabel("time (s)" if axis == SECONDS else axis)
     if axis == "epoch":

@@ -6,6 +6,8 @@ size; on the line between two minimisers there is a curve for each part of the d
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pandas
 from matplotlib.axes import Axes
@@ -14,15 +16,13 @@ from matplotlib.ticker import MaxNLocator
 
 from batchscope import wording
 from batchscope.analysis import run_series
-from batchscope.figures import FigureTables, rows
-from batchscope.figures.drawing import canvas
+from batchscope.figures import FigureTables, canvas, rows
 from batchscope.study import specifications
 from batchscope.study.specifications import Scale
 
 _SPLITS = {"train": "training data", "validation": "validation data", "test": "test data"}
 _ENDS = {"small": 0.0, "large": 1.0}  # column with the value of a factor -> place on the line
 _PLACES = {"start": "Start", "middle": "Middle", "end": "End"}
-_MOST_ROWS = 6  # series
 _RANDOM = ({"color": canvas.MUTED, "linewidth": 0.7}, "the same gradients with random signs")
 _DOTS = {"marker": "o", "markersize": 4, **canvas.EDGED}
 
@@ -55,8 +55,11 @@ def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
 def _draw_losses(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
     """Return a row of panels for each series, and on a line between minimisers each batch size."""
     (over,), by = spec.over, spec.lines or "batch_size"
-    parts = [(group.label, group.frame) for group in run_series.series(frame)]
-    parts = (rows.parts(frame, "batch_size") if spec.lines else parts)[:_MOST_ROWS]
+    if spec.lines:
+        parts = rows.parts(frame, "batch_size")[: canvas.MOST_SERIES]
+    else:
+        parts = [(group.label, group.frame) for group in run_series.series(frame)]
+        parts = parts[: canvas.MOST_SERIES]
     count = len(parts) * len(spec.panels)
     columns = len(spec.panels) if len(spec.panels) > 1 else count
     figure, grid = canvas.panels(count, columns, 4.2 if len(parts) < 3 else 3.4, 2.9, sharex=True)
@@ -71,11 +74,10 @@ def _draw_losses(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure
     for line, (label, part) in zip(grid.reshape(len(parts), -1), parts, strict=True):
         for axes, panel in zip(line, spec.panels, strict=True):
             for value, look in looks.items():
-                table = part[part[by] == value].pivot_table(
-                    panel.column, over, "seed", dropna=False
-                )
+                table = part[part[by] == value].astype({panel.column: float})
+                table = table.pivot_table(panel.column, over, "seed", dropna=False)
                 if table.size:
-                    table = table.astype(float).where(np.isfinite)
+                    table = table.where(np.isfinite)
                     canvas.curve(axes, table, look)
                     if table.notna().sum(axis=1).max() > 1:
                         thin = {"color": look["color"], "linewidth": 0.5, "alpha": 0.5}
@@ -93,7 +95,7 @@ def _draw_losses(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure
 
 
 def _mark_minimisers(axes: Axes, row: pandas.Series) -> None:
-    """Mark both minimisers with the value of the factor in which they differ."""
+    """Mark both minimisers with their values of the factor that differs."""
     look = {"xycoords": axes.get_xaxis_transform(), "fontsize": 7.5, "color": canvas.INK}
     for column, at in _ENDS.items():
         value = row[column]
@@ -105,35 +107,32 @@ def _mark_minimisers(axes: Axes, row: pandas.Series) -> None:
 
 def _draw_alignment(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
     """Return a row per series and a panel per place, with the smallest and largest batch size."""
-    (panel,), known = rows.panels(frame, spec), rows.finished(frame)
-    groups, more = canvas.first(canvas.present(frame), _MOST_ROWS)
-    looks = canvas.size_styles(known["batch_size"].unique())
+    (panel,), finished = rows.panels(frame, spec), rows.finished(frame)
+    groups, more = canvas.first(canvas.present(frame))
+    looks = canvas.size_styles(finished["batch_size"].unique())
     looks = {size: looks[size] for size in (min(looks), max(looks))}
-    places = [place for place in _PLACES if (known["place"] == place).any()]
-    count, alike = len(groups) * len(places), {"sharex": True, "sharey": True}
-    figure, grid = canvas.panels(count, len(places), **alike)
+    places = [place for place in _PLACES if (finished["place"] == place).any()]
+    shape = len(groups), len(places)
+    figure, grid = canvas.panels(math.prod(shape), len(places), sharex=True, sharey=True)
     first = grid[0]
     first.set_xscale("log", base=2)
     first.set_yscale("log")
-    grid = grid.reshape(len(groups), len(places))
-    for line, group in zip(grid, groups, strict=True):
+    for line, group in zip(grid.reshape(shape), groups, strict=True):
         for axes, place in zip(line, places, strict=True):
-            finished = rows.finished(group.frame)
-            for size, look in looks.items():
-                chosen = finished[finished["batch_size"].eq(size) & finished["place"].eq(place)]
-                if len(chosen):
-                    table = chosen.pivot_table(panel.column, "examples", "seed")
-                    canvas.curve(axes, table, {**_DOTS, **look})
-                    random = chosen.groupby("examples")["independent"].mean()
-                    axes.plot(random, linewidth=0.7, **{**look, "zorder": 1})
+            at_place = rows.finished(group.frame)
+            at_place = at_place[at_place["place"] == place]
+            for size, of_size in at_place[at_place["batch_size"].isin(looks)].groupby("batch_size"):
+                table = of_size.pivot_table(panel.column, "examples", "seed")
+                canvas.curve(axes, table, {**_DOTS, **looks[size]})
+                random = of_size.groupby("examples")["independent"].mean()
+                axes.plot(random, linewidth=0.7, **{**looks[size], "zorder": 1})
             canvas.title(axes, wording.titled(_PLACES[place], group.label))
-        line[0].set_ylabel(panel.label)
-    for axes in grid[-1]:
-        axes.set_xlabel("examples b in a mean gradient")
-    shown = canvas.spread(sorted(known["examples"].dropna().astype(int).unique().tolist()))
-    first.set_xticks(shown, map(wording.tick, shown))
+            axes.set(xlabel="examples b in a mean gradient", ylabel=panel.label)
+            axes.label_outer()
+    examples = canvas.spread(sorted(finished["examples"].dropna().astype(int).unique().tolist()))
+    first.set_xticks(examples, map(wording.tick, examples))
     first.minorticks_off()
-    values = known[[panel.column, "independent"]].to_numpy(float)
+    values = finished[[panel.column, "independent"]].to_numpy(float)
     low = np.nanmin(values[values > 0])
     first.set_ylim(low / 1.15, 1.3)
     canvas.few_log_labels(first.yaxis, 1 / low)

@@ -11,12 +11,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from batchscope import wording
-from batchscope.figures import FigureTables, rows
-from batchscope.figures.drawing import canvas, document_points
-from batchscope.figures.kinds.by_batch_size import Cell, draw_cell, with_document
+from batchscope.figures import FigureTables, canvas, rows
+from batchscope.figures.kinds.by_batch_size import (
+    Cell,
+    draw_cell,
+    published_entries,
+    with_published,
+)
 from batchscope.study import specifications
-
-_MOST_ROWS = 6  # series
 
 
 def select(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFrame:
@@ -28,28 +30,27 @@ def draw(
 ) -> Figure:
     """Return a row per series with the distributions and the medians by batch size."""
     (panel,), (ink,) = rows.panels(frame, spec), canvas.series_styles(1)
-    groups, more = canvas.first(canvas.present(frame), _MOST_ROWS)
+    groups, more = canvas.first(canvas.present(frame))
     looks = canvas.size_styles(frame["batch_size"].unique())
     figure, grid = canvas.panels(2 * len(groups), 2, width=4.2)
     for left, right, group in zip(grid[::2], grid[1::2], groups, strict=True):
         _draw_distributions(left, group.frame, looks, panel.column)
         canvas.title(left, wording.titled("Distribution", group.label))
         title = wording.titled(panel.title, group.label)
-        own = replace(group, label="", frame=rows.runs(group.frame))
-        cell = with_document(Cell(panel, title, [own]), numbers)
-        draw_cell(right, cell, {"": ink})
-        canvas.keep_possible(right, panel.column, cell.values)
+        runs = replace(group, label="", frame=rows.runs(group.frame))
+        draw_cell(right, with_published(Cell(panel, title, [runs]), numbers), {"": ink})
+        canvas.keep_possible(right, panel.column)
     canvas.size_legend(figure, looks)
-    stars = [f"Stars: {text}." for _, text in document_points.entries(numbers)]
+    stars = [f"Stars: {text}." for _, text in published_entries(numbers)]
     canvas.notes(figure, rows.runs(frame), more, "Triangles: medians.", *stars)
     return figure
 
 
 def _draw_distributions(
-    axes: Axes, own: pandas.DataFrame, looks: dict[int, dict[str, Any]], median: str
+    axes: Axes, frame: pandas.DataFrame, looks: dict[int, dict[str, Any]], median: str
 ) -> None:
     """Draw an outline per batch size: the mean share of the updates in each bin."""
-    binned = rows.finished(own).dropna(subset="low")
+    binned = rows.finished(frame).dropna(subset="low")
     for size, chosen in binned.groupby("batch_size"):
         # All runs have the same bins of equal width in log10, and list a range of them.
         low, high = np.log10(chosen[["low", "high"]].to_numpy(float)).T

@@ -16,15 +16,13 @@ from matplotlib.patches import Patch, Rectangle
 from batchscope import wording
 from batchscope.analysis.targets import Target
 from batchscope.analysis.trainings import CHOSEN_ON, Trainings, of_experiment
-from batchscope.figures import FigureTables, deciding_outcome
+from batchscope.figures import FigureTables, canvas, deciding_outcome
 from batchscope.figures.deciding_outcome import TARGET_COLUMNS
-from batchscope.figures.drawing import canvas
 from batchscope.study import factor_words, specifications
 from batchscope.study.budget_kinds import TAKEN, TARGET
 
 _COLUMNS = ["outcome", *TARGET_COLUMNS, "batch_size", "learning_rate"]
-_COUNTS = ["seeds", "finite", "failed", "mean", "chosen", "recommended"]
-_MOST_PANELS = 6
+_COLUMNS += ["seeds", "finite", "failed", "mean", "chosen", "recommended"]
 _MOST_WRITTEN, _ROOMY = 9, 6  # batch sizes with room for two digits in a cell, and for three
 _LIGHTEST = 4.0  # ratio to the best mean at the light end of the colours
 # Cells are light with dark text on a dark page too: canvas.INK would change there.
@@ -69,9 +67,9 @@ def _cells(series: Trainings, tables: FigureTables) -> Iterator[dict[str, Any]]:
 
 def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
     """Return a panel for each of the first series."""
-    several = [name for name in frame if name not in (*_COLUMNS, *_COUNTS)]
-    groups = [*frame.groupby(several, sort=False, dropna=False)] if several else [((), frame)]
-    groups = groups[:_MOST_PANELS]
+    factors = [name for name in frame if name not in _COLUMNS]
+    groups = list(frame.groupby(factors, sort=False, dropna=False)) if factors else [((), frame)]
+    groups = groups[: canvas.MOST_SERIES]
     most = max(cells["learning_rate"].nunique() for _, cells in groups)
     columns = min(len(groups), 2)
     figure, grid = canvas.panels(len(groups), columns, width=5.0, height=1.1 + 0.3 * most)
@@ -79,30 +77,29 @@ def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
         row, heading = cells.iloc[0], "Lowest validation loss"
         if row["outcome"] in TAKEN:
             heading = f"{row['outcome']} to {deciding_outcome.target_words(row)}"
-        series = factor_words.describe(dict(zip(several, key, strict=True)))
+        series = factor_words.describe(dict(zip(factors, key, strict=True)))
         canvas.title(axes, wording.titled(wording.capital(heading), series))
         _draw_panel(axes, cells)
-    canvas.legend(figure, _legend(frame))
+    canvas.legend(figure, _legend_entries(frame))
     return figure
 
 
 def _draw_panel(axes: Axes, cells: pandas.DataFrame) -> None:
     sizes, rates = (sorted(cells[name].unique()) for name in ("batch_size", "learning_rate"))
-    shades = dict(zip(cells.index, _shades(cells["mean"].to_numpy(float)), strict=True))
-    for index, cell in cells.sort_values(["chosen", "recommended"]).iterrows():
+    cells = cells.assign(shade=_shades(cells["mean"].to_numpy(float)))
+    for _, cell in cells.sort_values(["chosen", "recommended"]).iterrows():
         x, y = sizes.index(cell["batch_size"]), rates.index(cell["learning_rate"])
-        axes.add_patch(Rectangle((x, y), 1, 1, facecolor=shades[index], edgecolor="#ffffff"))
+        axes.add_patch(Rectangle((x, y), 1, 1, facecolor=cell["shade"], edgecolor="#ffffff"))
         for name, (_, colour, width) in _FRAMES.items():
             if cell[name]:
                 inside = (x + 0.06, y + 0.1), 0.88, 0.8
                 axes.add_patch(Rectangle(*inside, fill=False, edgecolor=colour, linewidth=width))
         if len(sizes) <= _MOST_WRITTEN:
             text = _text(cell, 3 if len(sizes) <= _ROOMY else 2)
-            failed = cell["failed"] == cell["seeds"]
-            look = {"color": canvas.FAILED_COLOUR if failed else _TEXT, "fontsize": 8}
+            look = {"color": canvas.FAILED_COLOUR if text == "failed" else _TEXT, "fontsize": 8}
             axes.text(x + 0.5, y + 0.5, text, ha="center", va="center", **look)
-    axes.set(xlim=(0, len(sizes)), ylim=(0, len(rates)), xlabel="batch size")
-    axes.set_ylabel("learning rate")
+    axes.set(xlim=(0, len(sizes)), ylim=(0, len(rates)))
+    axes.set(xlabel="batch size", ylabel="learning rate")
     axes.set_xticks(np.arange(len(sizes)) + 0.5, [f"{size:.0f}" for size in sizes])
     axes.set_yticks(np.arange(len(rates)) + 0.5, [wording.number(rate) for rate in rates])
     axes.tick_params(length=0)
@@ -115,11 +112,11 @@ def _shades(means: np.ndarray) -> list[str]:
 
     The scale is linear from the smallest to the largest mean if not all are positive.
     """
-    known = means[np.isfinite(means)]
-    if len(known) and known.min() > 0:
-        shares = np.log(means / known.min()) / math.log(_LIGHTEST)
+    finite = means[np.isfinite(means)]
+    if len(finite) and finite.min() > 0:
+        shares = np.log(means / finite.min()) / math.log(_LIGHTEST)
     else:
-        shares = (means - known.min(initial=np.inf)) / (np.ptp(known) if len(known) > 1 else 1.0)
+        shares = (means - finite.min(initial=np.inf)) / (np.ptp(finite) if len(finite) > 1 else 1.0)
     return [_WITHOUT if math.isnan(share) else to_hex(_BEST_TO_WORST(share)) for share in shares]
 
 
@@ -132,19 +129,20 @@ def _text(cell: pandas.Series, digits: int) -> str:
     return wording.number(cell["mean"], digits)
 
 
-def _legend(frame: pandas.DataFrame) -> list[tuple[Any, str]]:
+def _legend_entries(frame: pandas.DataFrame) -> list[tuple[Any, str]]:
     worst = f"{_LIGHTEST:.0f} × or more" if frame["mean"].min() > 0 else "worst"
-    handles = [
+    entries = [
         (Patch(facecolor=_BEST_TO_WORST(end), edgecolor=canvas.GRID), label)
         for end, label in ((0.0, "best"), (1.0, worst))
     ]
     partly = frame["finite"].lt(frame["seeds"]) & frame["failed"].lt(frame["seeds"])
     if partly.any():
         reached = "reached" if frame["outcome"].isin(TAKEN).any() else "ended"
-        example = _text(frame[partly].iloc[0], 2)
-        handles.append((Patch(facecolor=_WITHOUT), f"{example} {reached}"))
-    for name, (label, colour, width) in _FRAMES.items():
-        if frame[name].any():
-            patch = Patch(facecolor=_BEST_TO_WORST(0.5), edgecolor=colour, linewidth=width)
-            handles.append((patch, label))
-    return handles
+        entries.append((Patch(facecolor=_WITHOUT), f"{_text(frame[partly].iloc[0], 2)} {reached}"))
+    middle = _BEST_TO_WORST(0.5)
+    entries += [
+        (Patch(facecolor=middle, edgecolor=colour, linewidth=width), label)
+        for name, (label, colour, width) in _FRAMES.items()
+        if frame[name].any()
+    ]
+    return entries

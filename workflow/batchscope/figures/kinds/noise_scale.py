@@ -16,9 +16,7 @@ from matplotlib.transforms import ScaledTranslation
 from batchscope import wording
 from batchscope.analysis import critical_batch_size, intervals, noise_scales, run_series
 from batchscope.analysis.noise_scales import EARLY, END, START
-from batchscope.figures import FigureTables, rows
-from batchscope.figures.drawing import canvas
-from batchscope.store import records
+from batchscope.figures import FigureTables, canvas, rows
 from batchscope.study import specifications
 
 _SCALE, _CRITICAL = "gradient_noise_scale", "critical_batch_size"
@@ -26,7 +24,6 @@ _COLUMNS = [_SCALE, f"{_SCALE}_error", "gradient_norm_squared", "gradient_varian
 _LOCAL, _NOISE = ([f"{name}{end}" for end in intervals.ENDS] for name in (_CRITICAL, "noise_scale"))
 _WHOLE = [f"whole_runs{end}" for end in intervals.ENDS]
 _STEP, _WIDEST = 6.0, 32.0  # points between the marks of two batch sizes, and of all
-_MOST_PANELS = 6  # series
 
 
 class PlacedEstimate(NamedTuple):
@@ -37,11 +34,14 @@ class PlacedEstimate(NamedTuple):
     low: float
     high: float  # infinite if the interval has no upper end
     marker: str = "o"
-    bound: bool = False  # the value is a lower bound
+    is_bound: bool = False  # the value is a lower bound
+
+
+Lines = list[tuple[int, list[PlacedEstimate]]]  # batch sizes with their estimates
 
 
 def select(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFrame:
-    return _select_local(tables) if spec.table != "runs" else _select_noise(tables, spec)
+    return _select_noise(tables, spec) if spec.table == "runs" else _select_local(tables)
 
 
 def _select_noise(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFrame:
@@ -52,15 +52,15 @@ def _select_noise(tables: FigureTables, spec: specifications.Figure) -> pandas.D
     runs = tables.runs
     if _SCALE not in runs:
         return pandas.DataFrame()
-    keys, factors = [*rows.RUN], [*run_series.varying(runs), "batch_size", "seed", "status"]
-    about = runs[list(dict.fromkeys([*keys, *factors, "epochs_run"]))]
+    factors = [*run_series.varying(runs), "batch_size", "seed", "status"]
+    about = runs[list(dict.fromkeys([*rows.RUN, *factors, "epochs_run"]))]
     epochs, parts = {START: 0, END: about["epochs_run"]}, {}
     for place, ending in noise_scales.ENDINGS.items():
         values = {name: runs[f"{name}{ending}"] for name in _COLUMNS}
         parts[place] = about.assign(place=place, epoch=epochs[place], **values)
     if len(tables.at_epochs):
-        early = tables.at_epochs[[*keys, "at_epoch", *_COLUMNS]]
-        early = about.merge(early.rename(columns={"at_epoch": "epoch"}), on=keys)
+        early = tables.at_epochs[[*rows.RUN, "at_epoch", *_COLUMNS]]
+        early = about.merge(early.rename(columns={"at_epoch": "epoch"}), on=list(rows.RUN))
         # The weights after the last epoch are the end of the training.
         parts[EARLY] = early[early["epoch"] < early["epochs_run"]].assign(place=EARLY)
     in_order = [
@@ -74,68 +74,62 @@ def _select_noise(tables: FigureTables, spec: specifications.Figure) -> pandas.D
 
 def _select_local(tables: FigureTables) -> pandas.DataFrame:
     """Return one row per series, batch size and point, with the critical size of whole runs."""
-    points = tables.local_critical_batch_size
+    points, fits = tables.local_critical_batch_size, tables.critical_batch_size
     if points.empty:
         return points
     names = [*run_series.varying(points), "batch_size"]
     columns = [*names, "share", "examples_used", *_LOCAL, *_NOISE]
     frame = points.drop_duplicates([*names, "share"])[columns].reset_index(drop=True)
-    return frame.assign(**dict(zip(_WHOLE, _of_whole_runs(tables), strict=True)))
-
-
-def _of_whole_runs(tables: FigureTables) -> list[float]:
-    """Return the critical batch size to the last target if one series has one that fits."""
-    fits = tables.critical_batch_size
-    if not fits.empty and not run_series.varying(fits):
+    whole_runs = [math.nan] * 3
+    if len(fits) and not run_series.varying(fits):  # to the last target, of the only series
         last = fits.iloc[-1]
         if last["points"] and not critical_batch_size.departs(float(last["lack_of_fit"])):
-            return [float(last[name]) for name in _LOCAL]
-    return [math.nan] * 3
+            whole_runs = last[_LOCAL].astype(float)
+    return frame.assign(**dict(zip(_WHOLE, whole_runs, strict=True)))
 
 
 def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
     """Return the figure: one panel per series."""
-    local = spec.table != "runs"
-    every = run_series.series(frame) if local else canvas.present(frame)
-    groups, more = canvas.first(every, _MOST_PANELS)
+    is_local = spec.table != "runs"
+    groups, more = canvas.first(run_series.series(frame) if is_local else canvas.present(frame))
     looks = canvas.size_styles(frame["batch_size"].unique())
-    alike = {"sharex": True, "sharey": True, "width": 5.6 if len(groups) == 1 else 4.4}
-    figure, grid = canvas.panels(len(groups), min(len(groups), 2), height=3.2, **alike)
-    estimates = _local_estimates if local else _noise_estimates
-    of_groups = [[*estimates(group.frame, looks)] for group in groups]
-    shown = [estimate for found in of_groups for _, sizes in found for estimate in sizes]
-    whole = frame[_WHOLE].iloc[0].to_numpy(float) if local else np.array([])
-    low, high = _limits(shown, [*looks, *whole])
+    shared = {"sharex": True, "sharey": True, "width": 5.6 if len(groups) == 1 else 4.4}
+    figure, grid = canvas.panels(len(groups), min(len(groups), 2), height=3.2, **shared)
+    of_sizes = _local_estimates if is_local else _noise_estimates
+    lines: list[Lines] = [list(of_sizes(group.frame, looks)) for group in groups]
+    estimates = [estimate for sizes in lines for _, line in sizes for estimate in line]
+    whole_runs = frame[_WHOLE].iloc[0].to_numpy(float) if is_local else np.array([])
+    low, high = _limits(estimates, [*looks, *whole_runs])
     grid[0].set(yscale="log", ylim=(low, high))
     canvas.few_log_labels(grid[0].yaxis, high / low)
-    for axes, group, found in zip(grid, groups, of_groups, strict=True):
-        if np.isfinite(whole).any():
-            ends = np.where(np.isnan(whole), [math.nan, low, high], whole)
+    for axes, group, sizes in zip(grid, groups, lines, strict=True):
+        if np.isfinite(whole_runs).any():
+            ends = np.where(np.isnan(whole_runs), [math.nan, low, high], whole_runs)
             axes.axhspan(ends[1], ends[2], color=canvas.MUTED, alpha=0.15, linewidth=0)
-            axes.axhline(whole[0], color=canvas.MUTED, linewidth=1.2)
-        _draw_panel(axes, found, looks, (low, high))
+            axes.axhline(ends[0], color=canvas.MUTED, linewidth=1.2)
+        _draw_panel(axes, sizes, looks, (low, high))
         canvas.title(axes, wording.capital(group.label) or spec.title)
         if axes.get_subplotspec().is_first_col():
             axes.set_ylabel(spec.panels[0].label)
-        if local:
+        if is_local:
             axes.set_xlabel("examples used")
-    if local:
+        else:
+            _label_epochs(axes, sorted({estimate.at for estimate in estimates}))
+    canvas.size_legend(figure, looks)
+    if is_local:
         used = frame["examples_used"].astype(float)
         grid[0].set(xscale="log", xlim=(used.min() / 1.4, used.max() * 1.4))
         canvas.few_log_labels(grid[0].xaxis, used.max() / used.min(), crowded=30)
         notes = ["Dots: the local critical batch size; diamonds: the gradient noise scale there."]
-        if np.isfinite(whole).any():
+        if np.isfinite(whole_runs).any():
             notes.append("Grey: the critical batch size of whole trainings.")
+        canvas.notes(figure, frame.assign(status=""), *notes, more)
     else:
-        for axes in grid:
-            _epoch_axis(axes, sorted({estimate.at for estimate in shown}))
-        unresolved = sum(math.isnan(estimate.value) for estimate in shown)
-        hollow = any(estimate.bound for estimate in shown)
-        notes = ["Hollow, with an open interval: a lower bound."] * hollow
-        notes += [f"Not resolved, and not drawn: {unresolved} of {len(shown)}."] * bool(unresolved)
-    canvas.size_legend(figure, looks)
-    runs = frame.assign(status=records.FINISHED) if local else rows.runs(frame)
-    canvas.notes(figure, runs, *notes, more)
+        unresolved = sum(math.isnan(estimate.value) for estimate in estimates)
+        has_bounds = any(estimate.is_bound for estimate in estimates)
+        notes = ["Hollow, with an open interval: a lower bound."] * has_bounds
+        notes += [f"Not resolved, and not drawn: {unresolved} of {len(estimates)}."][:unresolved]
+        canvas.notes(figure, rows.runs(frame), *notes, more)
     return figure
 
 
@@ -144,52 +138,51 @@ def _noise_estimates(
 ) -> Iterator[tuple[int, list[PlacedEstimate]]]:
     """Yield the noise scales of each batch size; NaN if a scale is not resolved."""
     for size in sizes:
-        found = []
+        estimates = []
         for point in noise_scales.points(frame, size):
             ratio = point.found
             values = (ratio.low if ratio.open else ratio.ratio, *point.ends)
             values = values if ratio.resolved else (math.nan,) * 3
-            found.append(PlacedEstimate(point.epoch, *values, bound=ratio.open))
-        if found:
-            yield size, found
+            estimates.append(PlacedEstimate(point.epoch, *values, is_bound=ratio.open))
+        if estimates:
+            yield size, estimates
 
 
 def _local_estimates(
     frame: pandas.DataFrame, sizes: dict[int, Any]
 ) -> Iterator[tuple[int, list[PlacedEstimate]]]:
     for size, points in frame.groupby("batch_size"):
-        ordered = points.sort_values("examples_used")
-        at = ordered["examples_used"].to_numpy(float)
+        points = points.sort_values("examples_used")
         for columns, marker in ((_LOCAL, "o"), (_NOISE, "D")):
-            values = ordered[columns].to_numpy(float)
-            known = np.isfinite(values).any(axis=1, keepdims=True)
-            values[:, 1:] = np.where(
-                np.isnan(values[:, 1:]) & known, [-math.inf, math.inf], values[:, 1:]
-            )
-            yield int(size), [PlacedEstimate(*row, marker) for row in np.column_stack([at, values])]
+            values = points[columns].to_numpy(float)
+            has_end = np.isfinite(values).any(axis=1, keepdims=True)
+            ends = values[:, 1:]
+            values[:, 1:] = np.where(np.isnan(ends) & has_end, [-math.inf, math.inf], ends)
+            table = np.column_stack([points["examples_used"].astype(float), values])
+            yield int(size), [PlacedEstimate(*row, marker) for row in table]
 
 
 def _limits(estimates: list[PlacedEstimate], sizes: list[float]) -> tuple[float, float]:
     """Return the ends of the vertical axis, which shows all estimates and batch sizes."""
     centre = np.array([*sizes, *(estimate.value for estimate in estimates)], float)
     centre = centre[np.isfinite(centre) & (centre > 0)]
-    ends = np.array([estimate[2:4] for estimate in estimates], float).ravel()
-    shown = np.append(centre, ends[np.isfinite(ends) & (ends > 0)])
-    # A lower end close to zero would leave no room for the rest.
-    low, high = max(shown.min(), centre.min() / 10), shown.max()
+    ends = np.array([(estimate.low, estimate.high) for estimate in estimates], float).ravel()
+    values = np.append(centre, ends[np.isfinite(ends) & (ends > 0)])
+    # A lower end close to zero would leave no room for the other values.
+    low, high = max(values.min(), centre.min() / 10), values.max()
     margin = max((high / low) ** 0.07, 1.5)
     return float(low / margin), float(high * margin)
 
 
-def _epoch_axis(axes: Axes, epochs: list[float]) -> None:
+def _label_epochs(axes: Axes, epochs: list[float]) -> None:
     """Label the measured epochs, on a logarithmic axis if they span much."""
     axes.set_xlabel("epoch")
     last = epochs[-1] if epochs else 0.0
     between = [epoch for epoch in epochs if 0 < epoch < last]
     if between and last > 8 * between[0]:
         axes.set_xscale("symlog", base=2, linthresh=1.0)
-        named = [0, *canvas.spread([round(epoch) for epoch in epochs if epoch >= 1])]
-        axes.set_xticks(named, map(wording.tick, named))
+        labelled = [0, *canvas.spread([round(epoch) for epoch in epochs if epoch >= 1])]
+        axes.set_xticks(labelled, map(wording.tick, labelled))
         axes.minorticks_off()
         axes.set_xlim(-0.35, last * 1.5)
     else:
@@ -198,10 +191,7 @@ def _epoch_axis(axes: Axes, epochs: list[float]) -> None:
 
 
 def _draw_panel(
-    axes: Axes,
-    lines: list[tuple[int, list[PlacedEstimate]]],
-    looks: dict[int, dict[str, Any]],
-    edges: tuple[float, float],
+    axes: Axes, lines: Lines, looks: dict[int, dict[str, Any]], edges: tuple[float, float]
 ) -> None:
     """Draw the lines of estimates side by side; an open interval reaches the edge."""
     if not lines:
@@ -211,14 +201,14 @@ def _draw_panel(
         look = looks[size]
         axes.axhline(size, **{**look, "linestyle": canvas.LINES[2], "linewidth": 1, "zorder": 1})
         shift = step * (index - (len(lines) - 1) / 2) / 72
-        beside = axes.transData + ScaledTranslation(shift, 0, axes.figure.dpi_scale_trans)
-        place = {"transform": beside, **look}
-        centre = [estimate for estimate in estimates if estimate.marker == "o"]
-        if len(centre) > 2:  # with a gap at lower bounds
-            values = [math.nan if estimate.bound else estimate.value for estimate in centre]
-            axes.plot([estimate.at for estimate in centre], values, linewidth=1, **place)
-        for at, value, low, high, marker, bound in estimates:
+        shifted = axes.transData + ScaledTranslation(shift, 0, axes.figure.dpi_scale_trans)
+        place = {"transform": shifted, **look}
+        dots = [estimate for estimate in estimates if estimate.marker == "o"]
+        if len(dots) > 2:  # with a gap at lower bounds
+            values = [math.nan if estimate.is_bound else estimate.value for estimate in dots]
+            axes.plot([estimate.at for estimate in dots], values, linewidth=1, **place)
+        for at, value, low, high, marker, is_bound in estimates:
             hollow = {"markerfacecolor": canvas.PAPER, "markeredgecolor": look["color"]}
-            edge = hollow if marker == "D" or bound else {}
+            edge = hollow if marker == "D" or is_bound else {}
             axes.plot([at] * 2, np.clip([low, high], *edges), linewidth=1, **place)
             axes.plot(at, value, **{**canvas.EDGED, "marker": marker, **edge, **place})

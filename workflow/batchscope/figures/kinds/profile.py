@@ -13,8 +13,9 @@ from matplotlib.patches import Patch
 
 from batchscope import wording
 from batchscope.analysis import run_series
-from batchscope.figures import FigureTables
-from batchscope.figures.drawing import canvas, timings
+from batchscope.figures import FigureTables, canvas
+from batchscope.figures.kinds.sweep import value_axis
+from batchscope.figures.rows import of_timings, sweeps, timing_factors
 from batchscope.study import specifications
 
 # Column -> words and colour of its bars, which also differ in grey.
@@ -35,12 +36,14 @@ _HEIGHTS = (2.0, 1.25)  # inches, of the two panels of a series of samples
 _LETTER, _POINTS = 6.0, 560.0  # approximate widths of a digit and of the time axis in points
 _PROCESS: dict[str, Any] = {"color": canvas.INK, "linewidth": 1.0}
 _GPU: dict[str, Any] = {**_PROCESS, "linestyle": (0, (4, 1.2))}
-_UTILISATION = {
-    "machine_percent": ({"color": canvas.MUTED, "linewidth": 0.6}, "CPU of the whole machine"),
-    "process_percent": (_PROCESS, "CPU of the process, and its memory"),
-    "gpu_percent": (_GPU, "GPU, and its memory"),
+# Column -> look of its line.
+_UTILISATION: dict[str, dict[str, Any]] = {
+    "machine_percent": {"color": canvas.MUTED, "linewidth": 0.6},
+    "process_percent": _PROCESS,
+    "gpu_percent": _GPU,
 }
-_MEMORY = {"memory_mb": (_PROCESS, ""), "gpu_memory_mb": (_GPU, "")}
+_MEMORY = {"memory_mb": _PROCESS, "gpu_memory_mb": _GPU}
+_LABELS = ("CPU of the whole machine", "CPU of the process, and its memory", "GPU, and its memory")
 
 
 class TracePhase(NamedTuple):
@@ -56,15 +59,14 @@ def select(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFram
 
     Speed and utilisation of a configuration are those without the profiler.
     """
-    rows = timings.here(getattr(tables, spec.table))
+    rows = of_timings(getattr(tables, spec.table))
     if rows.empty:
         return rows
     columns = ["batch_size", "phase", "seconds", *_UTILISATION, *_MEMORY]
     if spec.table != _SAMPLES:
         rows = rows if rows["compute"].notna().any() else rows.iloc[:0]
         columns = [*_ALWAYS, "batch_size", "status", *_PARTS, "steps", *_NUMBERS]
-    names = list(dict.fromkeys([*timings.factor_columns(rows), *columns]))
-    return rows[names].reset_index(drop=True)
+    return rows[list(dict.fromkeys([*timing_factors(rows), *columns]))].reset_index(drop=True)
 
 
 def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
@@ -73,17 +75,23 @@ def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
 
 def _draw_bars(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
     """Return one bar per configuration and batch size, under headings."""
-    bars = _bars(frame)[:_MOST_BARS]
-    figure, (axes,) = canvas.panels(1, 1, _WIDTH, 0.75 + _ROW * max(len(bars), 4))
     numbers = [name for name in _NUMBERS if frame[name].notna().any()]
-    sizes = {at: str(row["batch_size"]) for at, row in enumerate(bars) if not isinstance(row, str)}
-    for at, row in enumerate(bars):
-        if isinstance(row, str):
-            axes.text(0.0, at, row, va="center", fontweight="bold", in_layout=False)
+    factors = [*run_series.varying(frame), *_ALWAYS]
+    lines: list[str | pandas.Series] = []  # headings, and rows with a bar
+    for group in sweeps(frame):
+        common = [name for name in factors if group.frame[name].nunique() == 1]
+        heading = run_series.describe({name: group.frame[name].iloc[0] for name in common})
+        lines += [wording.capital(heading), *(row for _, row in group.frame.iterrows())]
+    lines, sizes = lines[:_MOST_BARS], {}
+    figure, (axes,) = canvas.panels(1, 1, _WIDTH, 0.75 + _ROW * max(len(lines), 4))
+    for at, line in enumerate(lines):
+        if isinstance(line, str):
+            axes.text(0.0, at, line, va="center", fontweight="bold", in_layout=False)
         else:
-            _draw_bar(axes, at, row, numbers)
-    axes.set_yticks([*sizes], [*sizes.values()])
-    axes.set(xlim=(0, 1), ylim=(len(bars) - 0.4, -0.6), title=spec.title, ylabel="batch size")
+            sizes[at] = str(line["batch_size"])
+            _draw_bar(axes, at, line, numbers)
+    axes.set_yticks(list(sizes), list(sizes.values()))
+    axes.set(xlim=(0, 1), ylim=(len(lines) - 0.4, -0.6), title=spec.title, ylabel="batch size")
     axes.xaxis.set_major_formatter(canvas.percent_tick)
     axes.set_xlabel("share of wall time (%)")
     axes.tick_params(axis="y", length=0)
@@ -92,20 +100,9 @@ def _draw_bars(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
     for column, name in enumerate(numbers, 1):
         _write(axes, column, 0.0, _NUMBERS[name])
     edge = {"edgecolor": canvas.MUTED, "linewidth": 0.5}
-    patches = [(Patch(facecolor=colour, **edge), word) for word, colour in _PARTS.values()]
+    patches = [(Patch(facecolor=colour, **edge), text) for text, colour in _PARTS.values()]
     canvas.legend(figure, patches)
     return figure
-
-
-def _bars(frame: pandas.DataFrame) -> list[str | pandas.Series]:
-    """Return headings and rows with a bar from top to bottom."""
-    factors = [*run_series.varying(frame), *_ALWAYS]
-    found: list[str | pandas.Series] = []
-    for group in timings.series(frame):
-        same = [name for name in factors if group.frame[name].nunique() == 1]
-        heading = run_series.describe({name: group.frame[name].iloc[0] for name in same})
-        found += [wording.capital(heading), *(row for _, row in group.frame.iterrows())]
-    return found
 
 
 def _draw_bar(axes: Axes, at: float, row: pandas.Series, numbers: list[str]) -> None:
@@ -116,11 +113,12 @@ def _draw_bar(axes: Axes, at: float, row: pandas.Series, numbers: list[str]) -> 
         return
     starts = np.cumsum(shares) - shares
     for (_, colour), start, share in zip(_PARTS.values(), starts, shares, strict=True):
-        axes.barh(at, share, _BAR, left=start, color=colour, edgecolor=canvas.PAPER, zorder=2)
+        bars = axes.barh(
+            at, share, _BAR, left=start, color=colour, edgecolor=canvas.PAPER, zorder=2
+        )
         if share >= _LEAST_WRITTEN:
-            ink = canvas.PAPER if start == 0 else "#000000"
-            look = {"ha": "center", "va": "center", "fontsize": 7.5, "zorder": 3, "color": ink}
-            axes.text(start + share / 2, at, wording.percent(share, 0), **look)
+            look = {"fontsize": 7.5, "color": canvas.PAPER if start == 0 else "#000000"}
+            axes.bar_label(bars, [wording.percent(share, 0)], label_type="center", **look)
     for column, name in enumerate(numbers, 1):
         if math.isfinite(value := float(row[name])):
             _write(axes, column, at, wording.grouped(value))
@@ -133,9 +131,9 @@ def _write(axes: Axes, column: int, at: float, text: str) -> None:
 
 def _draw_samples(frame: pandas.DataFrame) -> Figure:
     """Return the utilisation over the memory of each series, through consecutive trainings."""
-    groups = timings.series(frame)[:_MOST_SERIES]
-    ratios, height = _HEIGHTS * len(groups), 0.4 + sum(_HEIGHTS) * len(groups)
-    figure = Figure(figsize=(canvas.page_width(8.8), height), layout="constrained")
+    groups = sweeps(frame)[:_MOST_SERIES]
+    figure = canvas.new_figure(8.8, 0.4 + sum(_HEIGHTS) * len(groups))
+    ratios = _HEIGHTS * len(groups)
     grid = figure.subplots(2 * len(groups), 1, squeeze=False, height_ratios=ratios)[:, 0]
     for upper, lower, group in zip(grid[::2], grid[1::2], groups, strict=True):
         # The rows are in order of batch size, with rests last.
@@ -145,21 +143,20 @@ def _draw_samples(frame: pandas.DataFrame) -> Figure:
             for phase in trainings:
                 shade = {"color": canvas.MUTED, "alpha": 0.15, "linewidth": 0, "zorder": 0}
                 axes.axvspan(phase.start, phase.stop, **shade)
-            known = {name: rows[name] for name in columns if rows[name].notna().any()}
-            values = {name: column.to_numpy(float) for name, column in known.items()}
-            for name, samples in values.items():
-                axes.plot(seconds, samples, drawstyle="steps-pre", **columns[name][0])
-            timings.value_axis(axes, [*values.values()], linear=True)
+            measured = [name for name in columns if rows[name].notna().any()]
+            for name in measured:
+                axes.plot(seconds, rows[name], drawstyle="steps-pre", **columns[name])
+            value_axis(axes, rows[measured].to_numpy(float), is_linear=True)
             axes.set_xlim(seconds.min(), max(seconds.max(), seconds.min() + 1e-3))
         upper.set_ylabel("utilisation (%)")
         lower.set_ylabel("memory (MB)")
         upper.set_title(wording.titled("Utilisation", group.label), pad=16)
         upper.tick_params(labelbottom=False)
-        _label(upper, trainings, float(np.ptp(seconds)))
+        _label_trainings(upper, trainings, float(np.ptp(seconds)))
     grid[-1].set_xlabel("time (s)")
-    canvas.legend(
-        figure, [_UTILISATION[name] for name in _UTILISATION if frame[name].notna().any()]
-    )
+    entries = zip(_UTILISATION.items(), _LABELS, strict=True)
+    has_values = frame.notna().any()
+    canvas.legend(figure, [(look, label) for (name, look), label in entries if has_values[name]])
     return figure
 
 
@@ -173,11 +170,11 @@ def phases(rows: pandas.DataFrame) -> list[TracePhase]:
     rows["start"] = rows["seconds"].shift().fillna(rows["seconds"])
     changes = rows["batch_size"].ne(rows["batch_size"].shift()).cumsum()
     trainings = rows[rows["batch_size"].notna()].groupby(changes)
-    found = trainings.agg({"batch_size": "first", "start": "first", "seconds": "last"})
-    return [TracePhase(int(size), start, stop) for size, start, stop in found.to_numpy(float)]
+    ends = trainings.agg({"batch_size": "first", "start": "first", "seconds": "last"})
+    return [TracePhase(int(size), start, stop) for size, start, stop in ends.to_numpy(float)]
 
 
-def _label(axes: Axes, trainings: list[TracePhase], seconds: float) -> None:
+def _label_trainings(axes: Axes, trainings: list[TracePhase], seconds: float) -> None:
     """Write the batch sizes above their trainings if there is room."""
     look = {"xycoords": axes.get_xaxis_transform(), "ha": "center", "fontsize": 8}
     end = -math.inf

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import matplotlib
@@ -15,8 +16,7 @@ from matplotlib.ticker import LogLocator, MaxNLocator
 
 from batchscope import wording
 from batchscope.analysis import run_series
-from batchscope.figures import FigureTables, rows
-from batchscope.figures.drawing import canvas
+from batchscope.figures import FigureTables, canvas, rows
 from batchscope.study import specifications
 
 _MOST_COLUMNS = 4  # batch sizes; of more, the smallest and the largest are shown
@@ -51,24 +51,21 @@ def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
     """Return one row per series and seed, one panel per batch size."""
     sizes = sorted(frame["batch_size"].unique().tolist())
     parts = rows.parts(frame, "seed")[:_MOST_ROWS]
-    count, alike = len(parts) * len(sizes), {"sharex": True, "sharey": True}
-    figure, grid = canvas.panels(count, len(sizes), 2.55, 2.6, **alike)
-    grid = grid.reshape(len(parts), len(sizes))
+    count, shared = len(parts) * len(sizes), {"sharex": True, "sharey": True}
+    figure, grid = canvas.panels(count, len(sizes), 2.55, 2.6, **shared)
     figure.set_figwidth(figure.get_figwidth() + _BAR_WIDTH)
     levels = contour_levels(frame["loss"].to_numpy(float))
     # Every step between levels is an equal step of colour.
     colours = ListedColormap(matplotlib.colormaps["viridis"](np.linspace(0.35, 1.0, 256)))
     look = {"cmap": colours, "norm": BoundaryNorm(levels, 256)}
-    for line, (label, group) in zip(grid, parts, strict=True):
-        for axes, size in zip(line, sizes, strict=True):
-            heading = label if size == sizes[0] else ""
-            canvas.title(axes, ", ".join(filter(None, [heading, f"batch size {size}"])))
-            _draw_surface(axes, group[group["batch_size"] == size], levels, look)
-        line[0].set_ylabel("b")
-    for axes in grid[-1]:
-        axes.set_xlabel("a")
-    label = spec.panels[0].label
-    bar = figure.colorbar(ScalarMappable(**look), ax=grid, shrink=0.9, pad=0.02, label=label)
+    for axes, ((label, part), size) in zip(grid, itertools.product(parts, sizes), strict=True):
+        heading = label if size == sizes[0] else ""
+        canvas.title(axes, ", ".join(filter(None, [heading, f"batch size {size}"])))
+        _draw_surface(axes, part[part["batch_size"] == size], levels, look)
+        axes.set(xlabel="a", ylabel="b")
+        axes.label_outer()
+    bar = figure.colorbar(ScalarMappable(**look), ax=grid, shrink=0.9, pad=0.02)
+    bar.set_label(spec.panels[0].label)
     bar.ax.set_title("Loss")
     bar.ax.set_yticks(levels, map(wording.tick, levels))
     bar.ax.minorticks_off()
@@ -83,9 +80,9 @@ def contour_levels(losses: np.ndarray) -> np.ndarray:
         high = high if high > low else low + (abs(low) or 1.0) * 1e-3
         return MaxNLocator(nbins=_LEVELS, steps=(1, 2, 2.5, 5, 10)).tick_values(low, high)
     for subs in _SUBS:
-        every = LogLocator(subs=subs, numticks=400).tick_values(low / 10, high * 10)
-        first, last = np.searchsorted(every, low, "right") - 1, np.searchsorted(every, high)
-        levels = every[first : last + 1]
+        ticks = LogLocator(subs=subs, numticks=400).tick_values(low / 10, high * 10)
+        first, last = np.searchsorted(ticks, low, "right") - 1, np.searchsorted(ticks, high)
+        levels = ticks[first : last + 1]
         if len(levels) <= _LEVELS + 1:
             return levels
     step = -(-len(levels) // _LEVELS)

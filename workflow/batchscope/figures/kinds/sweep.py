@@ -19,8 +19,8 @@ from matplotlib.figure import Figure
 from batchscope import wording
 from batchscope.analysis import run_series, step_cost
 from batchscope.analysis.intervals import ENDS
-from batchscope.figures import FigureTables
-from batchscope.figures.drawing import canvas, timings
+from batchscope.figures import FigureTables, canvas
+from batchscope.figures.rows import constant, of_timings, sweeps, timing_factors
 from batchscope.store import records
 from batchscope.study import run_factors, specifications
 from batchscope.study.common_settings import QUARTILES
@@ -28,91 +28,83 @@ from batchscope.study.specifications import Panel, Scale
 from batchscope.study.tables import TABLES, clipped
 
 Lines = Sequence[tuple[run_series.Series, dict[str, Any]]]  # with their looks
+Entries = dict[str, dict[str, Any]]  # entries of the legend: label -> look
+Position = Callable[[Any], np.ndarray]  # batch sizes -> places on the horizontal axis
 _STEP, _EXAMPLES = "seconds_per_step", "examples_per_second"
 _FIXED, _PER_EXAMPLE = "fixed_seconds", "seconds_per_image"  # a and b of a + b B
-_PLATEAU = "plateau_examples_per_second"
 _KNEES = ("knee_fitted", "knee_batch_size")
 _BY_SWEEP, _BY_BLOCK = TABLES["sweeps"].columns, (_STEP, _EXAMPLES, "iterations_per_second")
-_KEYS = {"machine": str, "sweep": str, "batch_size": int}
 _DENSE_SIZES, _DENSE_LARGEST = 12, 128  # at least 12 sizes up to 128 show steps at multiples
 _ROOM = {"linear": 1.6, "log": 5.0}  # times the highest throughput, above which no limit is drawn
 _LIMITED = 2  # series beyond which their limits would hide each other
-# Name of a limit -> its label and look.
-_LIMITS: dict[str, tuple[str, dict[str, Any]]] = {
-    _PLATEAU: ("90 % of the plateau", {"linestyle": (0, (6, 3)), "linewidth": 0.9}),
-    _KNEES[0]: ("knee", {"ls": "none", "marker": "D", "markersize": 7, "fillstyle": "none"}),
-}
+_PLATEAU = {"color": canvas.INK, "linestyle": (0, (6, 3)), "linewidth": 0.9}
+_KNEE = {"color": canvas.INK, "linestyle": "none", "marker": "D", "markersize": 7}
+_KNEE |= {"fillstyle": "none"}
 _LOST = {"linestyle": "none", "marker": "x", "markersize": 4.5, "color": canvas.FAILED_COLOUR}
 _DISTURBED = {"linestyle": "none", "marker": "o", "markersize": 8, "fillstyle": "none"}
 _DISTURBED |= {"color": canvas.FAILED_COLOUR, "markeredgewidth": 0.5}
-_FLAGS = ("disturbed_blocks", "disturbed")  # above 0 where other processes disturbed
-_LABEL_WIDTH = 26  # letters of a line in a label of a row
+_SEARCHES = "largest"
 # Outcome of a tried batch size -> marker.
-_OUTCOMES: dict[str, dict[str, Any]] = {
+_OUTCOMES = {
     records.FITS: {"color": canvas.INK, "marker": "o"},
     records.OUT_OF_MEMORY: {"color": canvas.FAILED_COLOUR, "marker": "X"},
     "over_limit": {"color": canvas.FAILED_COLOUR, "marker": "s"},
     "killed": {"color": canvas.FAILED_COLOUR, "marker": "v"},
 }
-_OTHER = {"color": canvas.MUTED, "marker": "*"}
 _LIMIT: dict[str, Any] = {"color": canvas.INK, "linewidth": 1.2, "linestyle": (0, (5, 2))}
 _FIT: dict[str, Any] = {"color": canvas.MUTED, "linewidth": 1.3, "linestyle": "-"}
 _LARGEST: dict[str, Any] = {"color": canvas.INK, "marker": "o", "markersize": 11}
 _LARGEST |= {"fillstyle": "none", "linestyle": "none"}
 _MEMORY = ("memory_limit_mb", "memory_fixed_mb", "memory_mb_per_image")
-_SEARCHES, _MOST_SEARCHES = "largest", 6
 
 
 def select(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFrame:
     """Return one row per series and batch size, with the columns of its sweep."""
     if spec.table == _SEARCHES:
         return _select_searches(tables, spec)
-    rows = timings.here(getattr(tables, spec.table))
+    rows = of_timings(getattr(tables, spec.table))
     if rows.empty:
         return rows
-    first = [*timings.factor_columns(rows), "batch_size", "status"]
-    named = [f"{panel.column}{end}" for panel in spec.panels for end in (*QUARTILES, *ENDS[1:])]
-    names = list(dict.fromkeys([*first, *named, *spec.columns]))
-    rows = rows.astype(_KEYS)
+    names = [*timing_factors(rows), "batch_size", "status"]
+    names += [f"{panel.column}{end}" for panel in spec.panels for end in (*QUARTILES, *ENDS[1:])]
+    names = list(dict.fromkeys([*names, *spec.columns]))
+    rows = rows.astype({"machine": str, "sweep": str, "batch_size": int})
     more = [name for name in names if name in tables.sweeps and name not in rows]
     if more and len(tables.sweeps):
-        sweeps = tables.sweeps[["machine", "sweep", *more]].astype({"machine": str, "sweep": str})
-        rows = rows.merge(sweeps, "left", on=["machine", "sweep"])
+        of_sweeps = tables.sweeps[["machine", "sweep", *more]]
+        of_sweeps = of_sweeps.astype({"machine": str, "sweep": str})
+        rows = rows.merge(of_sweeps, "left", on=["machine", "sweep"])
     frame = rows[[name for name in names if name in rows]]
-    return frame if _known(frame, spec.panels) else frame.iloc[:0]
+    return frame if _filled(frame, spec.panels) else frame.iloc[:0]
 
 
 def _select_searches(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFrame:
     """Return one row per series and tried batch size, with the result of its search."""
-    tries = getattr(tables, spec.table)
+    tries = getattr(tables, spec.table).reset_index(drop=True)
     if tries.empty:
         return tries
-    columns = [*timings.factor_columns(tries), "batch_size", "outcome", "peak_mb", *spec.columns]
-    frame = tries[list(dict.fromkeys(columns))].reset_index(drop=True)
+    names = [*timing_factors(tries), "batch_size", "outcome", "peak_mb", *spec.columns]
     # All loops of a configuration have the same search, since memory does not depend on the loop.
-    names = ("machine", *run_factors.FACTORS, "dataset_digest", "model_digest")
-    keys = [name for name in names if name in tries and name != "batch_size"]
-    found = tables.sweeps[tables.sweeps["max_batch_size"].notna()].drop_duplicates(keys)
-    theirs, ours = ([_key(row) for row in table[keys].to_numpy()] for table in (found, tries))
-    results = found.set_axis(theirs)[["max_batch_size", "max_batch_size_bound", *_MEMORY]]
-    return pandas.concat([frame, results.reindex(ours).reset_index(drop=True)], axis=1)
+    keys = ["machine", *run_factors.FACTORS, "dataset_digest", "model_digest"]
+    keys = [name for name in keys if name in tries and name != "batch_size"]
+    columns = ["max_batch_size", "max_batch_size_bound", *_MEMORY]
+    results = tables.sweeps.dropna(subset="max_batch_size").drop_duplicates(keys)
+    # As objects, since the two tables may have different types of a column.
+    results = results[[*keys, *columns]].astype(dict.fromkeys(keys, object))
+    results = tries[keys].astype(object).merge(results, "left", on=keys)[columns]
+    return pandas.concat([tries[list(dict.fromkeys(names))], results], axis=1)
 
 
-def _key(values: np.ndarray) -> str:
-    """Return factors as text, since two tables may have different types of a column."""
-    return " ".join(str(value if isinstance(value, str) else float(value)) for value in values)
-
-
-def _known(frame: pandas.DataFrame, panels: Sequence[Panel]) -> list[Panel]:
+def _filled(frame: pandas.DataFrame, panels: Sequence[Panel]) -> list[Panel]:
     """Return the panels with a value that is not 0, of a column of sweeps with two values."""
-    found = []
+    filled = []
     for panel in panels:
         if panel.column in frame:
             values = _timed(frame, panel.column)[panel.column]
             least = 1 if panel.column in _BY_SWEEP else 0
             if values.nunique() > least and (values != 0).any():
-                found.append(panel)
-    return found
+                filled.append(panel)
+    return filled
 
 
 def _timed(rows: pandas.DataFrame, column: str) -> pandas.DataFrame:
@@ -122,35 +114,24 @@ def _timed(rows: pandas.DataFrame, column: str) -> pandas.DataFrame:
 def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
     if spec.table == _SEARCHES:
         return _draw_searches(frame)
-    groups, panels = timings.series(frame), _known(frame, spec.panels)
-    lines = [*zip(groups, canvas.series_styles(len(groups)), strict=True)]
-    labels = [textwrap.fill(group.label, _LABEL_WIDTH) for group in groups]
-    rows = sum(label.count("\n") + 2 for label in labels)
-    of_rows = any(panel.column in _BY_SWEEP for panel in panels)
-    width, height = 4.6 if len(panels) < 3 else 3.5, max(2.9, 0.16 * rows + 0.9 if of_rows else 0)
-    figure, grid = canvas.panels(len(panels), 0, width, height)
-    limits: set[str] = set()
-    for axes, panel, previous in zip(grid, panels, [None, *panels], strict=False):
+    groups, panels = sweeps(frame), _filled(frame, spec.panels)
+    lines = list(zip(groups, canvas.series_styles(len(groups)), strict=True))
+    labels = [textwrap.fill(group.label, 26) for group in groups]
+    by_sweep = [panel.column in _BY_SWEEP for panel in panels]
+    label_lines = sum(label.count("\n") + 2 for label in labels) if any(by_sweep) else 0
+    width = 4.6 if len(panels) < 3 else 3.5
+    figure, grid = canvas.panels(len(panels), 0, width, max(2.9, 0.16 * label_lines + 0.9))
+    entries = {group.label: style for group, style in lines} if len(groups) > 1 else {}
+    for index, (axes, panel) in enumerate(zip(grid, panels, strict=True)):
         axes.set_title(panel.title)
-        if panel.column in _BY_SWEEP:
+        if by_sweep[index]:
             _draw_rows(axes, panel, lines)
-            beside = previous is not None and previous.column in _BY_SWEEP
-            axes.set_yticks(range(len(groups)), [""] * len(groups) if beside else labels)
-            continue
-        at = batch_axis(axes, frame["batch_size"])
-        _draw_lines(axes, at, frame, panel, lines)
-        if panel.column == _EXAMPLES and len(groups) <= _LIMITED:
-            limits |= _draw_limits(axes, at, lines)
-        if panel.column == _STEP and _FIXED in frame:  # the fit is the line
-            _draw_fits(axes, at, lines)
-    found = [(style, group.label) for group, style in lines] if len(groups) > 1 else []
-    ink = {"color": canvas.INK}
-    found += [({**ink, **look}, label) for name, (label, look) in _LIMITS.items() if name in limits]
-    disturbed = frame[[name for name in _FLAGS if name in frame]].fillna(0).astype(float) > 0
-    found += [(_DISTURBED, "disturbed")] if disturbed.any(axis=None) else []
-    lost = frame["status"].eq(records.OUT_OF_MEMORY).any()
-    found += [(_LOST, "out of memory")] if lost else []
-    canvas.legend(figure, found)
+            has_labels = index == 0 or not by_sweep[index - 1]
+            axes.set_yticks(range(len(groups)), labels if has_labels else [""] * len(groups))
+        else:
+            at = batch_axis(axes, frame["batch_size"])
+            entries |= _draw_lines(axes, at, frame, panel, lines)
+    canvas.legend(figure, [(look, label) for label, look in entries.items()])
     return figure
 
 
@@ -159,7 +140,7 @@ def is_dense(sizes: Any) -> bool:
     return len(different) >= _DENSE_SIZES and max(different) <= _DENSE_LARGEST
 
 
-def batch_axis(axes: Axes, sizes: Any) -> Callable[[Any], np.ndarray]:
+def batch_axis(axes: Axes, sizes: Any) -> Position:
     """Set up the horizontal axis; return the function from batch sizes to positions.
 
     The axis is log2, but linear for a dense range, because steps at multiples show only there.
@@ -177,17 +158,15 @@ def batch_axis(axes: Axes, sizes: Any) -> Callable[[Any], np.ndarray]:
 
 
 def _draw_lines(
-    axes: Axes,
-    at: Callable[[Any], np.ndarray],
-    frame: pandas.DataFrame,
-    panel: Panel,
-    lines: Lines,
-) -> None:
+    axes: Axes, at: Position, frame: pandas.DataFrame, panel: Panel, lines: Lines
+) -> Entries:
     """Draw medians with quartiles, rings at disturbed ones, crosses where memory ran out."""
-    fitted = {"linestyle": "none"} if panel.column == _STEP and _FIXED in frame else {}
+    entries: Entries = {}
+    has_fit = panel.column == _STEP and _FIXED in frame  # the fit is the line
+    fitted = {"linestyle": "none"} if has_fit else {}
     if panel.scale == Scale.LOG:
         axes.set_yscale("log")
-    flag = _FLAGS[panel.column not in _BY_BLOCK]
+    flag = "disturbed_blocks" if panel.column in _BY_BLOCK else "disturbed"
     drawn = []
     for group, style in lines:
         rows = _timed(group.frame, panel.column)
@@ -199,68 +178,85 @@ def _draw_lines(
         canvas.error_bars(axes, place, *values, **look)
         if flag in rows and (disturbed := rows[flag].to_numpy(float, na_value=0.0) > 0).any():
             axes.plot(place[disturbed], values[0][disturbed], zorder=4, **_DISTURBED)
-        drawn.append(values.ravel())
-    dense = panel.column == _EXAMPLES and is_dense(frame["batch_size"])
-    linear = panel.scale in (Scale.ZERO, Scale.PERCENT)
-    timings.value_axis(axes, drawn, linear, dense)
+            entries["disturbed"] = _DISTURBED
+        drawn.append(values[np.isfinite(values)])
+    is_linear = panel.scale in (Scale.ZERO, Scale.PERCENT)
+    if panel.column == _EXAMPLES and is_dense(frame["batch_size"]):
+        peaks = [values.max() for values in drawn if len(values)]
+        is_linear = max(peaks) < canvas.LOG_SPAN * min(peaks)
+    value_axis(axes, np.concatenate(drawn), is_linear)
     lost = frame.loc[frame["status"] == records.OUT_OF_MEMORY, "batch_size"].unique()
     if len(lost):
         edge = {"transform": axes.get_xaxis_transform(), "clip_on": False, "zorder": 5}
         axes.plot(at(lost), np.ones(len(lost)), **edge, **_LOST)
+        entries["out of memory"] = _LOST
     axes.set_ylabel(panel.label)
     if panel.scale == Scale.PERCENT:
         axes.yaxis.set_major_formatter(canvas.percent_tick)
+    if has_fit:
+        _draw_fits(axes, at, lines)
+    if panel.column == _EXAMPLES and len(lines) <= _LIMITED:
+        entries |= _draw_limits(axes, at, lines)
+    return entries
 
 
-def _draw_limits(axes: Axes, at: Callable[[Any], np.ndarray], lines: Lines) -> set[str]:
-    """Draw 90 % of each plateau with its knee if there is room. Return the drawn limits."""
-    found: set[str] = set()
+def value_axis(axes: Axes, values: np.ndarray, is_linear: bool = False) -> None:
+    """Scale the vertical axis: linear from zero, or logarithmic if values span much."""
+    if is_linear:
+        canvas.linear_ticks(axes.yaxis)
+    else:
+        canvas.value_axis(axes, values)
+    if axes.get_yscale() == "linear" and np.isfinite(values).any():
+        axes.set_ylim(0, 1.08 * np.nanmax(values) or 1.0)
+
+
+def _draw_limits(axes: Axes, at: Position, lines: Lines) -> Entries:
+    """Draw 90 % of each plateau with its knee if there is room."""
+    entries: Entries = {}
     room = _ROOM[axes.get_yscale()] * max(group.frame[_EXAMPLES].max() for group, _ in lines)
     for group, style in lines:
-        if step_cost.too_noisy(timings.one(group.frame, "noise_floor")):
+        look = {"color": style["color"]}
+        share = step_cost.PLATEAU_SHARE * constant(group.frame, "plateau_examples_per_second")
+        if step_cost.too_noisy(constant(group.frame, "noise_floor")) or not share <= room:
             continue
-        share = step_cost.PLATEAU_SHARE * timings.one(group.frame, _PLATEAU)
-        if not share <= room:
-            continue
-        axes.axhline(share, color=style["color"], zorder=1.5, **_LIMITS[_PLATEAU][1])
+        axes.axhline(share, zorder=1.5, **{**_PLATEAU, **look})
         axes.set_ylim(top=max(axes.get_ylim()[1], 1.06 * share))
-        found.add(_PLATEAU)
-        knees = [knee for name in _KNEES if (knee := timings.one(group.frame, name)) > 0]
+        entries["90 % of the plateau"] = _PLATEAU
+        knees = [knee for name in _KNEES if (knee := constant(group.frame, name)) > 0]
         if knees:
-            look = {"color": style["color"], "zorder": 4, **_LIMITS[_KNEES[0]][1]}
-            axes.plot(at(knees[:1]), [share], **look)
-            found.add(_KNEES[0])
-    return found
+            axes.plot(at(knees[:1]), [share], zorder=4, **{**_KNEE, **look})
+            entries["knee"] = _KNEE
+    return entries
 
 
-def _draw_fits(axes: Axes, at: Callable[[Any], np.ndarray], lines: Lines) -> None:
+def _draw_fits(axes: Axes, at: Position, lines: Lines) -> None:
     """Draw the line a + b B of each series with three batch sizes or more."""
     ends = axes.get_ylim()
     for group, style in lines:
         sizes = _timed(group.frame, _STEP)["batch_size"]
-        fixed, each = (timings.one(group.frame, name) for name in (_FIXED, _PER_EXAMPLE))
+        fixed, slope = (constant(group.frame, name) for name in (_FIXED, _PER_EXAMPLE))
         if len(sizes) > 2:
             grid = np.geomspace(sizes.min(), sizes.max(), 60)
             look = {"color": style["color"], "linestyle": style["linestyle"], "linewidth": 1.0}
-            axes.plot(at(grid), fixed + each * grid, zorder=2, **look)
+            axes.plot(at(grid), fixed + slope * grid, zorder=2, **look)
     axes.set_ylim(ends)
 
 
 def _draw_rows(axes: Axes, panel: Panel, lines: Lines) -> None:
     """Draw one row per series: its value with the interval, within the possible values."""
-    shown: list[float] = []
+    drawn: list[float] = []
     for row, (group, style) in enumerate(lines):
-        ends = (timings.one(group.frame, f"{panel.column}{end}") for end in ENDS)
+        ends = (constant(group.frame, f"{panel.column}{end}") for end in ENDS)
         value, low, high = clipped(panel.column, ends)
         bars = np.nan_to_num([[value - low], [high - value]])
         look = {**style, "linestyle": "none", "zorder": 3}
         axes.errorbar(value, row, xerr=bars, elinewidth=1.4, **look)
-        shown += [end for end in (value, low, high) if np.isfinite(end)]
+        drawn += [end for end in (value, low, high) if np.isfinite(end)]
     axes.set_ylim(len(lines) - 0.5, -0.5)
     axes.set_xlabel(panel.label)
     axes.grid(visible=True, axis="x")
     axes.grid(visible=False, axis="y")
-    if min(shown) > 0 and max(shown) > canvas.LOG_SPAN * min(shown):
+    if min(drawn) > 0 and max(drawn) > canvas.LOG_SPAN * min(drawn):
         axes.set_xscale("log")
         canvas.few_log_labels(axes.xaxis, 1e3)
     else:
@@ -269,30 +265,29 @@ def _draw_rows(axes: Axes, panel: Panel, lines: Lines) -> None:
 
 
 def _draw_searches(frame: pandas.DataFrame) -> Figure:
-    groups = timings.series(frame)[:_MOST_SEARCHES]
+    groups = sweeps(frame)[: canvas.MOST_SERIES]
     figure, grid = canvas.panels(len(groups), 0, 5.2 if len(groups) == 1 else 4.0, 3.1)
     for axes, group in zip(grid, groups, strict=True):
         canvas.title(axes, wording.capital(group.label) or "Batch sizes tried")
         _draw_search(axes, group.frame)
     entries = [
-        ({"linestyle": "none", **_OUTCOMES.get(outcome, _OTHER)}, outcome.replace("_", " "))
-        for outcome in dict.fromkeys([*_OUTCOMES, *frame["outcome"]])
+        ({"linestyle": "none", **look}, outcome.replace("_", " "))
+        for outcome, look in _OUTCOMES.items()
         if frame["outcome"].eq(outcome).any()
     ]
     entries.append((_LARGEST, "largest that fits"))
-    for column, look, label in ((_MEMORY[0], _LIMIT, "limit"), (_MEMORY[2], _FIT, "fit")):
-        entries += [(look, label)] if frame[column].notna().any() else []
+    entries += [(_LIMIT, "limit")] if frame[_MEMORY[0]].notna().any() else []
+    entries += [(_FIT, "fit")] if frame[_MEMORY[2]].notna().any() else []
     canvas.legend(figure, entries)
     return figure
 
 
 def _draw_search(axes: Axes, rows: pandas.DataFrame) -> None:
     """Draw the peak memory of each tried size; unknown memory is at the upper edge."""
-    limit, fixed, per_example = (timings.one(rows, name) for name in _MEMORY)
+    limit, fixed, per_example = (constant(rows, name) for name in _MEMORY)
     canvas.batch_size_axis(axes, sorted({int(size) for size in rows["batch_size"]}), room=0.1)
     axes.set_ylabel("peak memory (MB)")
-    peaks = rows["peak_mb"].to_numpy(float)
-    timings.value_axis(axes, [np.append(peaks, limit)])
+    value_axis(axes, np.append(rows["peak_mb"].to_numpy(float), limit))
     ends = axes.get_ylim()
     if math.isfinite(limit):
         axes.axhline(limit, zorder=1, **_LIMIT)
@@ -300,16 +295,17 @@ def _draw_search(axes: Axes, rows: pandas.DataFrame) -> None:
         grid = np.geomspace(rows["batch_size"].min(), rows["batch_size"].max(), 60)
         axes.plot(np.log2(grid), fixed + per_example * grid, zorder=2, **_FIT)
     axes.set_ylim(ends)
-    rows = rows.assign(height=np.where(np.isfinite(peaks), peaks, ends[1]))
-    for outcome, tried in rows.groupby("outcome", sort=False):
-        look = {**canvas.EDGED, "linestyle": "none", "markersize": 5.5, "clip_on": False}
-        look |= {"zorder": 4, **_OUTCOMES.get(outcome, _OTHER)}
-        axes.plot(np.log2(tried["batch_size"].astype(float)), tried["height"], **look)
-    largest = rows["batch_size"].eq(timings.one(rows, "max_batch_size"))
-    for _, row in rows[largest & rows["outcome"].eq(records.FITS)][:1].iterrows():
-        place = (math.log2(row["batch_size"]), row["height"])
-        axes.plot(*place, zorder=5, **_LARGEST)
+    rows = rows.assign(at=np.log2(rows["batch_size"].astype(float)))
+    rows = rows.assign(height=rows["peak_mb"].fillna(ends[1]))
+    for outcome, look in _OUTCOMES.items():
+        tries = rows[rows["outcome"] == outcome]
+        look = {**canvas.EDGED, "linestyle": "none", "markersize": 5.5, "clip_on": False, **look}
+        axes.plot(tries["at"], tries["height"], zorder=4, **look)
+    largest = rows[rows["batch_size"].eq(constant(rows, "max_batch_size"))]
+    for _, row in largest[largest["outcome"].eq(records.FITS)][:1].iterrows():
+        axes.plot(row["at"], row["height"], zorder=5, **_LARGEST)
         # The search ended at the largest size that it may try.
         more = " or more" if row["max_batch_size_bound"] == "most_fits" else ""
         look = {"ha": "right", "fontsize": 8.5, "fontweight": "bold"}
-        canvas.annotate(axes, f"{row['batch_size']}{more}", place, (5, -18), **look)
+        text = f"{row['batch_size']}{more}"
+        canvas.annotate(axes, text, (row["at"], row["height"]), (5, -18), **look)

@@ -22,17 +22,17 @@ from batchscope.analysis import (
     run_series,
     to_target_tables,
 )
-from batchscope.figures import FigureTables, deciding_outcome
-from batchscope.figures.drawing import canvas
+from batchscope.figures import FigureTables, canvas, deciding_outcome
 from batchscope.study import specifications
 
-_MOST_ROWS = 6  # if there are more, each series has only its last target
 _CRITICAL, _FASTEST, _NOISE, _HALF = "#D55E00", "#009E73", "#CC79A7", "#E69F00"
+_PERFECT = "#0072B2"
 _SEED = {"color": canvas.MUTED, "marker": ".", "markersize": 6, "linestyle": "none"}
 _MEAN = {"color": canvas.INK, "marker": "s", "markersize": 5, "linestyle": "none"}
 _CURVE = {"color": canvas.INK, "linewidth": 1.2}
-_CONSTANTS = ("updates_min", "examples_min", "fixed_seconds", "seconds_per_image")
-_POINTS = 40  # of a curve
+_UPDATES = ("updates_min", "examples_min")  # constants of the updates to the target
+_STEP = ("fixed_seconds", "seconds_per_image")  # constants of the time of a step
+_NARROWEST, _WIDEST = 1e-9, 1e12  # batch sizes beyond all axes
 _CRITICAL_MARK = ("critical_batch_size", "critical batch size", _CRITICAL, "D")
 # Axis -> column, label, colour and marker of batch sizes with an interval at the foot.
 _MARKS = {
@@ -47,7 +47,7 @@ _MARKS = {
         ("half_batch", "half of a step is fixed cost", _HALF, "^"),
     ),
 }
-Entries = dict[str, Any]  # label -> look or artist, for the legend
+Entries = dict[str, Any]  # entries of the legend: label -> look or artist
 
 
 class ScalingRows(NamedTuple):
@@ -66,8 +66,9 @@ class ScalingRows(NamedTuple):
     def costs(self, axis: str) -> pandas.DataFrame:
         """Return the cost by size and seed, infinite if the target was not reached."""
         values = self.rows[axis].astype(float).mask(self.rows["reached"] == 0, math.inf)
-        cells = self.rows.assign(_cost=values)
-        return cells.pivot(index="batch_size", columns="seed", values="_cost").sort_index()
+        return self.rows.assign(cost=values).pivot(
+            index="batch_size", columns="seed", values="cost"
+        )
 
     def means(self, axis: str) -> list[intervals.Interval]:
         """Return the geometric mean of each size, NaN if a seed did not reach the target.
@@ -109,10 +110,10 @@ def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
     """
     scalings, last = _scalings(frame), {}
     for scaling in scalings:
-        previous = last.get(scaling.label)
-        if previous is None or scaling.value("points") or not previous.value("points"):
+        if scaling.label not in last or scaling.value("points"):
             last[scaling.label] = scaling
-    scalings = scalings if len(scalings) <= _MOST_ROWS else [*last.values()][:_MOST_ROWS]
+    if len(scalings) > canvas.MOST_SERIES:
+        scalings = list(last.values())[: canvas.MOST_SERIES]
     count, columns = len(scalings) * len(spec.panels), len(spec.panels)
     width = 3.6 if len(scalings) + columns > 2 else 5.2
     figure, grid = canvas.panels(count, columns if columns > 1 else count, width, 2.9)
@@ -170,14 +171,13 @@ def _draw_panel(axes: Axes, scaling: ScalingRows, axis: str) -> Entries:
 def _curve(scaling: ScalingRows, axis: str) -> tuple[np.ndarray, np.ndarray] | None:
     """Return the fitted updates or examples, or the closed form of the seconds."""
     sizes, timed = scaling.batch_sizes, axis == "seconds"
-    if not timed:  # only sizes with which every seed reached the target
+    if not timed:  # only sizes at which all seeds reached the target
         sizes = [*compress(sizes, fastest_batch_size.usable(scaling.costs("updates").to_numpy()))]
-    if len(sizes) < 3 or math.isnan(
-        scaling.value("fastest_batch_size" if timed else _CONSTANTS[0])
-    ):
+    fitted = scaling.value("fastest_batch_size" if timed else _UPDATES[0])
+    if len(sizes) < 3 or math.isnan(fitted):
         return None
-    grid = np.geomspace(min(sizes), max(sizes), _POINTS)
-    constants = [scaling.value(name) for name in _CONSTANTS[: 4 if timed else 2]]
+    grid = np.geomspace(min(sizes), max(sizes), 40)
+    constants = [scaling.value(name) for name in (_UPDATES + _STEP if timed else _UPDATES)]
     if timed:
         return np.log2(grid), fastest_batch_size.seconds_to_target(grid, *constants)
     values = critical_batch_size.updates(grid, *constants)
@@ -195,9 +195,9 @@ def _shades(scaling: ScalingRows, axis: str) -> Iterator[tuple[str, str, float, 
             yield "within 10 % of its time", _FASTEST, low, high
     elif math.isfinite(critical):
         below = critical * critical_batch_size.PERFECT_BELOW
-        yield critical_batch_size.PERFECT, "#0072B2", 1e-9, below
+        yield critical_batch_size.PERFECT, _PERFECT, _NARROWEST, below
         above = critical * critical_batch_size.MAXIMAL_ABOVE
-        yield critical_batch_size.MAXIMAL, _CRITICAL, above, 1e12
+        yield critical_batch_size.MAXIMAL, _CRITICAL, above, _WIDEST
 
 
 def _draw_marks(axes: Axes, scaling: ScalingRows, axis: str) -> Entries:
@@ -212,19 +212,19 @@ def _draw_marks(axes: Axes, scaling: ScalingRows, axis: str) -> Entries:
     axes.set_ylim(math.exp(bottom - step * len(marks)), math.exp(top))
     left, right = axes.get_xlim()
     margin = 0.015 * (right - left)
-    inner = (left + margin, right - margin)
+    left, right = left + margin, right - margin
     for row, (_, colour, marker, value, low, high) in enumerate(marks):
-        height, look = math.exp(bottom - step * (row + 0.5)), {"color": colour, "zorder": 5}
-        ends = np.log2([low if low > 0 else 1e-9, high if high > 0 else 1e12])
-        axes.plot(np.clip(ends, *inner), [height] * 2, lw=1.6, **look)
+        height = math.exp(bottom - step * (row + 0.5))
+        look = {"color": colour, "zorder": 5, "markersize": 5}
+        ends = np.log2([low if low > 0 else _NARROWEST, high if high > 0 else _WIDEST])
         at = math.log2(value) if value > 0 else math.nan
-        if np.nanmin([at, ends[0]]) < inner[0]:
-            axes.plot(inner[0], height, marker="<", markersize=5, **look)
-        if np.nanmax([at, ends[1]]) > inner[1]:
-            axes.plot(inner[1], height, marker=">", markersize=5, **look)
-        if inner[0] <= at <= inner[1]:
-            axes.plot(at, height, marker=marker, markersize=5, **look)
-    axes.set_xlim(left, right)
+        axes.plot(np.clip(ends, left, right), [height] * 2, lw=1.6, **look)
+        if np.nanmin([at, ends[0]]) < left:
+            axes.plot(left, height, marker="<", **look)
+        if np.nanmax([at, ends[1]]) > right:
+            axes.plot(right, height, marker=">", **look)
+        if left <= at <= right:
+            axes.plot(at, height, marker=marker, **look)
     return {
         label: {"color": colour, "marker": marker, "markersize": 5}
         for label, colour, marker, *_ in marks

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import io
 import re
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
@@ -36,32 +35,32 @@ from batchscope.study.tables import possible
 if TYPE_CHECKING:
     from batchscope.study.study_file import FigureFormat
 
-STYLE = project_files.STYLE
-style = functools.partial(matplotlib.rc_context, fname=STYLE)  # whatever the user has set
+style = functools.partial(matplotlib.rc_context, fname=project_files.STYLE)
 PANEL_WIDTH, PANEL_HEIGHT = 3.3, 2.75  # inches
-LEAST_PANEL_WIDTH = 2.5  # inches, on the page of a paper
-MM_PER_INCH = 25.4
+_LEAST_PANEL_WIDTH = 2.5  # inches, on the page of a paper
+_MM_PER_INCH = 25.4
 _page_width: ContextVar[float | None] = ContextVar("_page_width", default=None)  # inches
-# In the SVG as they stand here: a page recolours text, axes, grounds and ink by them.
+# The report recolours text, axes and backgrounds of an SVG by these values.
 INK, MUTED, GRID, PAPER = "#1a1a1a", "#666666", "#dddddd", "#ffffff"
-OTHERS = "#b8b8b8"  # batch sizes between those that have a colour
+OTHERS = "#b8b8b8"  # batch sizes between the coloured ones
 FAILED_COLOUR = "#b3261e"
 # Batch sizes from the smallest to the largest: Okabe and Ito's, without yellow.
 COLOURS = ("#0072b2", "#009e73", "#e69f00", "#d55e00")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
 LINES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.4)), (0, (6, 2, 1, 2)))
-EDGED = {"markeredgecolor": PAPER, "markeredgewidth": 0.6}  # markers that overlap stay apart
-LOG_SPAN = 12.0  # ratio of largest to smallest value from which an axis is logarithmic
-# Short enough to stand side by side over neighbouring batch sizes.
+EDGED = {"markeredgecolor": PAPER, "markeredgewidth": 0.6}  # keeps overlapping markers apart
+LOG_SPAN = 12.0  # an axis is logarithmic if largest / smallest value is at least this ratio
+MOST_SERIES = 6  # in a row or a column of panels
+# Short enough for neighbouring batch sizes.
 _SHORT = {
     records.DIVERGED: "div.",
     records.OUT_OF_MEMORY: "mem.",
     records.OFF_TARGET: "off t.",
     records.MISSING: "miss.",
 }
-_MOST_MARKED = 9  # batch sizes, over which counts of failures have room
+_MOST_MARKED = 9  # batch sizes with room for counts of failures
 _NOTE_LETTERS, _TITLE_LETTERS = 15.5, 12.5  # per inch
-_NUMBER, _PLACES = re.compile(r"-?\d+\.\d{3,}"), re.compile(r' (?:d|x|y|transform)="[^"]*"')
+_NUMBER, _PATH = re.compile(r"-?\d+\.\d{3,}"), re.compile(r' (?:d|x|y|transform)="[^"]*"')
 
 
 def svg_and_png(figure: Figure, title: str) -> tuple[str, bytes]:
@@ -70,8 +69,10 @@ def svg_and_png(figure: Figure, title: str) -> tuple[str, bytes]:
     The bytes are the same for the same data.
     """
 
-    def rounded(places: re.Match) -> str:  # to hundredths of a point: two thirds of the size
-        return _NUMBER.sub(lambda each: f"{float(each[0]):.2f}".rstrip("0").rstrip("."), places[0])
+    def rounded(attribute: re.Match) -> str:  # to hundredths of a point: two thirds of the size
+        return _NUMBER.sub(
+            lambda number: f"{float(number[0]):.2f}".rstrip("0").rstrip("."), attribute[0]
+        )
 
     text, image = io.StringIO(), io.BytesIO()
     with style():
@@ -84,47 +85,37 @@ def svg_and_png(figure: Figure, title: str) -> tuple[str, bytes]:
             part.patch.set_visible(False)
         metadata = {"Title": title, "Date": None, "Creator": None}
         FigureCanvasSVG(figure).print_svg(text, metadata=metadata)
-    return _PLACES.sub(rounded, text.getvalue()), image.getvalue()
+    return _PATH.sub(rounded, text.getvalue()), image.getvalue()
 
 
-def _text_ratio(figure_format: FigureFormat) -> float:
-    with style():
-        return figure_format.font_size / matplotlib.rcParams["font.size"]
+def pdf(draw: Callable[[], Figure], title: str, figure_format: FigureFormat) -> bytes:
+    """Return a figure as PDF with the width and the font size of a format.
 
-
-@contextlib.contextmanager
-def page(figure_format: FigureFormat) -> Iterator[None]:
-    """Lay out the figures in this block for the page of a format, for `pdf` to finish.
-
-    The layout has the font size of the style, and the page is wider by the ratio of font sizes, so
-    that text, legends and rows of panels break at the right places.
+    It is drawn with the font size of the style on a page that is wider by the ratio of font sizes,
+    so that text, legends and rows of panels break at the right places, and is then scaled. The
+    bytes are the same for the same data.
     """
-    token = _page_width.set(figure_format.width / MM_PER_INCH / _text_ratio(figure_format))
-    try:
-        yield
-    finally:
-        _page_width.reset(token)
-
-
-def page_width(width: float) -> float:
-    """Return the width of the present `page` in inches; without one the given width."""
-    return _page_width.get() or width
-
-
-def pdf(figure: Figure, title: str, figure_format: FigureFormat) -> bytes:
-    """Return a figure that was drawn on the `page` of a format as PDF, with its texts scaled.
-
-    The bytes are the same for the same data.
-    """
-    ratio, content = _text_ratio(figure_format), io.BytesIO()
+    content, width = io.BytesIO(), figure_format.width / _MM_PER_INCH
     with style():
+        ratio = figure_format.font_size / matplotlib.rcParams["font.size"]
+        token = _page_width.set(width / ratio)
+        try:
+            figure = draw()
+        finally:
+            _page_width.reset(token)
         for text in figure.findobj(Text):
             text.set_fontsize(ratio * text.get_fontsize())
-        width = figure_format.width / MM_PER_INCH
         figure.set_size_inches(width, ratio * figure.get_size_inches()[1])
         metadata = dict.fromkeys(("CreationDate", "Creator", "Producer"))
         FigureCanvasPdf(figure).print_pdf(content, metadata={"Title": title, **metadata})
     return content.getvalue()
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """Return an empty figure of a size in inches, as wide as the page if it is for a paper."""
+    figure = Figure(figsize=(_page_width.get() or width, height), layout="constrained")
+    figure.get_layout_engine().set(w_pad=0.08, h_pad=0.06, wspace=0.03, hspace=0.04)
+    return figure
 
 
 def panels(
@@ -134,67 +125,68 @@ def panels(
     height: float = PANEL_HEIGHT,
     **shared: Any,
 ) -> tuple[Figure, np.ndarray]:
-    """Return a figure with `count` panels and their axes, row by row.
+    """Return a figure with `count` panels of a size in inches, and their axes row by row.
 
-    By default three panels stand in a row, or two of four; on a `page` as many as fit.
+    By default a row has three panels, or two of four. A page has as many as it has room for.
     """
     columns = columns or (2 if count == 4 else min(count, 3))
-    figure_width = page_width(width * columns)
-    if _page_width.get() and "col" not in shared.values():  # panels of a column share an axis
-        columns = min(columns, max(1, int(figure_width / LEAST_PANEL_WIDTH)))
+    page = _page_width.get()
+    if page and "col" not in shared.values():  # panels of a column share an axis
+        columns = min(columns, max(1, int(page / _LEAST_PANEL_WIDTH)))
     rows = -(-count // columns)
-    figure = Figure(figsize=(figure_width, height * rows), layout="constrained")
-    figure.get_layout_engine().set(w_pad=0.08, h_pad=0.06, wspace=0.03, hspace=0.04)
+    figure = new_figure(width * columns, height * rows)
     grid = figure.subplots(rows, columns, squeeze=False, **shared).ravel()
     for axes in grid[count:]:
         axes.remove()
     return figure, grid[:count]
 
 
-def title(axes: Axes, text: str, lifted: float = 0.0) -> None:
+def title(axes: Axes, text: str, lift: float = 0.0) -> None:
     """Set the heading of a panel in lines as wide as the panel, lifted by some points."""
     columns = axes.get_subplotspec().get_gridspec().ncols
     letters = int(_TITLE_LETTERS * (axes.figure.get_size_inches()[0] / columns - 0.6))
-    pad = matplotlib.rcParams["axes.titlepad"] + lifted
+    pad = matplotlib.rcParams["axes.titlepad"] + lift
     axes.set_title("\n".join(textwrap.wrap(text, letters)), pad=pad)
 
 
 def size_styles(sizes: Iterable[int]) -> dict[int, dict[str, Any]]:
     """Return batch size -> colour: four from the smallest to the largest, the others grey."""
     sizes = sorted({int(size) for size in sizes})
-    places = np.linspace(0, len(sizes) - 1, min(len(sizes), len(COLOURS))).round().astype(int)
-    coloured = dict(zip(places.tolist(), COLOURS, strict=False))
+    coloured = np.linspace(0, len(sizes) - 1, min(len(sizes), len(COLOURS))).round()
+    colours = dict(zip(coloured.tolist(), COLOURS, strict=False))
     if len(sizes) > 1:
-        coloured[len(sizes) - 1] = COLOURS[-1]
+        colours[len(sizes) - 1] = COLOURS[-1]
     return {
-        size: {"color": coloured.get(place, OTHERS), "zorder": 3 if place in coloured else 2}
-        for place, size in enumerate(sizes)
+        size: {"color": colours.get(index, OTHERS), "zorder": 3 if index in colours else 2}
+        for index, size in enumerate(sizes)
     }
 
 
 def size_legend(figure: Figure, styles: dict[int, dict[str, Any]]) -> None:
     """Draw the legend of batch sizes, with all grey ones as one entry."""
-    named = {str(size): look["color"] for size, look in styles.items() if look["color"] != OTHERS}
-    if between := [str(size) for size in styles if str(size) not in named]:
-        shown = between if len(between) < 4 else [between[0], "…", between[-1]]
-        named[", ".join(shown)] = OTHERS
-    entries = [({"color": colour, "linewidth": 2}, label) for label, colour in named.items()]
+    colours = {str(size): look["color"] for size, look in styles.items() if look["color"] != OTHERS}
+    if grey := [str(size) for size in styles if str(size) not in colours]:
+        colours[", ".join(grey if len(grey) < 4 else [grey[0], "…", grey[-1]])] = OTHERS
+    entries = [({"color": colour, "linewidth": 2}, label) for label, colour in colours.items()]
     legend(figure, entries, "batch size")
 
 
 def series_styles(count: int) -> list[dict[str, Any]]:
     """Return markers and lines in two tones of ink, for series other than batch sizes."""
-    return [
-        {
-            "color": (INK, MUTED)[index % 2],
-            "marker": MARKERS[index % len(MARKERS)],
-            "linestyle": LINES[index % len(LINES)],
-            "markerfacecolor": PAPER if index // 2 % 2 else (INK, MUTED)[index % 2],
-            "markeredgecolor": (INK, MUTED)[index % 2] if index // 2 % 2 else PAPER,
-            "markeredgewidth": 1.0 if index // 2 % 2 else 0.6,
-        }
-        for index in range(count)
-    ]
+    styles = []
+    for index in range(count):
+        colour, hollow = (INK, MUTED)[index % 2], index // 2 % 2
+        styles.append(
+            {
+                "color": colour,
+                "marker": MARKERS[index % len(MARKERS)],
+                "linestyle": LINES[index % len(LINES)],
+                "markerfacecolor": PAPER if hollow else colour,
+                "markeredgecolor": colour if hollow else PAPER,
+                "markeredgewidth": 1.0 if hollow else 0.6,
+            }
+        )
+    return styles
 
 
 def line_look(look: dict[str, Any], count: int) -> dict[str, Any]:
@@ -203,8 +195,8 @@ def line_look(look: dict[str, Any], count: int) -> dict[str, Any]:
 
 def batch_size_axis(axes: Axes, batch_sizes: list[int], room: float = 0.075) -> None:
     """Label a horizontal axis in log2(batch size); a label needs `room`, a share of the axis."""
-    shown = spread(batch_sizes, room)
-    axes.set_xticks(np.log2(shown), [str(size) for size in shown])
+    labelled = spread(batch_sizes, room)
+    axes.set_xticks(np.log2(labelled), [str(size) for size in labelled])
     if batch_sizes:
         width = np.log2(max(batch_sizes) / min(batch_sizes))
         margin = max(0.45 * spacing(batch_sizes), 0.04 * width)
@@ -221,7 +213,7 @@ def spread(values: list[Any], room: float = 0.075) -> list[Any]:
     candidates = powers if len(powers) >= 4 and len(values) > 9 else values
     kept: list[Any] = []
     for value in sorted(candidates, key=lambda value: (value not in powers, -value)):
-        if all(abs(np.log2(value / other)) >= room * width for other in kept):
+        if all(abs(np.log2(value / neighbour)) >= room * width for neighbour in kept):
             kept.append(value)
     return sorted(kept)
 
@@ -231,32 +223,29 @@ def spacing(batch_sizes: list[int]) -> float:
     return float(np.diff(positions).min()) if len(positions) > 1 else 1.0
 
 
-def value_scale(axes: Axes, values: Any) -> None:
-    """Make the vertical axis logarithmic if positive values span much.
+def value_scale(grid: Iterable[Axes], values: Iterable[Any]) -> None:
+    """Make the vertical axes of panels with positive values logarithmic if one panel spans much.
 
     Call it before intervals are drawn, because `mean_intervals` depends on the scale.
     """
-    values = np.asarray(values, float)
-    values = values[np.isfinite(values)]
-    if len(values) and values.min() > 0 and values.max() >= LOG_SPAN * values.min():
-        axes.set_yscale("log")
-
-
-def alike_scales(every: Iterable[Axes], values: Sequence[Any]) -> None:
-    """Make all panels with positive values logarithmic if one of them spans much."""
-    pairs = list(zip(every, values, strict=False))
-    for axes, of_panel in pairs:
-        value_scale(axes, of_panel)
-    if any(axes.get_yscale() == "log" for axes, _ in pairs):
-        for axes, of_panel in pairs:
-            if np.nanmin(np.asarray(of_panel, float), initial=np.inf) > 0:
+    finite = [_finite(panel_values) for panel_values in values]
+    positive = [bool(panel.min(initial=np.inf) > 0) for panel in finite]
+    spans = (panel.max(initial=0) >= LOG_SPAN * panel.min(initial=np.inf) for panel in finite)
+    if any(map(all, zip(positive, spans, strict=True))):
+        for axes, is_positive in zip(grid, positive, strict=True):
+            if is_positive:
                 axes.set_yscale("log")
+
+
+def _finite(values: Any) -> np.ndarray:
+    values = np.asarray(values, float)
+    return values[np.isfinite(values)]
 
 
 def mean_intervals(axes: Axes, values: np.ndarray) -> tuple[np.ndarray, ...]:
     """Return mean, ends of the 95 % t-interval, and count of the numbers of each row.
 
-    On a logarithmic axis the interval is that of the logarithms, so that its ends are positive.
+    On a logarithmic axis it is the interval of the logarithms, so that its ends are positive.
     """
     logarithmic = axes.get_yscale() == "log"
     mean, low, high, count = intervals.t_intervals(values, logarithmic=logarithmic)
@@ -302,16 +291,14 @@ def value_axis(axes: Axes, values: Any, ends: Any = (), scale: str = Scale.AUTO)
     A logarithmic axis shows the ends of intervals down to a third of the smallest value. If values
     with a zero span much, the axis is linear up to the smallest positive one.
     """
-    values = np.asarray(values, float)
-    values = values[np.isfinite(values)]
+    values = _finite(values)
     positive = values[values > 0]
     linear_ticks(axes.yaxis)
     if scale == Scale.AUTO:
-        value_scale(axes, values)
+        value_scale([axes], [values])
     if axes.get_yscale() == "log" and len(positive):
-        reached = np.append(positive, ends)
-        reached = reached[np.isfinite(reached)]
-        top, foot = reached.max(), max(reached.min(), positive.min() / 3)
+        reach = _finite([*positive, *ends])
+        top, foot = reach.max(), max(reach.min(), positive.min() / 3)
         few_log_labels(axes.yaxis, top / foot)
         margin = max(top / foot, 2.0) ** 0.06
         axes.set_ylim(foot / margin, top * margin)
@@ -325,34 +312,35 @@ def value_axis(axes: Axes, values: Any, ends: Any = (), scale: str = Scale.AUTO)
 
 def around(axes: Axes, values: Any, share: float) -> None:
     """End a linear vertical axis near the values, so that no wide interval squeezes them."""
-    values = np.asarray(values, float)
-    values = values[np.isfinite(values)]
+    values = _finite(values)
     if len(values) and axes.get_yscale() == "linear":
         margin = share * float(np.ptp(values)) or 0.05 * abs(float(values[0])) or 1.0
         axes.set_ylim(values.min() - margin, values.max() + margin)
 
 
-def keep_possible(axes: Axes, column: str, values: Any) -> None:
+def keep_possible(axes: Axes, column: str) -> None:
     """Limit a linear vertical axis to the possible values, with room for markers at the ends."""
-    values = np.asarray(values, float)
-    if axes.get_yscale() != "linear" or not np.isfinite(values).any():
+    if axes.get_yscale() != "linear":
         return
     least, largest = possible(column)
     bottom, top = axes.get_ylim()
     margin = 0.015 * (min(top, largest) - max(bottom, least))
-    below = margin if np.nanmin(values) < least + margin else 0.0
-    above = margin if np.nanmax(values) > largest - margin else 0.0
+    data = [panel.dataLim for panel in axes.get_shared_y_axes().get_siblings(axes)]
+    below = margin if min(limits.y0 for limits in data) < least + margin else 0.0
+    above = margin if max(limits.y1 for limits in data) > largest - margin else 0.0
     axes.set_ylim(max(bottom, least - below), min(top, largest + above))
 
 
 def present(frame: pandas.DataFrame) -> list[run_series.Series]:
-    """Return the series with a run whose requirements are met, or all if there is none."""
+    """Return the series without those that lack a requirement in all runs, or else all."""
     groups = run_series.series(frame)
     met = [group for group in groups if not group.frame["status"].isin(requirements.LABELS).all()]
     return met or groups
 
 
-def first(items: Sequence[Any], most: int, noun: str = "series") -> tuple[Sequence[Any], str]:
+def first(
+    items: Sequence[Any], most: int = MOST_SERIES, noun: str = "series"
+) -> tuple[Sequence[Any], str]:
     note = f"The first {most} of {len(items)} {noun}; the CSV file holds all."
     return items[:most], note if most < len(items) else ""
 
@@ -364,9 +352,9 @@ def mark_failures(axes: Axes, frame: pandas.DataFrame, text: str) -> None:
     """
     look = {"ha": "center", "va": "bottom", "fontsize": 7, "color": FAILED_COLOUR}
     look |= {"linespacing": 1.0, "annotation_clip": False, "xycoords": axes.get_xaxis_transform()}
-    few, lines = frame["batch_size"].nunique() <= _MOST_MARKED, 0
+    has_room, lines = frame["batch_size"].nunique() <= _MOST_MARKED, 0
     failed = frame[frame["status"] != records.FINISHED]
-    for size, rows in failed.groupby("batch_size") if few else ():
+    for size, rows in failed.groupby("batch_size") if has_room else ():
         counts = rows["status"].value_counts()
         marks = [f"{counts[name]} {word}" for name, word in _SHORT.items() if name in counts]
         annotate(axes, "\n".join(marks), (np.log2(size), 1.0), (0, 2), **look)
@@ -387,29 +375,26 @@ def grow(figure: Figure, inches: float) -> None:
     figure.set_size_inches(width, height + inches)
 
 
-def notes(figure: Figure, frame: pandas.DataFrame, *others: str) -> None:
+def notes(figure: Figure, frame: pandas.DataFrame, *lines: str) -> None:
     """Write notes, factors that change with the batch size, and failed runs below a figure."""
     coupled = []
     for factor, values in run_series.coupled_factors(frame).items():
-        words = [value if isinstance(value, str) else wording.shortest(value) for value in values]
-        listed = words if len(words) < 7 else [*words[:3], "…", words[-1]]
-        coupled.append(f"{factor.replace('_', ' ')} {', '.join(listed)}")
+        texts = [value if isinstance(value, str) else wording.shortest(value) for value in values]
+        texts = texts if len(texts) < 7 else [*texts[:3], "…", texts[-1]]
+        coupled.append(f"{factor.replace('_', ' ')} {', '.join(texts)}")
     counts = frame["status"].value_counts()
     failed = [
         requirements.label_count(status, counts[status]) + wording.aside(_SHORT.get(status, ""))
         for status in (*_SHORT, *requirements.LABELS)
         if status in counts
     ]
-    lines = [
-        *others,
-        f"Changes with the batch size: {'; '.join(coupled)}." if coupled else "",
-        f"Of {len(frame)} runs: {', '.join(failed)}." if failed else "",
-    ]
+    lines += (f"Changes with the batch size: {'; '.join(coupled)}.",) if coupled else ()
+    lines += (f"Of {len(frame)} runs: {', '.join(failed)}.",) if failed else ()
     width = int(figure.get_size_inches()[0] * _NOTE_LETTERS)
-    found = [part for line in lines for part in textwrap.wrap(line, width)]
-    if found:
-        grow(figure, 0.1 + 0.14 * len(found))
-        figure.supxlabel("\n".join(found), fontsize=8, color=MUTED, x=0.01, ha="left")
+    wrapped = [part for line in lines for part in textwrap.wrap(line, width)]
+    if wrapped:
+        grow(figure, 0.1 + 0.14 * len(wrapped))
+        figure.supxlabel("\n".join(wrapped), fontsize=8, color=MUTED, x=0.01, ha="left")
 
 
 def empty(axes: Axes, text: str = "no finished run") -> None:

@@ -1,4 +1,0 @@
-"""What figures share: canvas, axes, panels of timings, words.
-
-A figure of its own is a module beside this package.
-"""
