@@ -40,10 +40,10 @@ def browser(tmp_path_factory):
     for argument in (*ARGUMENTS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
         options.add_argument(argument)
     options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})
-    found = webdriver.Chrome(options=options, service=Service(driver))
-    found.set_page_load_timeout(60)
-    yield found
-    found.quit()
+    chrome = webdriver.Chrome(options=options, service=Service(driver))
+    chrome.set_page_load_timeout(60)
+    yield chrome
+    chrome.quit()
 
 
 @pytest.fixture(scope="session")

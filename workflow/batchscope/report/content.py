@@ -17,7 +17,7 @@ from batchscope.datasets import samples
 from batchscope.errors import UserError
 from batchscope.figures import LISTING, FigureTables
 from batchscope.report import inline_svg, runs_table
-from batchscope.store import jobs, paths, records, weights
+from batchscope.store import jobs, paths, records
 from batchscope.study.decision_columns import CLAIMS
 from batchscope.study.registry import TIMINGS
 from batchscope.tables import csv_tables
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from batchscope.study.plan import PlannedExperiment, Study
 
 LARGE_TABLE_BYTES = 20_000  # deflated; larger data of a figure are in its CSV file only
-ModelKey = tuple[str, tuple[int, ...], int]  # a model's token, shape of an example, classes
 Record = dict[str, Any]
 
 
@@ -52,13 +51,12 @@ class Inputs:
     timings: list[Record]
     datasets: dict[str, Record]  # by dataset id
     samples: dict[str, list[samples.Sample]]  # by dataset id
-    models: dict[ModelKey, list[weights.Layer]]  # layers, as far as they are known
     claims: list[Record]  # the rows of claims.csv
     files: list[Path]  # the tables that have rows, each experiment's after another
 
     @property
     def rows(self) -> list[runs_table.Row]:
-        return [row for found in self.experiments.values() for row in found.rows]
+        return [row for results in self.experiments.values() for row in results.rows]
 
 
 def read(
@@ -99,7 +97,6 @@ def read(
             name: samples.few(paths.dataset_folder(results, name), record)
             for name, record in datasets.items()
         },
-        models=_models(study, results, datasets),
         claims=disk.read_rows(claims, *CLAIMS) if study.claims and claims.exists() else [],
         files=[path for path in files if path.read_bytes().count(b"\n") > 1],
     )
@@ -110,7 +107,6 @@ def _experiment(study: Study, name: str, folder: Path, partial: bool) -> Experim
     rows = disk.read_rows(folder / csv_tables.RUNS, "run", "status") if exists else []
     experiment = study.experiments[name]
     tables = FigureTables(folder if exists else None, experiment.metrics)
-    rows = runs_table.evaluated(rows, tables.trajectories, experiment.metrics)
     figures = read_figures(folder / "figures", partial)
     return ExperimentResults(experiment, runs_table.complete(study, name, rows), tables, figures)
 
@@ -146,22 +142,6 @@ def _drawing(path: Path) -> Record:
         "width": round(float(width[1]) * 96 / 72) if width else 0,
         "packed": base64.b64encode(packed).decode() if len(packed) <= LARGE_TABLE_BYTES else "",
     }
-
-
-def _models(
-    study: Study, results: Path, datasets: dict[str, Record]
-) -> dict[ModelKey, list[weights.Layer]]:
-    """Return the layers of each trained model, read from the weights of its first run."""
-    models: dict[ModelKey, list[weights.Layer]] = {}
-    for run, factors in study.runs.items():
-        record = datasets.get(factors["dataset"], {})
-        folder = paths.run_folder(results, run)
-        exists = paths.run_record(folder).exists() and (folder / "initial.npz").exists()
-        if exists and {"input_shape", "classes"} <= record.keys():
-            key = factors["model"], tuple(record["input_shape"]), record["classes"]
-            if key not in models:
-                models[key] = weights.layers(*records.RunFiles(folder).weights("initial"))
-    return models
 
 
 def _runs(study: Study, place: jobs.Place) -> dict[str, Record]:

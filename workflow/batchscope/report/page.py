@@ -17,16 +17,17 @@ from markupsafe import Markup
 from batchscope import project_files, wording
 from batchscope.host import requirements
 from batchscope.report import text
-from batchscope.study import explanations, factor_words, names
+from batchscope.study import explanations, factor_words
 
-_WORDS = ("batch_size", "capital", "cell", "grouped", "listed", "lower", "number")
-_WORDS += ("p_value", "percent", "shortest", "size")
-_TEXTS = ("cells", "counted", "difference", "label", "markdown", "plain", "rounded")
+_OF_WORDING = (
+    *("batch_size", "capital", "cell", "grouped", "listed", "lower", "number", "p_value"),
+    *("percent", "shortest", "size"),
+)
+_OF_TEXT = ("cells", "counted", "difference", "label", "markdown", "plain", "rounded", "whole")
 _FILTERS = {
-    **{name: getattr(wording, name) for name in _WORDS},
-    **{name: getattr(text, name) for name in (*_TEXTS, "whole")},
+    **{name: getattr(wording, name) for name in _OF_WORDING},
+    **{name: getattr(text, name) for name in _OF_TEXT},
     "described": factor_words.describe,
-    "named": lambda token: names.split_token(token)[0],
     "status": requirements.label,
     "verdict": text.VERDICTS.get,
 }

@@ -91,21 +91,21 @@ def _picture(study_folder: Path, claims: list[Row]) -> Record | None:
         folder = study_folder / experiment / "figures"
         if (folder / f"{figure}.png").exists():
             entry = next(entry for entry in content.listed(folder) if entry["name"] == figure)
-            words = {name: entry[name] for name in ("title", "caption")}
-            return {"experiment": experiment, "figure": figure, **words}
+            texts = {name: entry[name] for name in ("title", "caption")}
+            return {"experiment": experiment, "figure": figure, **texts}
     return None
 
 
 def _claim(row: Row) -> Record:
     """Return the fields of a claim that the page shows, in the words of the report."""
-    shown = claim_rows.shown(row, None)
+    claim = claim_rows.describe(row)
     contradicted = row["verdict"] == Verdict.CONTRADICTED
     return {
         **{name: row[name] for name in ("place", "sentence", "verdict")},
-        "verdict_words": page.words("verdict", shown),
-        "numbers": page.words("numbers", shown),
-        "bounds": page.words("bounds", shown),
-        "run": page.words("run", shown),
+        "verdict_words": page.words("verdict", claim),
+        "numbers": page.words("numbers", claim),
+        "bounds": page.words("bounds", claim),
+        "run": page.words("run", claim),
         "surprise": claim_rows.surprise(row) if contradicted else None,
     }
 

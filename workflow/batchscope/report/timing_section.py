@@ -37,8 +37,11 @@ def build(sweeps: pandas.DataFrame, throughput: pandas.DataFrame) -> Row | None:
     for timed in configurations:
         if timed["level"]:
             levels[timed["level"]].append(timed["title"])
-    found = [(level, titles) for level, titles in levels.items() if titles]
-    return {"configurations": configurations, "left_out": left_out, "levels": found}
+    return {
+        "configurations": configurations,
+        "left_out": left_out,
+        "levels": [(level, titles) for level, titles in levels.items() if titles],
+    }
 
 
 def _is_measured(timed: Row) -> bool:

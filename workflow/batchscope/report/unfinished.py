@@ -38,9 +38,9 @@ def find(study: Study, inputs: Inputs) -> list[Group]:
     parts = (_runs(study, inputs), _measures(inputs), _versions(inputs), _absent(inputs))
     for key, entry in chain.from_iterable(parts):
         kind, name, title, noun = key
-        made = kind not in ("run", "version") or name == records.MISSING
+        can_make = kind not in ("run", "version") or name == records.MISSING
         group = {"kind": kind, "name": name, "title": title, "noun": noun, "entries": []}
-        group["command"] = command if made else ""
+        group["command"] = command if can_make else ""
         groups.setdefault(key, group)["entries"].append(entry)
     return [*groups.values()]
 
@@ -76,10 +76,10 @@ def _log_of_run(study: Study, results: Path, run: str) -> str:
 def _measures(inputs: Inputs) -> Entries:
     """Yield missing measures of finished runs, and missing timings, with the end of their logs."""
     missing: dict[str, dict[str, str]] = {}
-    for name, found in inputs.experiments.items():
-        rows = [row for row in found.rows if row["status"] == records.FINISHED]
-        here = (None, inputs.states.study.machine)
-        finished = {row["run"] for row in rows if row.get("machine") in here}
+    machines = (None, inputs.states.study.machine)
+    for name, results in inputs.experiments.items():
+        rows = [row for row in results.rows if row["status"] == records.FINISHED]
+        finished = {row["run"] for row in rows if row.get("machine") in machines}
         for state in inputs.states.experiments[name]:
             job = state.job
             if job.noun != TRAINING and state.missing and finished.issuperset(job.runs):
@@ -118,16 +118,3 @@ def snakemake(study: Study, config_name: str, target: str = "", how: str = _LOCA
     config = "" if default else f"--configfile {shlex.quote(config_name)}"
     scale = "--config scale=reduced" if study.reduced else ""
     return " ".join(filter(None, ["snakemake", target, how, config, scale]))
-
-
-def commands(study: Study, config_name: str) -> dict[str, str]:
-    """Return the commands that repeat a study: plan, study, slurm and, of a training, run."""
-    default = config_name == project_files.DEFAULT_CONFIG
-    by_name = {
-        "plan": "python workflow/run.py plan" + ("" if default else f" {shlex.quote(config_name)}"),
-        "study": snakemake(study, config_name),
-        "slurm": snakemake(study, config_name, how="--profile slurm"),
-    }
-    for run in [*study.runs, *study.commands][:1]:
-        by_name["run"] = snakemake(study, config_name, f"results/runs/{run}/record.json")
-    return by_name
