@@ -133,7 +133,7 @@ def test_the_answer_comes_before_the_figure_of_its_outcomes(whole):
     section = experiment_section.build(results, [])
     links = experiment_section.place_figures([section])
     assert [block[0]["name"] for block in section["shown"]] == ["c", "b"]
-    assert [block[0]["name"] for block in section["why"]] == ["a"]
+    assert [block[0]["name"] for block in section["more"]] == ["a"]
     assert links["gap", "c"] == ("Figure 1", "#figure-1") and links["gap", "a"][0] == "Figure 3"
     html, _ = study_page.build(study, replace(inputs, experiments={"gap": results}))
     order = ['class="answer"', 'data-name="gap-c"', 'data-name="gap-b"', 'class="scope"']

@@ -81,7 +81,7 @@ def test_ours_and_theirs_stand_side_by_side():
     assert (row["published"], row["unit"], row["here"]) == ("55", "%", ("60", "50", "70"))
     assert absent["here"] is None
     used = {"dataset": "digits", "published": 23262, "place": "Setup", "counts": {"test": 355}}
-    beside = {"examples": [used], "here": [row], "absent": [absent]}
+    beside = {"examples": [used], "measured": [row], "absent": [absent]}
     parsed = Page(page.render("published.html.j2", section=beside))
     assert len(parsed.all("table")) == 2 and "SGD <1>" in parsed.text and "23,262" in parsed.text
     assert [each["href"] for each in parsed.all("a")] == ["#figure-3"]

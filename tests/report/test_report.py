@@ -7,7 +7,6 @@ import hashlib
 import re
 import shutil
 import sys
-from dataclasses import replace
 
 import pandas
 import pytest
@@ -82,12 +81,11 @@ def test_factors_read_as_in_names(example):
     assert tidy[1]["dataset_digest"] == names.split_token(next(iter(study.datasets)))[1]
 
 
-def test_examples_of_the_data_are_shown(whole):
+def test_examples_of_the_data_are_shown(whole, monkeypatch):
     study, inputs = whole
-    assert inputs.samples == dict.fromkeys(study.datasets, [])  # without arrays
-    (token,) = study.datasets
-    samples = {token: [Sample("<b>7</b>", b"RIFF", small=True), Sample("", text="a<b>c")]}
-    html, _ = study_page.build(study, replace(inputs, samples=samples))
+    examples = [Sample("<b>7</b>", b"RIFF", small=True), Sample("", text="a<b>c")]
+    monkeypatch.setattr(data_section.samples, "few", lambda *_: examples)
+    html, _ = study_page.build(study, inputs)
     page = Page(html)
     assert page.open == [] and "<b>7" not in html
     (picture,) = page.all("img")
@@ -135,8 +133,8 @@ def test_records_of_another_version_are_listed(tmp_path):
     study, results, path = report_example.write(tmp_path, 2, ("gap",), troubles=False)
     record = next(results.glob("runs/*/evaluate/default.json"))
     disk.write_json(record, {**disk.read_json(record), "version": "evaluate-v0"})
-    found = unfinished.find(study, content.read(study, results, path))
-    (gap,) = (each for each in found if (each["kind"], each["name"]) == ("version", "evaluate"))
+    groups = unfinished.build(study, content.read(study, results, path))["groups"]
+    (gap,) = (row for row in groups if (row["kind"], row["name"]) == ("version", "evaluate"))
     assert gap["title"] == "evaluate-v0"
     assert gap["entries"] == [(record.parents[1].name, "")]
 

@@ -95,14 +95,14 @@ def rows(advice: pandas.DataFrame) -> list[Row]:
 
 def _texts(row: Row) -> Row:
     minutes, name = row["minutes_to_resolve"], str(row["name"])
-    how = text.of_difference(name) if row["item"] == Item.LIMIT else wording.PLAIN
+    unit = text.of_difference(name) if row["item"] == Item.LIMIT else wording.PLAIN
     expected = row["item"] == Item.EXPECTATION
     return {
         "rate": "" if row[RATE] is None else wording.shortest(float(row[RATE])),
         "shown": _value(row)
         if expected
-        else text.bracketed([row[end] for end in text.ESTIMATE], how),
-        "unit": " times the best" if name in TAKEN else how.suffix,
+        else text.bracketed([row[end] for end in text.ESTIMATE], unit),
+        "unit": " times the best" if name in TAKEN else unit.suffix,
         "cost": "" if minutes is None else wording.duration(60 * float(minutes)),
     }
 
@@ -110,12 +110,12 @@ def _texts(row: Row) -> Row:
 def _value(row: Row) -> str:
     """Return the mean over seeds with its interval; of counts and below three seeds the range."""
     name, numbers = row["name"], [row[end] for end in text.ESTIMATE]
-    how = wording.PLAIN if name in COUNTED else text.unit(name, numbers[:1])
+    unit = wording.PLAIN if name in COUNTED else text.unit(name, numbers[:1])
     if name not in COUNTED and row["n"] >= LEAST_WITH_INTERVAL:
-        return text.level(name, numbers, how) + how.suffix
+        return text.level(name, numbers, unit) + unit.suffix
     digits = 2 if name in COUNTED else 3
-    mean, low, high = (wording.number(how.times * number, digits) for number in numbers)
-    return mean + how.suffix + wording.aside(f"{low} to {high}" if low != high else "")
+    mean, low, high = (wording.number(unit.times * number, digits) for number in numbers)
+    return mean + unit.suffix + wording.aside(f"{low} to {high}" if low != high else "")
 
 
 def _near_chance(
@@ -141,7 +141,7 @@ def _rates(tried: Sequence[Row]) -> dict[str, str]:
 
 
 def _stop(expected: Sequence[Row], checks: Sequence[Row], best: Row | None) -> Row:
-    """Return how long to train: the epochs, and whether to stop at the lowest loss."""
+    """Return unit long to train: the epochs, and whether to stop at the lowest loss."""
     by_name = {row["name"]: row for row in expected}
     used = by_name.get(EPOCHS) or by_name.get(UPDATES)
     if not used:
@@ -186,9 +186,9 @@ def _reached(compared: pandas.DataFrame, best: int, limits: Collection[str]) -> 
         costs = _at(compared, cost, TARGET, EXAMPLES)
         if best in costs.index and pandas.notna(costs.loc[best, "mean"]):
             row = costs.loc[best]
-            how = text.unit(cost, [row["mean"]])
-            jobs = f"n = {text.whole(row['reached'])}" if cost == SECONDS else ""
-            mean = text.bracketed(row[_MEAN], how) + how.suffix
+            unit = text.unit(cost, [row["mean"]])
+            jobs = f"n = {text.integer(row['reached'])}" if cost == SECONDS else ""
+            mean = text.bracketed(row[_MEAN], unit) + unit.suffix
             return {**row, "name": cost, "shown": mean + wording.aside(jobs)}
     return None
 
@@ -201,13 +201,13 @@ def _outcome(name: str, compared: pandas.DataFrame, sizes: Sequence[int]) -> Row
     for size, verdict, reason in zip(compared.index, read, compared["reason"], strict=True):
         kind = "failed" if reason in (Reason.FAILED, Reason.NOT_REACHED) else verdict
         by_verdict[kind if kind in by_verdict else "open"].append(int(size))
-    how = wording.Unit(" %", 100.0) if name in TAKEN else text.of_difference(name)
+    unit = wording.Unit(" %", 100.0) if name in TAKEN else text.of_difference(name)
     return {
         **by_verdict,
         "label": text.label(name),
         "is_cost": name in TAKEN,
         "equal": {*sizes} <= {*by_verdict[Verdict.WITHIN]},
-        "margin": text.margin(compared["margin"].iloc[0], how),
+        "margin": text.margin(compared["margin"].iloc[0], unit),
     }
 
 
@@ -255,8 +255,8 @@ def _verdict(row: Row, verdict: str, best: Row | None, compared: pandas.DataFram
     if row["reason"] == Reason.NOT_REACHED:
         size = compared[compared["batch_size"] == row["batch_size"]]
         costs = size[(size["budget"] == TARGET) & (size["outcome"] != SECONDS)]
-        epochs, reached = text.whole(size["epochs_run"].max()), costs["reached"].max()
-        seeds = f"{text.whole(reached)} of {text.whole(costs['seeds'].max())} seeds"
+        epochs, reached = text.integer(size["epochs_run"].max()), costs["reached"].max()
+        seeds = f"{text.integer(reached)} of {text.integer(costs['seeds'].max())} seeds"
         phrase = f"{seeds} reached the target" if reached > 0 else "target not reached"
         return f"{phrase} in {epochs} epochs" if epochs else phrase
     if verdict == Verdict.BEYOND and row["name"] == SECONDS:

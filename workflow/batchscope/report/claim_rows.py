@@ -21,7 +21,6 @@ Row = dict[str, str]
 Cells = list[tuple[str, list[str]]]  # name of a factor and its values as text
 Links = Mapping[tuple[str, str], tuple[str, str]]  # experiment and figure -> label and address
 
-_LEAST_WIDTH = 1e-12  # an interval has no width if all replicates agree
 _NAMED = ("optimizer", "device")  # factors that their values name
 
 
@@ -37,22 +36,6 @@ def build(rows: Iterable[Row], links: Links) -> list[dict[str, Any]]:
         verdicts = {verdict: counts[verdict] for verdict in Verdict if counts[verdict]}
         sections.append({"document": document, "rows": claims, "verdicts": verdicts})
     return sections
-
-
-def surprise(row: Row) -> float:
-    """Return the distance of a contradicted claim's interval from its bounds, in half widths.
-
-    Half widths make claims in all units comparable; ratios are compared by their logarithms.
-    """
-    numbers = [float(row["low"]), float(row["high"]), *_range(row)]
-    if row["scale"] == RATIO:
-        numbers = [math.log(number) if number > 0 else -math.inf for number in numbers]
-    low, high, lower, upper = numbers
-    return max(lower - high, low - upper) / max((high - low) / 2, _LEAST_WIDTH)
-
-
-def _range(row: Row) -> tuple[float, float]:
-    return float(row["low_bound"] or -math.inf), float(row["high_bound"] or math.inf)
 
 
 def describe(row: Row, link: tuple[str, str] | None = None) -> dict[str, Any]:
@@ -126,7 +109,7 @@ def _unit(row: Row) -> Unit:
 
 def _bounds(row: Row, unit: Unit) -> tuple[str, str]:
     """Return the bounds as text; the lower one may need many decimals: 1 / 1.05."""
-    low, high = _range(row)
+    low, high = float(row["low_bound"] or -math.inf), float(row["high_bound"] or math.inf)
     lower = wording.number(unit.times * low, 4) if math.isfinite(low) else ""
     if math.isfinite(high):
         return lower, wording.tick(unit.times * high) + unit.suffix * bool(high)

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from batchscope import disk, errors
-from batchscope.datasets import samples
 from batchscope.errors import UserError
 from batchscope.figures import LISTING, FigureTables
 from batchscope.report import inline_svg, runs_table
@@ -50,7 +49,6 @@ class Inputs:
     other_runs: list[Record]  # of the same runs, on other machines
     timings: list[Record]
     datasets: dict[str, Record]  # by dataset id
-    samples: dict[str, list[samples.Sample]]  # by dataset id
     claims: list[Record]  # the rows of claims.csv
     files: list[Path]  # the tables that have rows, each experiment's after another
 
@@ -75,9 +73,8 @@ def read(
     for path in [*expected, *([claims] if study.claims else [])]:
         if not (partial or path.exists()):
             raise UserError(f"{path}: missing; run snakemake to make it.")
-    here, *others = places = list(jobs.places(study, results))
-    records_of_data = {name: records.data_record(results, name) for name in study.datasets}
-    datasets = {name: record for name, record in records_of_data.items() if record is not None}
+    main_place, *other_places = places = list(jobs.places(study, results))
+    datasets = {name: records.data_record(results, name) for name in study.datasets}
     path = Path(config_path)
     inside = path.is_absolute() and path.is_relative_to(Path.cwd())
     name = path.relative_to(Path.cwd()) if inside else Path(os.path.normpath(path))
@@ -89,14 +86,10 @@ def read(
             name: _experiment(study, name, folder / name, partial) for name in study.experiments
         },
         states=jobs.JobTable(study, results),
-        runs=_runs(study, here),
-        other_runs=[run for place in others for run in _runs(study, place).values()],
+        runs=_runs(study, main_place),
+        other_runs=[run for place in other_places for run in _runs(study, place).values()],
         timings=_timings(study, places),
-        datasets=datasets,
-        samples={
-            name: samples.few(paths.dataset_folder(results, name), record)
-            for name, record in datasets.items()
-        },
+        datasets={name: record for name, record in datasets.items() if record},
         claims=disk.read_rows(claims, *CLAIMS) if study.claims and claims.exists() else [],
         files=[path for path in files if path.read_bytes().count(b"\n") > 1],
     )
@@ -164,6 +157,4 @@ def _timings(study: Study, places: Iterable[jobs.Place]) -> list[Record]:
 def _record(path: Path, machine: str) -> Record:
     """Return a record with the name of its machine in this study."""
     record = disk.read_json(path, "status")
-    described = record.get("machine")
-    described = described if isinstance(described, dict) else {}
-    return {**record, "machine": {**described, "name": machine}}
+    return {**record, "machine": {**(record.get("machine") or {}), "name": machine}}

@@ -8,9 +8,10 @@ from collections import Counter
 from typing import Any
 
 from batchscope import wording
+from batchscope.datasets import samples
 from batchscope.report.content import Inputs
 from batchscope.report.text import plain
-from batchscope.store import records
+from batchscope.store import paths, records
 from batchscope.study.names import split_token
 
 _MOST_SKIPPED = 200  # files; more are in the data set's record
@@ -40,7 +41,7 @@ def _dataset(inputs: Inputs, token: str) -> Row:
         "record": record,
         "samples": [
             (sample.label, sample.text, _address(sample.image), sample.small)
-            for sample in inputs.samples.get(token, ())
+            for sample in samples.few(paths.dataset_folder(inputs.states.results, token), record)
         ],
         "balance": {
             split: (min(counts), max(counts))

@@ -58,7 +58,7 @@ def cards(
         config: Path of the study's file, as commands state it.
         levels: Values of constant predictions, of `chance_levels`.
     """
-    study_cards, command = [], unfinished.snakemake(study, config, how="--cores all")
+    study_cards, command = [], unfinished.snakemake(study, config, options="--cores all")
     for name, experiment_tables in tables.items():
         advice, experiment = experiment_tables.advice, study.experiments[name]
         factor_names = [factor for factor in run_series.factor_columns(advice) if factor != RATE]
@@ -97,7 +97,7 @@ def text(study: Study, results: Path | str, config: str, seeds: bool = False) ->
     trained = [name for name, experiment in study.experiments.items() if not experiment.timings]
     for name in trained:
         if not (path := folder / name / "advice.csv").exists():
-            command = unfinished.snakemake(study, config, how="--cores all")
+            command = unfinished.snakemake(study, config, options="--cores all")
             raise UserError(f"{path}: missing; it is expected. Make it by: {command}")
     tables = {
         name: FigureTables(folder / name, study.experiments[name].metrics) for name in trained

@@ -16,7 +16,6 @@ from batchscope.store import records
 from batchscope.study import own_columns
 from batchscope.study.figures import LEAD
 
-WHY = ("Weights", "Gradients", "Sharpness", "Landscape")  # categories, which come last
 Row = dict[str, Any]
 Links = dict[tuple[str, str], tuple[str, str]]  # experiment and figure -> label and address
 
@@ -26,13 +25,13 @@ def build(results: ExperimentResults, cards: list[Row]) -> Row:
     experiment, tables = results.experiment, results.tables
     trends = trend_rows.build(tables.trends)
     answer = trend_rows.answer(experiment, trends)
-    words = (word for run in list(experiment.commands.values())[:1] for word in run.command.words)
+    command = next((run.command.words for run in experiment.commands.values()), ())
     return {
         "id": f"experiment-{experiment.name}",
         "plan": experiment,
         "finished": any(row["status"] == records.FINISHED for row in results.rows),
         "varied": _varied(results),
-        "source": experiment.own.path or " ".join(words),
+        "source": experiment.own.path or " ".join(command),
         "timings": [name.replace("_", " ") for name in experiment.timings],
         "runs": len(results.rows),
         "cards": [card for card in cards if card["experiment"] == experiment.name],
@@ -41,7 +40,7 @@ def build(results: ExperimentResults, cards: list[Row]) -> Row:
         "changes": trend_rows.changes(answer),
         "other_trends": [row for row in trends if row not in answer],
         "equal": equal_budgets.build(tables.comparisons),
-        "machine": timing_section.build(tables.sweeps, tables.throughput),
+        "machine": timing_section.build(tables.sweeps),
         "figures": results.figures,
     }
 
@@ -55,7 +54,7 @@ def place_figures(sections: list[Row]) -> Links:
         # The figures of the first recommendation are at the top of the page.
         at_top = section is sections[0] and section["cards"]
         order = ("lead", "shown") if at_top else ("shown", "lead")
-        blocks = chain.from_iterable(section[part] for part in (*order, "more", "why"))
+        blocks = chain.from_iterable(section[part] for part in (*order, "more"))
         for figure in chain.from_iterable(blocks):
             figure["number"] = len(links) + 1
             figure["published"] = section["plan"].keys.published.get(figure["name"])
@@ -68,22 +67,21 @@ def _parts(figures: list[Row], outcomes: list[str], has_cards: bool) -> dict[str
     """Return figures as blocks by their part of the page, the variants of a figure in one block.
 
     Parts are `lead` (the recommendation), `shown` (the outcomes of the answer in their order, or
-    else the first figure), `more`, and `why`.
+    else the first figure), and `more`.
     """
     blocks: dict[str, list[Row]] = {}
     for figure in figures:
         blocks.setdefault(figure["of"] or figure["name"], []).append({**figure})
-    parts: dict[str, list[list[Row]]] = {"lead": [], "shown": [], "more": [], "why": []}
+    parts: dict[str, list[list[Row]]] = {"lead": [], "shown": [], "more": []}
     for name, block in blocks.items():
         answers = not {*outcomes}.isdisjoint(block[0]["columns"])
-        other = "why" if block[0]["category"] in WHY else "more"
-        parts["lead" if name in LEAD else "shown" if answers else other].append(block)
+        parts["lead" if name in LEAD else "shown" if answers else "more"].append(block)
     parts["lead"].sort(key=lambda block: LEAD.index(block[0]["name"]))
     parts["shown"].sort(
         key=lambda block: min(map(outcomes.index, {*outcomes} & {*block[0]["columns"]}))
     )
     if not (has_cards or parts["lead"] or parts["shown"]):
-        parts["shown"] = [parts[name].pop(0) for name in ("more", "why") if parts[name]][:1]
+        parts["shown"] = [parts["more"].pop(0)] if parts["more"] else []
     return parts
 
 

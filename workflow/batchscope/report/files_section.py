@@ -22,7 +22,7 @@ def build(study: Study, inputs: Inputs, folder: Path | str) -> dict[str, Any]:
     commands = {
         "The plan, with times and disk space": f"python workflow/run.py plan{config}",
         "The whole study": snakemake(study, name),
-        "On a SLURM cluster": snakemake(study, name, how="--profile slurm"),
+        "On a SLURM cluster": snakemake(study, name, options="--profile slurm"),
     }
     for run in [*study.runs, *study.commands][:1]:
         commands["A single run"] = snakemake(study, name, f"results/runs/{run}/record.json")

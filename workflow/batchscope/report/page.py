@@ -23,7 +23,7 @@ _OF_WORDING = (
     *("batch_size", "capital", "cell", "grouped", "listed", "lower", "number", "p_value"),
     *("percent", "shortest", "size"),
 )
-_OF_TEXT = ("cells", "counted", "difference", "label", "markdown", "plain", "rounded", "whole")
+_OF_TEXT = ("cells", "counted", "difference", "label", "markdown", "plain", "rounded", "integer")
 _FILTERS = {
     **{name: getattr(wording, name) for name in _OF_WORDING},
     **{name: getattr(text, name) for name in _OF_TEXT},
@@ -38,7 +38,7 @@ def render(template: str, **values: Any) -> str:
     return Markup(text).unescape() if template.endswith(".txt.j2") else text
 
 
-def words(macro: str, row: dict[str, Any]) -> str:
+def phrase(macro: str, row: dict[str, Any]) -> str:
     module = _environment().get_template("claim_words.html.j2").module
     return Markup(getattr(module, macro)(row)).unescape()
 
@@ -60,12 +60,7 @@ def _environment() -> jinja2.Environment:
 
 
 def asset(name: str) -> str:
-    """Return a style or a script without indents and lines of comment."""
-    content = (project_files.TEMPLATES / name).read_text(encoding="utf-8")
-    if "</" in content:
-        raise ValueError(f"Expected no closing tag in {name}.")
-    lines = (line.strip() for line in content.splitlines())
-    return "\n".join(line for line in lines if line and not line.startswith("//")) + "\n"
+    return (project_files.TEMPLATES / name).read_text(encoding="utf-8")
 
 
 def policy(script: str = "") -> str:

@@ -1,4 +1,4 @@
-"""Published numbers of a study's documents, compared with those of the study."""
+"""Published numbers of documents, compared with the results of the study."""
 
 from __future__ import annotations
 
@@ -40,8 +40,11 @@ def build(study: Study, inputs: Inputs, links: Links) -> Row:
         for name, results in inputs.experiments.items()
         for row in results.tables.published.to_dict("records")
     ]
-    here, absent = [row for row in rows if row["here"]], [row for row in rows if not row["here"]]
-    return {"examples": examples, "here": here, "absent": absent} if examples or rows else {}
+    measured = [row for row in rows if row["here"]]
+    absent = [row for row in rows if not row["here"]]
+    return (
+        {"examples": examples, "measured": measured, "absent": absent} if rows or examples else {}
+    )
 
 
 def describe(row: Row, learned: Collection[str] = (tasks.CLASSIFICATION,)) -> Row:

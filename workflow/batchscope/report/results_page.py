@@ -28,7 +28,6 @@ from batchscope.tables import csv_tables
 Record = dict[str, Any]
 OPEN = "open"  # neither decided nor out of reach
 COUNTED = (Verdict.SUPPORTED, Verdict.CONTRADICTED, OPEN, Verdict.NOT_TESTABLE)
-_MOST_SURPRISING = 12
 
 
 def write(results: Path, output: Path, studies: Sequence[str] = ()) -> None:
@@ -99,14 +98,12 @@ def _picture(study_folder: Path, claims: list[Row]) -> Record | None:
 def _claim(row: Row) -> Record:
     """Return the fields of a claim that the page shows, in the words of the report."""
     claim = claim_rows.describe(row)
-    contradicted = row["verdict"] == Verdict.CONTRADICTED
     return {
         **{name: row[name] for name in ("place", "sentence", "verdict")},
-        "verdict_words": page.words("verdict", claim),
-        "numbers": page.words("numbers", claim),
-        "bounds": page.words("bounds", claim),
-        "run": page.words("run", claim),
-        "surprise": claim_rows.surprise(row) if contradicted else None,
+        "verdict_words": page.phrase("verdict", claim),
+        "numbers": page.phrase("numbers", claim),
+        "bounds": page.phrase("bounds", claim),
+        "run": page.phrase("run", claim),
     }
 
 
@@ -140,16 +137,13 @@ def _page(records: dict[str, Record], folder: str) -> str:
     ]
     documents = [section for section in sections if section["document"]]
     documents.sort(key=_contradicted, reverse=True)
-    claims = [(section, claim) for section in documents for claim in section["claims"]]
-    surprising = [pair for pair in claims if pair[1]["surprise"] is not None]
-    surprising.sort(key=lambda pair: pair[1]["surprise"], reverse=True)
+    claims = [claim for section in documents for claim in section["claims"]]
     return page.render(
         "results.md.j2",
         folder=folder,
-        total=_counts([claim for _, claim in claims]),
+        total=_counts(claims),
         documents=documents,
         others=[section for section in sections if not section["document"]],
-        surprising=surprising[:_MOST_SURPRISING],
     )
 
 

@@ -24,15 +24,15 @@ def complete(study: Study, name: str, rows: list[Row]) -> list[Row]:
 
     A run without a record is `missing`. Factors are as in paths: 0.1, 1e-5, true, false.
     """
-    experiment, here = study.experiments[name], (None, study.machine)
+    experiment, machines = study.experiments[name], (None, study.machine)
     tidy = [
         {column: _as_in_paths(text) if _is_factor(column) else text for column, text in row.items()}
         for row in rows
     ]
-    recorded = {row["run"]: row for row in tidy if row.get("machine") in here}
+    recorded = {row["run"]: row for row in tidy if row.get("machine") in machines}
     planned = {**experiment.runs, **experiment.commands}
     other_rows = (
-        row for row in tidy if row["run"] not in planned or row.get("machine") not in here
+        row for row in tidy if row["run"] not in planned or row.get("machine") not in machines
     )
     return [*(recorded.get(run) or _unrecorded(study, name, run) for run in planned), *other_rows]
 

@@ -52,13 +52,12 @@ def build(study: Study, inputs: Inputs, folder: Path | str = "") -> tuple[str, s
         key=lambda view: (not any(card["best"] for card in view["cards"]), not view["cards"])
     )
     links = experiment_section.place_figures(experiments)
-    counts, groups = run_counts(inputs), unfinished.find(study, inputs)
-    missing = any(row["status"] == records.MISSING for row in inputs.rows)
+    counts = run_counts(inputs)
     sections = {
         "claims": claim_rows.build(inputs.claims, links),
         "published": published_rows.build(study, inputs, links),
         "runs": runs_table.build(inputs.rows),
-        "unfinished": {"groups": groups},
+        "unfinished": unfinished.build(study, inputs),
         "data": data_section.build(inputs) if study.datasets else None,
         "files": files_section.build(study, inputs, folder),
     }
@@ -70,7 +69,10 @@ def build(study: Study, inputs: Inputs, folder: Path | str = "") -> tuple[str, s
         guess=decision.first_guess(study, cards),
         scope=_scope(study, inputs),
         counts=counts,
-        partial=missing or any(group["kind"] in ("measure", "timing") for group in groups),
+        partial=any(
+            group["kind"] == "measure" or group["name"] == records.MISSING
+            for group in sections["unfinished"]["groups"]
+        ),
         lacking=[requirement.title for requirement in inputs.states.absent()],
         experiments=experiments,
         sections=sections,
