@@ -152,8 +152,10 @@ def test_a_ramp_that_diverged_before_any_loss_has_a_row_and_no_rate():
     (row,) = batch_schedules.of_experiment(FigureTables(ramps=table.assign(learning_rate=np.nan)))[
         "ramps"
     ]
-    given = {"cards": [], "without": [], "seeds": False, "trained": ["a"]}
-    text = page.render("advice.txt.j2", schedules=[{"ramps": [row], "local_critical": []}], **given)
+    given = {"cards": [], "guess": None, "seeds": False}
+    text = page.render(
+        "advice.txt.j2", schedules={"a": {"ramps": [row], "local_critical": []}}, **given
+    )
     assert row["reduces_cost"] == "no" and "nan" not in text
 
 
@@ -167,8 +169,8 @@ def test_what_the_card_says_follows_from_the_verdicts(loss, updates, pays):
     assert [row["reduces_cost"] for row in found["ramps"]] == [pays]
     (row,) = found["ramps"]
     assert row["saved"] == (["updates", "seconds"] if updates == 250 else [])
-    given = {"cards": [], "without": [], "seeds": False, "trained": ["a"]}
-    text = page.render("advice.txt.j2", schedules=[found], **given)
+    given = {"cards": [], "guess": None, "seeds": False}
+    text = page.render("advice.txt.j2", schedules={"a": found}, **given)
     assert row["outcomes"][0]["shown"] in text and row["costs"][1]["shown"] in text
 
 

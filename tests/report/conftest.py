@@ -91,13 +91,6 @@ def shown(example):
 
 
 @pytest.fixture(scope="session")
-def troubled(example):
-    """Returns plan and inputs of that study, to read."""
-    study, results, path, _ = example
-    return study, content.read(study, results, path, partial=True)
-
-
-@pytest.fixture(scope="session")
 def finished(tmp_path_factory):
     """Returns plan, results and configuration of a study without any trouble."""
     return report_example.write(tmp_path_factory.mktemp("finished"), troubles=False)

@@ -134,9 +134,10 @@ def more_advice(*rows, **head) -> pandas.DataFrame:
     return pandas.concat([_advice(**head), pandas.DataFrame(rows).assign(**SERIES)])
 
 
-def terminal(card, seeds=False) -> str:
-    values = {"without": [], "trained": ["gap"], "schedules": [], "seeds": seeds}
-    return page.render("advice.txt.j2", cards=[card], **values)
+def terminal(*cards, seeds=False, guess=None) -> str:
+    schedules = {"gap": {"ramps": [], "local_critical": []}}
+    values = {"schedules": schedules, "seeds": seeds, "guess": guess}
+    return page.render("advice.txt.j2", cards=cards, **values)
 
 
 def test_a_card_is_the_rows_of_its_tables(study):
@@ -338,18 +339,23 @@ def test_a_series_with_a_recommendation_comes_first(study):
 
 
 @pytest.mark.parametrize(
-    ("best", "ratios"),
+    ("changes", "ratios"),
     [
-        (None, []),
-        ({"batch_size": 16, "learning_rate": 0.01}, ["0.25 times", "learning rate is the same"]),
-        ({"batch_size": 32, "learning_rate": None}, ["0.5 times"]),
+        ({}, ["batch size is 0.25 times", "learning rate is 10 times"]),
+        ({"learning_rate": 0.01, "batch_size": 128}, ["2 times", "learning rate is the same"]),
+        ({"learning_rate": None}, ["0.25 times"]),
     ],
 )
-def test_the_first_guess_is_compared_with_the_recommendation(study, best, ratios):
-    file = study.file.model_copy(update={"guess": Guess(batch_size=64, learning_rate=0.01)})
-    line = decision.first_guess(replace(study, file=file), [{"best": None}, {"best": best}])
-    assert "batch size 64, learning rate 0.01" in line and all(ratio in line for ratio in ratios)
-    assert line.count("times") <= len(ratios) and decision.first_guess(study, []) == ""
+def test_the_first_guess_is_compared_with_the_recommendation(study, changes, ratios):
+    card = card_of(study)
+    card = {**card, "best": {**card["best"], **changes}}
+    guess = Guess(batch_size=64, learning_rate=0.01)
+    text = terminal(card, guess=guess).partition("First guess")[2]
+    assert "batch size 64, learning rate 0.01" in text and all(ratio in text for ratio in ratios)
+    assert text.count("learning rate is") == (changes.get("learning_rate", 1) is not None)
+    none = terminal(guess=guess)
+    assert "No advice for gap" in none and "recommended" not in none
+    assert "guess" not in terminal(card)
 
 
 def test_a_table_that_is_missing_is_named(study, tmp_path):

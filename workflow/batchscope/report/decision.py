@@ -6,8 +6,9 @@ Both take their sentences from `decision.txt.j2`.
 from __future__ import annotations
 
 import math
+import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -102,34 +103,14 @@ def text(study: Study, results: Path | str, config: str, seeds: bool = False) ->
     tables = {
         name: FigureTables(folder / name, study.experiments[name].metrics) for name in trained
     }
-    schedules = {name: batch_schedules.of_experiment(tables[name]) for name in trained}
-    study_cards = cards(study, tables, config, chance_levels(study, results))
     advice = page.render(
         "advice.txt.j2",
-        cards=study_cards,
-        schedules=list(schedules.values()),
-        without=[
-            name
-            for name in trained
-            if tables[name].advice.empty and not any(schedules[name].values())
-        ],
+        cards=cards(study, tables, config, chance_levels(study, results)),
+        schedules={name: batch_schedules.of_experiment(tables[name]) for name in trained},
+        guess=study.file.guess,
         seeds=seeds,
-        trained=trained,
     )
-    return f"{advice.strip()}\n{first_guess(study, study_cards)}".strip()
-
-
-def first_guess(study: Study, study_cards: Iterable[Row]) -> str:
-    """Return the guess that `init` made, and the first recommendation as multiples of it.
-
-    The text is empty without a guess.
-    """
-    if study.file.guess is None:
-        return ""
-    best = next((row["best"] for row in study_cards if row["best"]), {})
-    names = [name for name in ("batch_size", RATE) if best.get(name) is not None]
-    ratios = {name: float(best[name]) / getattr(study.file.guess, name) for name in names}
-    return page.render("guess.txt.j2", guess=study.file.guess, ratios=ratios).strip()
+    return re.sub(r"\n{3,}", "\n\n", advice).strip()
 
 
 def _command(experiment: PlannedExperiment, best: Row | None) -> list[str]:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from itertools import chain
 from typing import Any
 
-import pandas
-
 from batchscope import wording
-from batchscope.analysis import run_series
-from batchscope.report import batch_schedules, equal_budgets, timing_section, trend_rows
+from batchscope.report import batch_schedules, equal_budgets, text, timing_section, trend_rows
 from batchscope.report.content import ExperimentResults
 from batchscope.store import records
-from batchscope.study import own_columns
 from batchscope.study.figures import LEAD
+from batchscope.study.plan import PlannedExperiment
 
 Row = dict[str, Any]
 Links = dict[tuple[str, str], tuple[str, str]]  # experiment and figure -> label and address
@@ -30,7 +26,7 @@ def build(results: ExperimentResults, cards: list[Row]) -> Row:
         "id": f"experiment-{experiment.name}",
         "plan": experiment,
         "finished": any(row["status"] == records.FINISHED for row in results.rows),
-        "varied": _varied(results),
+        "varied": _varied(experiment),
         "source": experiment.own.path or " ".join(command),
         "timings": [name.replace("_", " ") for name in experiment.timings],
         "runs": len(results.rows),
@@ -85,20 +81,11 @@ def _parts(figures: list[Row], outcomes: list[str], has_cards: bool) -> dict[str
     return parts
 
 
-def _varied(results: ExperimentResults) -> str:
+def _varied(experiment: PlannedExperiment) -> str:
     """Return the factors with several values: `batch size 16, 64 and 256; seed 0 and 1`."""
-    sweeps = (
-        {"batch_size": size, **sweep.factors}
-        for sweep in results.experiment.sweeps
-        for size in sweep.batch_sizes
-    )
-    runs = pandas.DataFrame(results.rows or sweeps).replace("", math.nan)
-    names = [
-        name for name in ("batch_size", *run_series.factor_columns(runs), "seed") if name in runs
-    ]
-    values = {name: list(map(str, runs[name].dropna().unique())) for name in names}
+    factors = {**experiment.vary, "seed": experiment.seeds}
     return "; ".join(
-        f"{name.removeprefix(own_columns.OWN).replace('_', ' ')} {wording.some(texts, most=12)}"
-        for name, texts in values.items()
-        if len(texts) > 1
+        f"{name.replace('_', ' ')} {wording.some(list(map(text.plain, values)), most=12)}"
+        for name, values in factors.items()
+        if len(values) > 1
     )

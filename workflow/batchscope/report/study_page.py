@@ -66,7 +66,6 @@ def build(study: Study, inputs: Inputs, folder: Path | str = "") -> tuple[str, s
         "report.html.j2",
         study=study,
         cards=cards,
-        guess=decision.first_guess(study, cards),
         scope=_scope(study, inputs),
         counts=counts,
         partial=any(
