@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import pandas
@@ -161,7 +160,7 @@ def test_a_card_says_how_to_train_and_which_results_to_expect(study):
     assert expected == {"test_accuracy": "0.970 [0.900, 1.000]", "seconds": "150 [140, 160] ms"}
     stop = card["stop"]
     assert (stop["shown"], stop["early"], stop["patience"]) == ("7.5 (6 to 9)", True, 3)
-    assert card["rates"] == {"within": "0.1 and 0.3", "not_testable": "1", "beyond": "0.05"}
+    assert "Learning rate 0.1: as good: 0.3; failed: 1; worse: 0.05\n" in terminal(card)
 
 
 def test_a_loss_that_still_falls_stops_no_training(study):
@@ -256,15 +255,6 @@ def test_an_essential_check_decides_the_headline(study, head, check, phrases):
     headline = page.render("headline.txt.j2", title="t", card=card, counts=counts)
     for text in (terminal(card), headline):
         assert all(phrase in text for phrase in phrases) and "Use " not in text
-
-
-def test_a_command_without_a_learning_rate_is_found_by_its_batch_size():
-    run = SimpleNamespace(
-        factors={"batch_size": 16}, resolved=lambda folder: [["python", "a b.py"]]
-    )
-    best = {"batch_size": 16, "learning_rate": None}
-    command = decision._command(SimpleNamespace(commands={"run": run}), best)
-    assert command == ["python 'a b.py'"]
 
 
 def test_limits_and_failures_have_words_of_their_own(study):

@@ -63,7 +63,7 @@ def build(
         "edges": [row for row in by_item[Item.CHECK] if row["name"] == RATE_ON_EDGE],
         "baseline": next((row for row in checks if row["name"] == BASELINE), None),
         "task": tasks.of_columns(compared["outcome"])[0],
-        "rates": _rates(by_item[Item.RATE]),
+        "rates": by_item[Item.RATE],
         "expected": [row for row in expected if row["name"] not in (*COUNTED, EPOCH_SECONDS)],
         "stop": stop,
         "code": _code(best, runs, stop),
@@ -128,16 +128,6 @@ def _near_chance(
         if ((best - values).abs() >= NEAR_CHANCE * abs(best - constant)).any():
             return {"name": column, "level": constant}
     return None
-
-
-def _rates(tried: Sequence[Row]) -> dict[str, str]:
-    """Return the tried learning rates by their verdict; empty if there was only one."""
-    by_verdict = {}
-    for verdict in (Verdict.WITHIN, Verdict.NOT_TESTABLE, Verdict.BEYOND, Verdict.PROVISIONAL):
-        rates = [row["rate"] for row in tried if row["verdict"] == verdict]
-        if len(rates) > (verdict == Verdict.WITHIN):  # the recommended rate is within
-            by_verdict[str(verdict)] = wording.listed(rates)
-    return by_verdict
 
 
 def _stop(expected: Sequence[Row], checks: Sequence[Row], best: Row | None) -> Row:

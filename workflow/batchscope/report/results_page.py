@@ -119,15 +119,14 @@ def _recommended(study_folder: Path) -> list[Record]:
 
 
 def _machines(results: Path) -> list[Record]:
-    """Return the distinct machines, with versions, of the first run and the first timing."""
-    machines: list[Record] = []
+    """Return the machine, with versions, of the first run, or else of the first timing."""
     for pattern in ("runs/*/record.json", "timing/*/*/*/*.json"):
         record = next(map(disk.read_json, sorted(results.glob(pattern))), {})
         if "machine" in record and "versions" in record:
             names = ("cpu", "usable_cores", "memory_gb", "gpu")
             machine = {name: record["machine"][name] for name in names}
-            machines.append({**machine, "versions": record["versions"]})
-    return machines[:1] if machines[:1] == machines[1:] else machines
+            return [{**machine, "versions": record["versions"]}]
+    return []
 
 
 def _page(records: dict[str, Record], folder: str) -> str:
