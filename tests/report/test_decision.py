@@ -154,6 +154,11 @@ def test_a_card_is_the_rows_of_its_tables(study):
     assert [row["name"] for row in card["limits"] if not row["batch_size"]] == ["memory"]
 
 
+def test_a_single_size_is_a_number_in_the_table(study):
+    card = card_of(study, advice=_advice(headline="recommended", sizes=16.0))
+    assert card["about"] == "16" and "Batch size 16, learning rate 0.1 (" in terminal(card)
+
+
 def test_a_card_says_how_to_train_and_which_results_to_expect(study):
     card = card_of(study)
     expected = {row["name"]: row["shown"] for row in card["expected"]}

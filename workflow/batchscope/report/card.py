@@ -47,7 +47,8 @@ def build(
     best = head if head["batch_size"] else None
     compared = advice_series.of_factors(tables.comparisons, factors)
     runs = advice_series.of_factors(tables.runs, factors)
-    sizes = [int(size) for size in (head["sizes"] or "").split()]
+    # A single size in a column is read from the file as a number: 16.0.
+    sizes = [int(float(size)) for size in str(head["sizes"] or "").split()]
     names = dict.fromkeys(row["name"] for row in limits if row["batch_size"])
     ends = budget_kinds.of_ends(compared["budget"].unique())
     checks = _checks(by_item[Item.CHECK])

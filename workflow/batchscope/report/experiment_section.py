@@ -83,7 +83,8 @@ def _parts(figures: list[Row], outcomes: list[str], has_cards: bool) -> dict[str
 
 def _varied(experiment: PlannedExperiment) -> str:
     """Return the factors with several values: `batch size 16, 64 and 256; seed 0 and 1`."""
-    factors = {**experiment.vary, "seed": experiment.seeds}
+    sizes = {"batch_size": experiment.batch_sizes}
+    factors = {**sizes, **experiment.vary, "seed": experiment.seeds}
     return "; ".join(
         f"{name.replace('_', ' ')} {wording.some(list(map(text.plain, values)), most=12)}"
         for name, values in factors.items()
