@@ -1,4 +1,4 @@
-"""The decision of a series: rows of the advice and of comparisons as dicts, and as text."""
+"""Recommendations: rows of the advice and of comparisons as cards, and as text."""
 
 from __future__ import annotations
 

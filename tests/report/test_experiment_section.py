@@ -142,13 +142,6 @@ def test_the_answer_comes_before_the_figure_of_its_outcomes(whole):
     assert places == sorted(places) and Page(html).open == []
 
 
-def test_the_table_of_runs_is_folded(shown):
-    position = [attributes.get("class") for _, attributes in shown.elements].index("runs sortable")
-    tags = [tag for tag, _ in shown.elements[:position]]
-    opened = len(tags) - tags[::-1].index("details") - 1
-    assert "open" not in shown.elements[opened][1]
-
-
 def test_a_question_mark_on_the_page_has_its_text(shown):
     ids = {attributes.get("id") for _, attributes in shown.elements}
     targets = {button.get("popovertarget") for button in shown.all("button")} - {None}

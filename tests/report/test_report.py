@@ -1,4 +1,4 @@
-"""The report without a browser: contents, escaping, formats, size and speed."""
+"""The report without a browser: contents, escaping, formats."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import base64
 import hashlib
 import re
 import shutil
-import sys
 
 import pandas
 import pytest
@@ -142,29 +141,6 @@ def test_records_of_another_version_are_listed(tmp_path):
 def test_gpus_of_a_machine_come_first():
     machine = {"cpu": "A  CPU", "cores": 8, "gpu": ["A GPU", "A GPU"]}
     assert data_section.processor(machine) == "A GPU, A CPU (8 cores)"
-
-
-@pytest.mark.slow
-def test_the_cost_of_a_page_grows_with_its_runs(tmp_path):
-    """In calls of functions, not in seconds, which depend on what else runs."""
-
-    def calls(seeds):
-        study, *given = report_example.write(tmp_path / str(seeds), seeds, troubles=False)
-        count = 0
-
-        def profile(_, event, __):
-            nonlocal count
-            count += event == "call"
-
-        sys.setprofile(profile)
-        try:
-            report.write(study, *given, tmp_path / f"{seeds}.html")
-        finally:
-            sys.setprofile(None)
-        return count
-
-    _, few, some, many = map(calls, (3, 12, 18, 24))  # the first compiles the templates
-    assert 0 < many - some < 1.3 * (some - few)
 
 
 def test_a_run_that_experiments_share_has_a_row_in_each(tmp_path):
