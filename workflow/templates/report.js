@@ -57,7 +57,9 @@
         body.append(...Array.from(body.rows).sort((a, b) => compare(text(a), text(b), sign)));
       });
       head.ariaSort = "none";
+      sorter.className = "sort";
       sorter.append(...label);
+      head.prepend(sorter);
     });
   });
 
