@@ -122,7 +122,7 @@ def test_outcomes_are_named_by_their_change():
 
 def test_the_answer_comes_before_the_figure_of_its_outcomes(whole):
     study, inputs = whole
-    figure = {"category": "Sharpness", "of": "", "caption": "", "anchor": "a", "svg": "<svg/>"}
+    figure = {"of": "", "caption": "", "anchor": "a", "svg": "<svg/>"}
     figure |= {"packed": "", "width": 0, "axis": ""}
     columns = {"a": "test_loss", "b": "weight_distance", "c": "sharpness_full_0.001"}
     figures = [

@@ -42,7 +42,7 @@ def build(
         factors: The factors that distinguish the series.
         chance: Outcome -> value of a constant prediction.
     """
-    by_item = {item: rows(advice[advice["item"] == item]) for item in Item}
+    by_item = {item: _rows(advice[advice["item"] == item]) for item in Item}
     (head,), limits = by_item[Item.RECOMMENDATION], by_item[Item.LIMIT]
     best = head if head["batch_size"] else None
     compared = advice_series.of_factors(tables.comparisons, factors)
@@ -85,10 +85,11 @@ def build(
         "lines": _aligned(table),
         "checks": checks,
         "limits": limits,
+        "suggestions": by_item[Item.SUGGESTION],
     }
 
 
-def rows(advice: pandas.DataFrame) -> list[Row]:
+def _rows(advice: pandas.DataFrame) -> list[Row]:
     """Return rows of advice.csv with their numbers as texts; a missing value is None."""
     typed = run_series.typed(advice, ADVICE).astype(object)
     return [{**row, **_texts(row)} for row in typed.where(typed.notna(), None).to_dict("records")]

@@ -65,20 +65,19 @@ def cards(
         factor_names = [factor for factor in run_series.factor_columns(advice) if factor != RATE]
         varying = run_series.varying(advice, factor_names)
         groups = advice.groupby(varying, sort=False, dropna=False) if varying else [((), advice)]
-        for number, (values, frame) in enumerate(groups if len(advice) else (), start=1):
+        for values, frame in groups if len(advice) else ():
             factors = frame[factor_names].iloc[0].to_dict()
             chance = (levels or {}).get(factors.get("dataset"), {})
             series_card = card.build(frame, factors, experiment_tables, chance)
             code = _command(experiment, series_card["best"]) or series_card["code"]
-            changes = frame[frame["item"] == "suggestion"]
+            changes = _suggestions(study, name, series_card["suggestions"], command)
             study_cards.append(
                 {
                     **series_card,
                     "experiment": name,
                     "title": experiment.title,
                     "series": factor_words.describe(dict(zip(varying, values, strict=True))),
-                    "id": f"card-{name}-{number}",
-                    "suggestions": _suggestions(study, name, card.rows(changes), command),
+                    "suggestions": changes,
                     "code": code,
                 }
             )

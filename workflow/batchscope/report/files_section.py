@@ -34,5 +34,4 @@ def build(study: Study, inputs: Inputs, folder: Path | str) -> dict[str, Any]:
         "config_name": name,
         "config_text": inputs.config_text,
         "commands": commands,
-        "has_runs": bool(study.runs),
     }
