@@ -28,21 +28,20 @@ def media(browser, scheme: str = "light", medium: str = "") -> None:
 
 
 def column(browser, name: str) -> list[str]:
-    """Returns the exact texts of a column's visible rows, from top to bottom."""
+    """Returns the texts of a column of the table of runs, from top to bottom."""
     return browser.execute_script(
         """
-        const table = document.getElementById("runs-table");
+        const table = document.querySelector(".runs");
         const heads = [...table.tHead.rows[0].cells];
         const index = heads.findIndex((head) => head.textContent === arguments[0]);
-        return [...table.tBodies[0].rows].filter((row) => !row.hidden)
-          .map((row) => row.cells[index].title || row.cells[index].textContent);
+        return [...table.tBodies[0].rows].map((row) => row.cells[index].textContent);
         """,
         name,
     )
 
 
 def head(browser, name: str):
-    heads = browser.find_elements(By.CSS_SELECTOR, "#runs-table thead th")
+    heads = browser.find_elements(By.CSS_SELECTOR, ".runs thead th")
     return next(head for head in heads if head.get_property("textContent") == name)
 
 

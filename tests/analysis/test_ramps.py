@@ -152,9 +152,11 @@ def test_a_ramp_that_diverged_before_any_loss_has_a_row_and_no_rate():
     (row,) = batch_schedules.of_experiment(FigureTables(ramps=table.assign(learning_rate=np.nan)))[
         "ramps"
     ]
-    given = {"cards": [], "without": [], "seeds": False, "trained": ["a"]}
-    text = page.render("advice.txt.j2", rising=[{"ramps": [row], "local_critical": []}], **given)
-    assert row["pays"] == "no" and "nan" not in text
+    given = {"cards": [], "guess": None, "seeds": False}
+    text = page.render(
+        "advice.txt.j2", schedules={"a": {"ramps": [row], "local_critical": []}}, **given
+    )
+    assert row["reduces_cost"] == "no" and "nan" not in text
 
 
 @pytest.mark.parametrize(
@@ -164,11 +166,11 @@ def test_what_the_card_says_follows_from_the_verdicts(loss, updates, pays):
     frame = runs([({}, 1.0, 400), ({"batch_size": 32}, 1.3, 100), (RISES, loss, updates)])
     table = ramps.table(frame, {"test_loss": 0.05})
     found = batch_schedules.of_experiment(FigureTables(ramps=table))
-    assert [row["pays"] for row in found["ramps"]] == [pays]
+    assert [row["reduces_cost"] for row in found["ramps"]] == [pays]
     (row,) = found["ramps"]
     assert row["saved"] == (["updates", "seconds"] if updates == 250 else [])
-    given = {"cards": [], "without": [], "seeds": False, "trained": ["a"]}
-    text = page.render("advice.txt.j2", rising=[found], **given)
+    given = {"cards": [], "guess": None, "seeds": False}
+    text = page.render("advice.txt.j2", schedules={"a": found}, **given)
     assert row["outcomes"][0]["shown"] in text and row["costs"][1]["shown"] in text
 
 

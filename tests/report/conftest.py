@@ -1,4 +1,4 @@
-"""What tests of the report share: pages as they are built, and a browser that opens them."""
+"""Pages of the report, and a browser that opens them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 @pytest.fixture(scope="session")
 def browser(tmp_path_factory):
-    """Returns a Chromium of its own, with the log of its network and console."""
+    """Return a Chromium with the log of its network and console."""
     webdriver = pytest.importorskip("selenium.webdriver", reason="needs the package selenium")
     from selenium.webdriver.chrome.service import Service
 
@@ -40,15 +40,15 @@ def browser(tmp_path_factory):
     for argument in (*ARGUMENTS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
         options.add_argument(argument)
     options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})
-    found = webdriver.Chrome(options=options, service=Service(driver))
-    found.set_page_load_timeout(60)
-    yield found
-    found.quit()
+    chrome = webdriver.Chrome(options=options, service=Service(driver))
+    chrome.set_page_load_timeout(60)
+    yield chrome
+    chrome.quit()
 
 
 @pytest.fixture(scope="session")
 def page(tmp_path_factory):
-    """Returns the file of a report with every trouble and two experiments."""
+    """Return the file of a report with failed runs and two experiments."""
     folder = tmp_path_factory.mktemp("report")
     study, results, path = report_example.write(folder, experiments=("gap", "second"))
     return report_example.written(study, results, path, partial=True)
@@ -59,7 +59,7 @@ DRAWN = ("primary", "accuracy", "sharpness", "loss_curves", "loss_curves_by_upda
 
 @pytest.fixture(scope="session")
 def drawn(tmp_path_factory):
-    """Returns the file of a report with figures as they are drawn, one of them over two axes."""
+    """Return the file of a report with drawn figures, one of them over two axes."""
     folder = tmp_path_factory.mktemp("drawn")
     study, results, path = report_example.write(folder, troubles=False)
     place = results / "studies" / "example" / "gap"
@@ -69,7 +69,7 @@ def drawn(tmp_path_factory):
 
 @pytest.fixture
 def opened(browser, page):
-    """Returns the browser at 1400 x 900 with the report just opened."""
+    """Return the browser at 1400 x 900 with the report opened."""
     import browsing
 
     return browsing.visit(browser, page)
@@ -77,7 +77,7 @@ def opened(browser, page):
 
 @pytest.fixture(scope="session")
 def example(tmp_path_factory):
-    """Returns plan, results, configuration and HTML of a study with every trouble."""
+    """Return plan, results, configuration and HTML of a study with failed runs."""
     folder = tmp_path_factory.mktemp("report")
     study, results, path = report_example.write(folder)
     html = report_example.written(study, results, path, partial=True).read_text(encoding="utf-8")
@@ -86,24 +86,17 @@ def example(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def shown(example):
-    """Returns that page, parsed."""
+    """Return that page, parsed."""
     return Page(example[3])
 
 
 @pytest.fixture(scope="session")
-def troubled(example):
-    """Returns plan and inputs of that study, to read."""
-    study, results, path, _ = example
-    return study, content.read(study, results, path, partial=True)
-
-
-@pytest.fixture(scope="session")
 def finished(tmp_path_factory):
-    """Returns plan, results and configuration of a study without any trouble."""
+    """Return plan, results and configuration of a study without failed runs."""
     return report_example.write(tmp_path_factory.mktemp("finished"), troubles=False)
 
 
 @pytest.fixture(scope="session")
 def whole(finished):
-    """Returns plan and inputs of that study, to read."""
+    """Return plan and inputs of that study."""
     return finished[0], content.read(*finished)

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 
 
 def displayed(browser, selector: str) -> list[bool]:
-    return [each.is_displayed() for each in browser.find_elements(By.CSS_SELECTOR, selector)]
+    return [element.is_displayed() for element in browser.find_elements(By.CSS_SELECTOR, selector)]
 
 
 def test_opens_without_errors_and_without_requests(opened, page):
@@ -48,7 +48,7 @@ def test_a_request_would_be_seen_and_is_refused(opened):
 
     def refused() -> bool:
         messages.extend(opened.get_log("browser"))
-        return any("Content Security Policy" in one["message"] for one in messages)
+        return any("Content Security Policy" in entry["message"] for entry in messages)
 
     browsing.until(refused)
 
@@ -57,7 +57,7 @@ def test_a_request_would_be_seen_and_is_refused(opened):
 def test_nothing_overflows(opened, width):
     browsing.size(opened, width, 800)
     browsing.unfold(opened)
-    found = opened.execute_script("return document.documentElement.scrollWidth")
+    content_width = opened.execute_script("return document.documentElement.scrollWidth")
     # Nothing sticks out of the page except inside a container that scrolls.
     outside = opened.execute_script(
         """
@@ -68,7 +68,7 @@ def test_nothing_overflows(opened, width):
           .map((each) => each.outerHTML.slice(0, 200));
         """
     )
-    assert found <= width and outside == []
+    assert content_width <= width and outside == []
 
 
 def test_keyboard_reaches_the_content(opened):
@@ -82,8 +82,7 @@ def test_keyboard_reaches_the_content(opened):
 def test_works_without_script(browser, page, drawn):
     with browsing.without_script(browser):
         browsing.visit(browser, page)
-        assert len(browser.find_elements(By.CSS_SELECTOR, "#runs-table tbody tr")) == 60
-        assert not browser.find_element(By.ID, "runs-controls").is_displayed()
+        assert len(browser.find_elements(By.CSS_SELECTOR, ".runs tbody tr")) == 60
         assert not browser.find_elements(By.CLASS_NAME, "tools")  # nothing that would do nothing
         browsing.visit(browser, drawn)
         panels = ".experiment > .tabs > .panel"
@@ -103,21 +102,19 @@ def test_works_without_script(browser, page, drawn):
 def test_first_screen_of_a_window(browser, drawn):
     browsing.visit(browser, drawn)
     browsing.size(browser, 1280, 800)
-    for selector in ("h1", ".summary", ".card .use", ".decision .plate"):
+    for selector in ("h1", "header .scope", ".card .use", ".decision .plate"):
         assert browsing.inside(browser, browser.find_element(By.CSS_SELECTOR, selector)), selector
-    contents, title = (browser.find_element(By.CSS_SELECTOR, each) for each in ("#contents", "h1"))
-    assert contents.rect["x"] + contents.rect["width"] <= title.rect["x"]  # beside, not above
+    contents, title = (browser.find_element(By.CSS_SELECTOR, css) for css in ("#contents", "h1"))
+    assert contents.rect["x"] + contents.rect["width"] <= title.rect["x"]  # left of it
     assert displayed(browser, ".menu") == [False]
 
 
 def test_first_screen_of_a_telephone(browser, drawn):
     browsing.visit(browser, drawn)
     browsing.size(browser, 400, 800)
-    for selector in ("h1", ".summary", ".card .use"):
+    for selector in ("h1", "header .scope", ".card .use"):
         assert browsing.inside(browser, browser.find_element(By.CSS_SELECTOR, selector)), selector
-    contents, menu = (
-        browser.find_element(By.CSS_SELECTOR, each) for each in ("#contents", ".menu")
-    )
+    contents, menu = (browser.find_element(By.CSS_SELECTOR, css) for css in ("#contents", ".menu"))
     assert not contents.is_displayed()
     menu.send_keys(Keys.ENTER)
     assert contents.is_displayed()
@@ -133,12 +130,12 @@ def test_first_screen_of_a_telephone(browser, drawn):
     assert abs(browser.execute_script(left) - before) <= 1
 
 
-def test_the_contents_mark_where_one_is_and_open_what_is_folded(browser, drawn):
+def test_the_contents_mark_the_section_in_view_and_open_folds(browser, drawn):
     browsing.visit(browser, drawn)
     marked = "return [...document.querySelectorAll('#contents [aria-current]')].map(a => a.hash)"
     assert browser.execute_script(marked) == ["#top"]
-    browser.execute_script("document.getElementById('repeat').scrollIntoView()")
-    browsing.until(lambda: browser.execute_script(marked) == ["#repeat"])
+    browser.execute_script("document.getElementById('files').scrollIntoView()")
+    browsing.until(lambda: browser.execute_script(marked) == ["#files"])
     browser.execute_script("location.hash = '#config'")
     browsing.until(lambda: displayed(browser, "#config pre") == [True])
 

@@ -1,11 +1,10 @@
-"""The decision of a series: rows of the advice and of comparisons as dicts, and as text."""
+"""Recommendations: rows of the advice and of comparisons as cards, and as text."""
 
 from __future__ import annotations
 
 import itertools
 import math
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import pandas
@@ -14,11 +13,12 @@ import pytest
 from batchscope import disk, figures
 from batchscope.errors import UserError
 from batchscope.figures import deciding_outcome
-from batchscope.report import decision, experiment_view, page
+from batchscope.report import decision, equal_budgets, page, trend_rows
 from batchscope.report.text import bracketed, difference, level, unit
 from batchscope.store import paths
 from batchscope.study import advice_needs
 from batchscope.study.decision_columns import ADVICE, COMPARISONS, TRENDS
+from batchscope.study.study_file import Guess
 
 RATIOS = {
     8: (2.0, 1.8, 2.2, "beyond"),
@@ -26,7 +26,6 @@ RATIOS = {
     32: (1.2, 1.0, None, "not_resolved"),
 }
 SECONDS = {8: 0.2, 16: 0.1, 32: 0.12}
-JOBS = {8: 13, 16: 28, 32: 13}
 
 
 SERIES = {"model": "net", "dataset": "data", "machine": "local"}
@@ -107,7 +106,7 @@ def _comparisons() -> pandas.DataFrame:
     return pandas.DataFrame(rows, columns=[*COMPARISONS]).assign(**SERIES)
 
 
-def _tables(best: bool = True) -> figures.FigureTables:
+def _tables(**changes: pandas.DataFrame) -> figures.FigureTables:
     cells = itertools.product(RATIOS, (0.1, 1.0), (0, 1))
     runs = pandas.DataFrame(cells, columns=["batch_size", "learning_rate", "seed"])
     times = runs["learning_rate"] * runs["batch_size"] * (1 + runs["seed"] / 10)
@@ -115,9 +114,8 @@ def _tables(best: bool = True) -> figures.FigureTables:
     runs = runs.assign(epochs=40)
     taken = runs["batch_size"].map(SECONDS) + runs["seed"] / 100 + 5 * runs["learning_rate"].eq(1)
     evaluations = runs.assign(seconds=taken, updates=10, validation_loss=0.2, **SERIES)
-    of = {"comparisons": _comparisons(), "runs": runs.assign(**SERIES)}
-    of["trajectories"] = evaluations
-    return figures.FigureTables(advice=_advice(best), **of)
+    frames = {"comparisons": _comparisons(), "runs": runs.assign(**SERIES), "advice": _advice()}
+    return figures.FigureTables(**{**frames, "trajectories": evaluations, **changes})
 
 
 @pytest.fixture
@@ -125,84 +123,85 @@ def study(finished):
     return finished[0]
 
 
-def test_a_decision_is_the_rows_of_its_tables(study):
-    (card,) = decision.cards(study, {"gap": _tables()})
+def card_of(study, **frames) -> dict[str, Any]:
+    """Return the card of a series, with other tables in place of those above."""
+    (card,) = decision.cards(study, {"gap": _tables(**frames)})
+    return card
+
+
+def more_advice(*rows, **head) -> pandas.DataFrame:
+    return pandas.concat([_advice(**head), pandas.DataFrame(rows).assign(**SERIES)])
+
+
+def terminal(*cards, seeds=False, guess=None) -> str:
+    schedules = {"gap": {"ramps": [], "local_critical": []}}
+    values = {"schedules": schedules, "seeds": seeds, "guess": guess}
+    return page.render("advice.txt.j2", cards=cards, **values)
+
+
+def test_a_card_is_the_rows_of_its_tables(study):
+    card = card_of(study)
     assert (card["best"]["batch_size"], card["best"]["rate"]) == (16, "0.1")
     assert card["best"]["grade"] == "provisional" and card["scope"] == ["net", "data"]
     assert (card["headline"], card["about"]) == ("not_distinguished", "16 and 32")
-    limits = [(row["label"], row["shown"], row["margin"]) for row in card["outcomes"]]
+    limits = [(row["label"], row["equal"], row["margin"]) for row in card["outcomes"]]
     assert limits == [("Test accuracy", True, "2 points"), ("Time", False, "10 %")]
     reached = card["reached"]
     assert (reached["budget_column"], reached["budget_value"]) == ("validation_loss", 0.2)
-    assert reached["taken"] == "100 [80, 125] ms (n = 6)"
-    beside = [(each["batch_size"], each["ratio"], each["against"]) for each in reached["others"]]
-    assert beside == [(8, "2.00 [1.80, 2.20]", None), (32, "1.2 [1, –]", None)]
+    assert reached["shown"] == "100 [80, 125] ms (n = 6)"
     outcome, _ = card["outcomes"]
     assert outcome["within"] == [8, 16, 32] and outcome["beyond"] == outcome["open"] == []
-    assert [row["name"] for row in card["limits"]] == ["memory"]
+    assert [row["name"] for row in card["limits"] if not row["batch_size"]] == ["memory"]
 
 
-def test_a_card_says_how_to_train_and_what_to_expect(study):
-    (card,) = decision.cards(study, {"gap": _tables()})
-    shown = {row["name"]: row["shown"] for row in card["expected"]}
-    assert shown == {"test_accuracy": "0.970 [0.900, 1.000]", "seconds": "150 [140, 160] ms"}
+def test_a_single_size_is_a_number_in_the_table(study):
+    card = card_of(study, advice=_advice(headline="recommended", sizes=16.0))
+    assert card["about"] == "16" and "Batch size 16, learning rate 0.1 (" in terminal(card)
+
+
+def test_a_card_says_how_to_train_and_which_results_to_expect(study):
+    card = card_of(study)
+    expected = {row["name"]: row["shown"] for row in card["expected"]}
+    assert expected == {"test_accuracy": "0.970 [0.900, 1.000]", "seconds": "150 [140, 160] ms"}
     stop = card["stop"]
     assert (stop["shown"], stop["early"], stop["patience"]) == ("7.5 (6 to 9)", True, 3)
-    rates = {verdict: of["words"] for verdict, of in card["rates"].items() if verdict != "count"}
-    assert rates == {
-        **{"within": "0.1 and 0.3", "not_testable": "1", "beyond": "0.05", "provisional": ""}
-    }
-    assert card["code"]["Keras"][-1] == (
+    assert "Learning rate 0.1: as good: 0.3; failed: 1; worse: 0.05\n" in terminal(card)
+
+
+def test_a_loss_that_still_falls_stops_no_training(study):
+    falling = {"item": "check", "name": "still_falling", "passed": 0, "batch_size": 16}
+    stop = card_of(study, advice=more_advice(falling))["stop"]
+    assert (stop["early"], stop["falls"], stop["patience"], stop["last"]) == (False, True, None, 9)
+
+
+def test_the_code_stops_at_the_lowest_loss(study):
+    runs = _tables().runs.assign(optimizer="sgd")
+    assert card_of(study, runs=runs)["code"][-1] == (
         "model.fit(x, y, batch_size=16, epochs=40, validation_data=validation, callbacks=[stop])"
     )
 
 
-def test_a_loss_that_still_falls_stops_no_training(study):
-    tables = _tables()
-    at_best = {"item": "check", "name": "still_falling", "passed": 0, "batch_size": 16}
-    advice = pandas.concat([tables.advice, pandas.DataFrame([at_best]).assign(**SERIES)])
-    tables = figures.FigureTables(advice=advice, comparisons=tables.comparisons, runs=tables.runs)
-    (card,) = decision.cards(study, {"gap": tables})
-    stop = card["stop"]
-    assert (stop["early"], stop["falls"], stop["patience"], stop["last"]) == (False, True, None, 9)
-    assert card["code"]["Keras"] == ["model.fit(x, y, batch_size=16, epochs=9)"]
-
-
 def test_batch_sizes_have_a_row_each(study):
-    (card,) = decision.cards(study, {"gap": _tables()})
-    heads, rows = card["sizes"]["heads"], card["sizes"]["rows"]
-    assert heads == [
-        "Learning rate",
-        "Time to target (ms, n = 6)",
-        "Epochs",
-        "Test accuracy",
-        "Time per epoch (s, n = 6)",
+    table = card_of(study)["sizes"]
+    assert table["heads"] == [
+        *("Learning rate", "Time to target (ms)", "Epochs", "Test accuracy", "Time per epoch")
     ]
+    rows = table["rows"]
     assert [row["batch_size"] for row in rows] == [8, 16, 32]
     assert [row["inside"] for row in rows] == [False, True, False]
-    assert [value for _, value in rows[0]["cells"]] == pytest.approx([0.1, 0.2, 7.5, 0.97, 84])
-
-
-def test_means_over_different_numbers_of_timing_jobs_have_each_its_number(study):
-    tables = _tables()
-    compared = tables.comparisons.assign(reached=tables.comparisons["batch_size"].map(JOBS))
-    tables = figures.FigureTables(advice=tables.advice, comparisons=compared, runs=tables.runs)
-    (card,) = decision.cards(study, {"gap": tables})
-    at = card["sizes"]["heads"].index("Time to target (ms)")
-    texts = [row["cells"][at][0] for row in card["sizes"]["rows"]]
-    assert [text.partition(", n = ")[2] for text in texts] == ["13", "28", "13"]
-    assert card["reached"]["taken"].endswith("(n = 28)")
+    assert rows[0]["cells"][:3] == ["0.1", "200 [160, 250]", "7.5 (6 to 9)"]
+    assert [row["verdict_words"] for row in rows] == [
+        *("slower than the margin allows", "recommended", "not resolved: time")
+    ]
 
 
 def test_disturbed_timings_have_a_command_and_leave_seconds_out(study):
-    tables = _tables()
-    advice = tables.advice.replace({"name": {"seconds": "examples"}})
     change = {"item": "suggestion", "name": "timings_disturbed"}
     change |= {"key": advice_needs.RERUN, "value": "time_epoch"}
-    advice = pandas.concat([advice, pandas.DataFrame([change]).assign(**SERIES)])
-    seconds = tables.comparisons[tables.comparisons["outcome"] == "seconds"]
-    compared = pandas.concat([tables.comparisons, seconds.assign(outcome="examples")])
-    tables = figures.FigureTables(advice=advice, comparisons=compared, runs=tables.runs)
+    advice = more_advice(change).replace({"name": {"seconds": "examples"}})
+    compared = _comparisons()
+    examples = compared[compared["outcome"] == "seconds"].assign(outcome="examples")
+    tables = _tables(advice=advice, comparisons=pandas.concat([compared, examples]))
     (card,) = decision.cards(study, {"gap": tables}, "mine.yaml")
     (command,) = [row["lines"] for row in card["suggestions"] if row["name"] == change["name"]]
     assert command == ["snakemake --cores all --configfile mine.yaml --forcerun time_epoch"]
@@ -210,131 +209,93 @@ def test_disturbed_timings_have_a_command_and_leave_seconds_out(study):
 
 
 def test_checks_that_fail_come_first_and_suggestions_are_lines_of_the_study(study):
-    (card,) = decision.cards(study, {"gap": _tables()})
-    found = [(each["name"], each["state"]) for each in card["checks"]]
-    assert found == [("still_falling", "failed"), ("seeds", "open"), ("rate_on_edge", "passed")]
-    assert card["checks"][0]["sizes"] == ["8", "32"]
+    card = card_of(study)
+    assert [(row["name"], row["state"]) for row in card["checks"]] == [
+        *(("still_falling", "failed"), ("seeds", "open"), ("rate_on_edge", "passed"))
+    ]
+    assert card["checks"][0]["sizes"] == [8, 32]
     longer, data = card["suggestions"]
     assert longer["lines"] == ["set: {epochs: 20}"] and longer["cost"] == "3 min"
     assert data["lines"] == [] and data["listed"] == "2401"
 
 
 def test_timings_that_are_disturbed_at_all_sizes_name_no_single_size(study):
-    tables = _tables()
     check = {"item": "check", "name": "timings_disturbed", "passed": 0}
-    rows = [
+    advice = more_advice(
         check | {"estimate": 1.0, "bound": 0.25},
         check | {"batch_size": 32, "estimate": 1.3, "bound": 1.2},
-    ]
-    advice = pandas.concat([_advice(), pandas.DataFrame(rows).assign(**SERIES)], ignore_index=True)
-    tables = figures.FigureTables(advice=advice, comparisons=tables.comparisons, runs=tables.runs)
-    (card,) = decision.cards(study, {"gap": tables})
+    )
+    card = card_of(study, advice=advice)
     (row,) = [row for row in card["checks"] if row["name"] == "timings_disturbed"]
-    assert row["sizes"] == []
-    given = {"without": [], "trained": ["gap"], "rising": [], "seeds": False}
-    text = page.render("advice.txt.j2", cards=[{**card, "lines": []}], **given)
-    assert "100 % of the timed blocks" in text
+    assert row["sizes"] == [] and "100 % of the timed blocks" in terminal(card)
+
+
+BASELINE = {"name": "baseline", "estimate": 0.49, "low": 0.44, "high": 0.55, "bound": 0.5}
+EDGE = {"name": "rate_on_edge", "batch_size": 8, "learning_rate": 0.01, "low": 0.01}
 
 
 @pytest.mark.parametrize(
-    ("head", "check", "words"),
+    ("head", "check", "phrases"),
     [
         (
             {"headline": "nothing_learned"},
-            {
-                "name": "baseline",
-                "passed": 0,
-                "estimate": 0.49,
-                "low": 0.44,
-                "high": 0.55,
-                "bound": 0.5,
-            },
+            BASELINE,
             ["nothing was learned", "0.490 [0.440, 0.550]", "0.5)"],
         ),
         (
             {"headline": "rate_not_found", "sizes": "8 16"},
-            {
-                "name": "rate_on_edge",
-                "passed": 0,
-                "batch_size": 8,
-                "learning_rate": 0.01,
-                "low": 0.01,
-            },
+            EDGE,
             ["at least 0.01 at batch size 8"],
         ),
     ],
 )
-def test_an_essential_check_decides_the_headline(study, head, check, words):
+def test_an_essential_check_decides_the_headline(study, head, check, phrases):
     """Page, command and last line say the same, and none of them recommends a size."""
-    tables, check = _tables(best=False), pandas.DataFrame([{"item": "check", **check}])
     advice = _advice(False, **head)
-    advice = advice[advice["item"].ne("check")]
-    advice = pandas.concat([advice, check.assign(**SERIES)], ignore_index=True)
-    tables = figures.FigureTables(advice=advice, comparisons=tables.comparisons, runs=tables.runs)
-    (card,) = decision.cards(study, {"gap": tables})
-    assert card["best"] is None and card["stop"] == card["code"] == {}
-    given = {"without": [], "trained": ["gap"], "rising": [], "seeds": False}
+    check = pandas.DataFrame([{"item": "check", "passed": 0, **check}]).assign(**SERIES)
+    advice = pandas.concat([advice[advice["item"].ne("check")], check], ignore_index=True)
+    card = card_of(study, advice=advice)
+    assert card["best"] is None and card["stop"] == {} and card["code"] == []
     counts = {"runs": 1, "parts": ["1 finished"]}
-    for text in (
-        page.render("advice.txt.j2", cards=[{**card, "lines": []}], **given),
-        page.render("headline.txt.j2", title="t", card=card, counts=counts),
-    ):
-        assert all(word in text for word in words) and "Use " not in text
-
-
-def test_a_command_without_a_learning_rate_is_found_by_its_batch_size():
-    run = SimpleNamespace(
-        factors={"batch_size": 16}, resolved=lambda folder: [["python", "a b.py"]]
-    )
-    best = {"batch_size": 16, "learning_rate": math.nan}
-    found = decision._command(SimpleNamespace(commands={"run": run}), best)
-    assert found == {"Command": ["python 'a b.py'"]}
+    headline = page.render("headline.txt.j2", title="t", card=card, counts=counts)
+    for text in (terminal(card), headline):
+        assert all(phrase in text for phrase in phrases) and "Use " not in text
 
 
 def test_limits_and_failures_have_words_of_their_own(study):
     """An open critical batch size has its end, a knee is whole, a failed run is not open."""
-    tables = _tables()
     critical = {"item": "limit", "name": "critical_batch_size", "low": 6429.0}
     knee = {"item": "limit", "name": "knee", "estimate": 1024.0}
-    more = pandas.DataFrame([critical, knee], columns=[*ADVICE]).assign(**SERIES)
-    compared = tables.comparisons.astype({"reason": object})
+    compared = _comparisons().astype({"reason": object})
     failed = (compared["batch_size"] == 32) & (compared["budget"] == "convergence")
     compared.loc[failed, ["verdict", "reason"]] = ["not_testable", "failed"]
-    tables = figures.FigureTables(
-        advice=pandas.concat([tables.advice, more]), comparisons=compared, runs=tables.runs
-    )
-    (card,) = decision.cards(study, {"gap": tables})
+    card = card_of(study, advice=more_advice(critical, knee), comparisons=compared)
     assert card["outcomes"][0]["failed"] == [32] and card["outcomes"][0]["open"] == []
-    given = {"without": [], "trained": ["gap"], "rising": []}
-    text = page.render("advice.txt.j2", cards=[{**card, "lines": []}], seeds=True, **given)
-    assert "6429" in text and "1024" in text
+    text = terminal(card, seeds=True)
+    assert "6429" in text and "1024" in text and "9 seeds in all" in text
 
 
 def test_a_target_that_no_size_reached_limits_no_size(study):
-    tables = _tables()
-    compared = tables.comparisons.astype({"reason": object})
+    compared = _comparisons().astype({"reason": object})
     compared.loc[compared["outcome"] == "seconds", ["mean", "reason"]] = [float("nan"), "failed"]
-    tables = figures.FigureTables(advice=tables.advice, comparisons=compared, runs=tables.runs)
-    (card,) = decision.cards(study, {"gap": tables})
+    card = card_of(study, comparisons=compared)
     assert card["outcomes"][-1]["failed"] == [8, 16, 32] and card["reached"] is None
 
 
 @pytest.mark.parametrize(
-    ("reached", "words"),
+    ("reached", "phrase"),
     [(5, "5 of 6 seeds reached the target in 40 epochs"), (0, "target not reached in 40 epochs")],
 )
-def test_a_size_that_missed_the_target_says_how_many_seeds_reached_it(study, reached, words):
-    tables = _tables()
-    updates = tables.comparisons[tables.comparisons["outcome"] == "seconds"]
+def test_a_size_that_missed_the_target_says_how_many_seeds_reached_it(study, reached, phrase):
+    compared = _comparisons()
+    updates = compared[compared["outcome"] == "seconds"]
     updates = updates.assign(outcome="updates", seeds=6, epochs_run=40, reached=6)
     updates.loc[updates["batch_size"] == 32, "reached"] = reached
-    advice = tables.advice.astype({"reason": object})
+    advice = _advice().astype({"reason": object})
     missed = advice["item"].eq("size") & advice["batch_size"].eq(32)
     advice.loc[missed, ["verdict", "reason"]] = ["not_testable", "not_reached"]
-    compared = pandas.concat([tables.comparisons, updates])
-    tables = figures.FigureTables(advice=advice, comparisons=compared, runs=tables.runs)
-    (card,) = decision.cards(study, {"gap": tables})
-    assert card["sizes"]["rows"][-1]["words"] == words
+    card = card_of(study, advice=advice, comparisons=pandas.concat([compared, updates]))
+    assert card["sizes"]["rows"][-1]["verdict_words"] == phrase
 
 
 @pytest.mark.parametrize(
@@ -348,15 +309,12 @@ def test_a_size_that_missed_the_target_says_how_many_seeds_reached_it(study, rea
     ],
 )
 def test_a_target_near_chance_level_has_a_note(study, column, target, level, near):
-    tables = _tables()
-    compared = tables.comparisons
+    compared = _comparisons()
     compared.loc[compared["budget"] == "target", ["budget_column", "budget_value"]] = column, target
-    tables = figures.FigureTables(advice=tables.advice, comparisons=compared, runs=tables.runs)
-    given = {"without": [], "trained": ["gap"], "rising": [], "seeds": False}
+    tables = {"gap": _tables(comparisons=compared)}
     for levels, noted in (({"data": {column: level}}, near), ({}, False)):
-        (card,) = decision.cards(study, {"gap": tables}, levels=levels)
-        text = page.render("advice.txt.j2", cards=[{**card, "lines": []}], **given)
-        assert ("near chance level" in text) == noted
+        (card,) = decision.cards(study, tables, levels=levels)
+        assert ("near chance level" in terminal(card)) == noted
 
 
 def test_chance_levels_are_those_of_a_constant_prediction(study, tmp_path):
@@ -368,11 +326,31 @@ def test_chance_levels_are_those_of_a_constant_prediction(study, tmp_path):
     assert levels["test_accuracy"] == 0.9
 
 
-def test_what_recommends_something_comes_first(study):
+def test_a_series_with_a_recommendation_comes_first(study):
     two = replace(study, experiments=dict.fromkeys(("gap", "second"), study.experiments["gap"]))
-    cards = decision.cards(two, {"gap": _tables(best=False), "second": _tables()})
+    cards = decision.cards(two, {"gap": _tables(advice=_advice(False)), "second": _tables()})
     assert [card["best"] is None for card in cards] == [False, True]
     assert cards[1]["reached"] is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "ratios"),
+    [
+        ({}, ["batch size is 0.25 times", "learning rate is 10 times"]),
+        ({"learning_rate": 0.01, "batch_size": 128}, ["2 times", "learning rate is the same"]),
+        ({"learning_rate": None}, ["0.25 times"]),
+    ],
+)
+def test_the_first_guess_is_compared_with_the_recommendation(study, changes, ratios):
+    card = card_of(study)
+    card = {**card, "best": {**card["best"], **changes}}
+    guess = Guess(batch_size=64, learning_rate=0.01)
+    text = terminal(card, guess=guess).partition("First guess")[2]
+    assert "batch size 64, learning rate 0.01" in text and all(ratio in text for ratio in ratios)
+    assert text.count("learning rate is") == (changes.get("learning_rate", 1) is not None)
+    none = terminal(guess=guess)
+    assert "No advice for gap" in none and "recommended" not in none
+    assert "guess" not in terminal(card)
 
 
 def test_a_table_that_is_missing_is_named(study, tmp_path):
@@ -381,7 +359,7 @@ def test_a_table_that_is_missing_is_named(study, tmp_path):
 
 
 def test_each_budget_names_its_own_best_size():
-    (group,) = experiment_view.equal(_comparisons())
+    (group,) = equal_budgets.build(_comparisons())
     assert group["sizes"] == [8, 16, 32]
     tabs = {tab["name"]: tab for tab in group["tabs"]}
     assert {*tabs} == {"epochs", "seconds", "convergence"}
@@ -391,19 +369,19 @@ def test_each_budget_names_its_own_best_size():
     assert [cell["against"] for cell in row["cells"]] == [16, 8, 16]
     (accuracy,) = tabs["epochs"]["rows"]
     assert difference(accuracy["cells"][0]) == ("−10", "−20", "0") and accuracy["shares"]
-    assert experiment_view.equal(pandas.DataFrame()) == []
+    assert equal_budgets.build(pandas.DataFrame()) == []
 
 
 def test_the_best_size_of_a_budget_is_that_of_paired_differences_not_of_means():
     """32 has the lowest mean, over fewer timing jobs, and takes 1.2 times as long as 16."""
     compared = _comparisons()
     compared.loc[compared["outcome"].eq("seconds") & compared["batch_size"].eq(32), "mean"] = 0.05
-    (group,) = experiment_view.equal(compared)
+    (group,) = equal_budgets.build(compared)
     (tab,) = (tab for tab in group["tabs"] if tab["name"] == "seconds")
     assert tab["rows"][0]["best"] == 16
 
 
-def test_what_decides_is_drawn_with_a_dot_per_seed():
+def test_the_deciding_outcome_is_drawn_with_a_dot_per_seed():
     spec = figures.FIGURES["primary"]
     frame = deciding_outcome.select(_tables(), spec)
     assert len(frame) == 6 and set(frame["outcome"]) == {"seconds"}
@@ -440,6 +418,6 @@ def test_a_trend_has_the_units_of_its_outcome(outcome, budget, means, change):
     low, high = (0.5, 0.9) if "seconds" in outcome else (0.96, 0.9)
     row = {"outcome": outcome, "budget": budget, "estimate": -0.02, "direction": "falls"}
     row |= {"smallest_mean": low, "largest_mean": high, "n": 6, "seeds": 6}
-    (found,) = experiment_view.trends(pandas.DataFrame([row], columns=[*TRENDS]))
-    assert found["means"] == means
-    assert f"{found['slope']} {found['slope_unit']}".replace("−", "-") == change
+    (row,) = trend_rows.build(pandas.DataFrame([row], columns=[*TRENDS]))
+    assert row["means"] == means
+    assert f"{row['slope']} {row['slope_unit']}".replace("−", "-") == change

@@ -1,17 +1,16 @@
-"""What the report says of a machine: one column per configuration, nothing that is not there."""
+"""Timings in the report: one column per configuration, rows with a value only."""
 
 from __future__ import annotations
 
+import math
 import re
 
-import numpy as np
 import pandas
 import pytest
 
 from batchscope.report import page, timing_section
 from batchscope.study import tables
 
-NOTHING = pandas.DataFrame(columns=[*tables.FIRST, *tables.OF_TIMINGS["throughput"].columns])
 TIMED = {
     "highest_examples_per_second": 850.6,
     "plateau_examples_per_second": 900.0,
@@ -28,19 +27,16 @@ def row(**values: object) -> dict[str, object]:
     return {**dict.fromkeys(names), **given, "loop": "graph", **values}
 
 
-def built(*rows: dict[str, object], throughput: pandas.DataFrame = NOTHING):
-    return timing_section.build(pandas.DataFrame(rows), throughput)
+def built(*rows: dict[str, object]):
+    return timing_section.build(pandas.DataFrame(rows).replace({None: math.nan}))
 
 
-def cells(*rows: dict[str, object], **more: pandas.DataFrame) -> dict[str, list[str]]:
-    """Returns the cells of each row of the page's table, by name."""
-    html = str(
-        page._environment()
-        .get_template("machine.html.j2")
-        .module.machine(built(*rows, **more), "T")
-    )
-    found = re.findall(r'<tr data-row="(\w+)"><th.*?</th>(.*?)</tr>', html, re.S)
-    return {name: re.findall(r"<td>(.*?)</td>", text, re.S) for name, text in found}
+def cells(*rows: dict[str, object]) -> dict[str, list[str]]:
+    """Return the cells of each row of the page's table, by name."""
+    template = page._environment().get_template("machine.html.j2")
+    html = str(template.module.machine(built(*rows), "T"))
+    lines = re.findall(r'<tr data-row="(\w+)"><th.*?</th>(.*?)</tr>', html, re.S)
+    return {name: re.findall(r"<td>(.*?)</td>", text, re.S) for name, text in lines}
 
 
 def timed(**changes: object) -> dict[str, list[str]]:
@@ -54,8 +50,8 @@ def test_numbers_with_units_and_intervals():
     assert "40.2 [36.6, 44.2]" in found["knee"][0] and "48" in found["knee"][0]
     assert found["fixed_seconds"] == ["5.60 [4.90, 6.40] ms"]
     assert found["noise_floor"] == ["3.1 %"] and found["blocks"] == ["0 of 40"]
-    # What was not measured has no line.
-    assert not {"max_batch_size", "memory_mb_per_image", "by_size"} & found.keys()
+    # A value that was not measured has no line.
+    assert not {"max_batch_size", "memory_mb_per_image"} & found.keys()
 
 
 def test_a_knee_that_is_not_there_is_reported():
@@ -76,25 +72,12 @@ def test_too_noisy_to_tell():
     assert found["noise_floor"][1] == "710 %"
 
 
-def test_throughput_is_reported_at_some_sizes_from_the_smallest_to_the_largest():
-    sizes = [64, 1, 2, 4, 8, 16, 32, 128, 256]
-    known = [{"machine": "local", "sweep": "s", "batch_size": size} for size in sizes]
-    frame = pandas.DataFrame(
-        [{**one, "examples_per_second": 10.0 * one["batch_size"]} for one in known]
-    )
-    texts = cells(row(), throughput=frame)["by_size"]
-    assert texts == ["1: 10, 4: 40, 16: 160, 64: 640, 256: 2560 examples/s"]
-    assert built(row(machine="other"), throughput=frame) is None  # another machine's
-    frame.loc[frame["batch_size"] > 2, "examples_per_second"] = np.nan
-    assert cells(row(), throughput=frame)["by_size"] == ["1: 10, 2: 20 examples/s"]
-
-
-def test_what_waits_has_no_column_and_is_named():
+def test_a_configuration_that_waits_has_no_column_and_is_named():
     waiting = row(device="gpu", status="no_gpu")
-    found = built(row(device="cpu", **TIMED), waiting)
-    assert [each["title"] for each in found["configurations"]] == ["CPU"]
-    assert [each["title"] for each in found["left_out"]] == ["GPU"]
-    # Of what was searched on a GPU, the times alone wait.
+    answer = built(row(device="cpu", **TIMED), waiting)
+    assert [timed["title"] for timed in answer["configurations"]] == ["CPU"]
+    assert [timed["title"] for timed in answer["left_out"]] == ["GPU"]
+    # The largest batch size was searched on a GPU; only its times wait.
     largest = {"max_batch_size": 64, "max_batch_size_bound": "resolved"}
     both = (row(device="cpu", **TIMED), {**waiting, **largest})
     assert not built(*both)["left_out"] and cells(*both)["max_batch_size"][1] == "64"
@@ -102,4 +85,4 @@ def test_what_waits_has_no_column_and_is_named():
 
 @pytest.mark.parametrize("rows", [[row()], [row(device="gpu", status="no_gpu")], []])
 def test_nothing_measured_is_no_answer(rows):
-    assert timing_section.build(pandas.DataFrame(rows, columns=list(row())), NOTHING) is None
+    assert timing_section.build(pandas.DataFrame(rows, columns=list(row()))) is None

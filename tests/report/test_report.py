@@ -1,4 +1,4 @@
-"""The report without a browser: contents, escaping, formats, size and speed."""
+"""The report without a browser: contents, escaping, formats."""
 
 from __future__ import annotations
 
@@ -6,10 +6,7 @@ import base64
 import hashlib
 import re
 import shutil
-import sys
-from dataclasses import replace
 
-import numpy as np
 import pandas
 import pytest
 
@@ -18,8 +15,7 @@ from batchscope import disk, report, wording
 from batchscope.datasets.samples import Sample
 from batchscope.errors import UserError
 from batchscope.report import content, data_section, runs_table, study_page, unfinished
-from batchscope.store import paths, records
-from batchscope.store.weights import Layer
+from batchscope.store import records
 from batchscope.study import config, names
 from html_page import Page
 
@@ -27,7 +23,7 @@ from html_page import Page
 def test_the_page_is_in_order_its_ids_are_unique_and_its_links_lead_somewhere(example, shown):
     assert shown.open == [] and len(shown.all("h1")) == 1
     ids = [attributes["id"] for _, attributes in shown.elements if "id" in attributes]
-    order = ["top", "experiment-gap", "claims", "runs", "gaps", "data", "repeat"]
+    order = ["top", "experiment-gap", "claims", "runs", "unfinished", "data", "files"]
     assert [each for each in ids if each in order] == order and len(ids) == len(set(ids))
     links = [link["href"] for link in shown.all("a")]
     labelled = [a["aria-labelledby"] for _, a in shown.elements if "aria-labelledby" in a]
@@ -62,7 +58,7 @@ def test_text_of_the_configuration_is_escaped(example, shown):
 def test_every_run_is_in_the_table(example, shown):
     study, results, _, html = example
     table = re.search(r'<table class="runs.*?</table>', html, re.S)[0]
-    heads = [re.sub("<wbr>", "", each) for each in re.findall(r"<th scope=[^>]*>(.*?)</th>", table)]
+    heads = re.findall(r"<th scope=[^>]*>(.*?)</th>", table)
     rows = re.findall(r"<tr>(?:(?!</tr>).)*</tr>", table.partition("<tbody>")[2], re.S)
     assert len(rows) == 30 and all(row.count("<td") == len(heads) for row in rows)
     assert "batch_size" in heads and "learning_rate" not in heads  # which all runs share
@@ -72,19 +68,6 @@ def test_every_run_is_in_the_table(example, shown):
     for column in ("test_accuracy", "weight_distance", "sharpness_full_0.001"):
         assert f">{wording.cell(float(known[column].dropna().iloc[0]))}<" in table
     assert "parameters" not in heads  # a record, and no outcome
-
-
-def test_outcomes_that_nobody_measured_are_those_of_the_last_evaluation():
-    runs = [
-        {"run": "a", "status": "finished", "test_accuracy": ""},
-        {"run": "b", "status": "finished", "test_accuracy": "0.5"},
-        {"run": "c", "status": "diverged", "test_accuracy": ""},
-    ]
-    given = [("a", 0.1), ("a", 0.9), ("a", None), ("b", 0.7), ("c", 0.2)]
-    evaluations = pandas.DataFrame(given, columns=["run", "test_accuracy"])
-    found = [row["test_accuracy"] for row in runs_table.evaluated(runs, evaluations)]
-    assert found == ["0.9", "0.5", ""]
-    assert runs_table.evaluated(runs, pandas.DataFrame()) == runs
 
 
 def test_factors_read_as_in_names(example):
@@ -97,34 +80,16 @@ def test_factors_read_as_in_names(example):
     assert tidy[1]["dataset_digest"] == names.split_token(next(iter(study.datasets)))[1]
 
 
-def test_examples_and_layers_are_shown(whole):
+def test_examples_of_the_data_are_shown(whole, monkeypatch):
     study, inputs = whole
-    assert inputs.samples == dict.fromkeys(study.datasets, [])  # no arrays lie there
-    (token,) = study.datasets
-    given = {token: [Sample("<b>7</b>", b"RIFF", small=True), Sample("", text="a<b>c")]}
-    layers = {("own-0123abcd", (4,), 2): [Layer("mine <i>(Mine)</i>", {"kernel": (1234,)})]}
-    html = study_page.build(study, replace(inputs, samples=given, models=inputs.models | layers))
+    examples = [Sample("<b>7</b>", b"RIFF", small=True), Sample("", text="a<b>c")]
+    monkeypatch.setattr(data_section.samples, "few", lambda *_: examples)
+    html, _ = study_page.build(study, inputs)
     page = Page(html)
-    assert page.open == [] and "<b>7" not in html and "<i>" not in html
+    assert page.open == [] and "<b>7" not in html
     (picture,) = page.all("img")
     assert picture["src"] == "data:image/webp;base64,UklGRg==" and picture["class"] == "pixels"
     assert picture["alt"] == "Training example of class <b>7</b>" and "a<b>c" in page.text
-    assert "mine <i>(Mine)</i>kernel 12341,234" in page.text
-
-
-def test_layers_of_a_model_are_those_of_its_initial_weights(finished, tmp_path):
-    study, _, _ = finished
-    (dataset,), run = study.datasets, next(iter(study.runs))
-    records_of = {dataset: {"input_shape": [8, 8, 1], "classes": 10}}
-    assert content._models(study, tmp_path, records_of) == {}  # nothing was trained
-    folder = paths.run_folder(tmp_path, run)
-    arrays = {"only/kernel": np.zeros((64, 10)), "only/bias": np.zeros(10)}
-    records.write_weights(folder / "initial.npz", arrays, {"norm/mean": np.zeros(3)})
-    disk.write_json(paths.run_record(folder), {"status": "finished", "sha256": {}})
-    layers = [Layer("only", {"kernel": (64, 10), "bias": (10,)}), Layer("norm", {"mean": (3,)})]
-    model = study.runs[run]["model"], (8, 8, 1), 10
-    assert content._models(study, tmp_path, records_of) == {model: layers}
-    assert layers[0].weights == 650
 
 
 def test_figures_are_embedded_and_numbered_in_order(example, shown):
@@ -135,23 +100,6 @@ def test_figures_are_embedded_and_numbered_in_order(example, shown):
     ids = [each["id"] for each in shown.all("circle")]
     assert len(ids) == len(set(ids)) == len(pictures)  # all files call theirs the same
     assert "Every point of loss_curves &amp; &lt;i&gt;seeds" in example[3]
-
-
-def test_a_row_of_trends_stands_at_one_figure(whole):
-    study, inputs = whole
-    columns = ("generalisation_gap",)
-    figure = {"title": "A.", "category": "", "columns": columns, "of": ""}
-    given = [{"name": name, **figure} for name in ("a", "b", "primary")]
-    found = inputs.experiments["gap"]._replace(figures=given)
-    experiments = [study_page.experiment_view.build(found, [])]
-    study_page._number_figures(experiments)
-    (view,) = experiments
-    numbered = [figure for part in ("lead", "shown", "more") for (figure,) in view[part]]
-    assert [(figure["name"], bool(figure["trend"])) for figure in numbered] == [
-        *(("primary", True), ("a", False), ("b", False))
-    ]
-    assert numbered[0]["trend"]["outcome"] == columns[0] and numbered[0]["trend"]["n"] == 6
-    assert columns[0] not in {row["outcome"] for row in view["rest"] if row["budget"] == "end"}
 
 
 def test_empty_results_give_a_partial_page(tmp_path):
@@ -184,8 +132,8 @@ def test_records_of_another_version_are_listed(tmp_path):
     study, results, path = report_example.write(tmp_path, 2, ("gap",), troubles=False)
     record = next(results.glob("runs/*/evaluate/default.json"))
     disk.write_json(record, {**disk.read_json(record), "version": "evaluate-v0"})
-    found = unfinished.find(study, content.read(study, results, path))
-    (gap,) = (each for each in found if (each["kind"], each["name"]) == ("version", "evaluate"))
+    groups = unfinished.build(study, content.read(study, results, path))["groups"]
+    (gap,) = (row for row in groups if (row["kind"], row["name"]) == ("version", "evaluate"))
     assert gap["title"] == "evaluate-v0"
     assert gap["entries"] == [(record.parents[1].name, "")]
 
@@ -195,29 +143,6 @@ def test_gpus_of_a_machine_come_first():
     assert data_section.processor(machine) == "A GPU, A CPU (8 cores)"
 
 
-@pytest.mark.slow
-def test_the_cost_of_a_page_grows_with_its_runs(tmp_path):
-    """In calls of functions, not in seconds, which depend on what else runs."""
-
-    def calls(seeds):
-        study, *given = report_example.write(tmp_path / str(seeds), seeds, troubles=False)
-        count = 0
-
-        def profile(_, event, __):
-            nonlocal count
-            count += event == "call"
-
-        sys.setprofile(profile)
-        try:
-            report.write(study, *given, tmp_path / f"{seeds}.html")
-        finally:
-            sys.setprofile(None)
-        return count
-
-    _, few, some, many = map(calls, (3, 12, 18, 24))  # the first compiles the templates
-    assert 0 < many - some < 1.3 * (some - few)
-
-
 def test_a_run_that_experiments_share_has_a_row_in_each(tmp_path):
     inputs = content.read(*report_example.write(tmp_path, 2, ("gap", "second"), troubles=False))
-    assert len(inputs.rows) == 20 and study_page.counts(inputs)["runs"] == 10
+    assert len(inputs.rows) == 20 and study_page.run_counts(inputs)["runs"] == 10

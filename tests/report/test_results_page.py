@@ -5,7 +5,7 @@ import json
 import pytest
 
 from batchscope import disk, errors
-from batchscope.report import claim_rows, results_page
+from batchscope.report import results_page
 from batchscope.study import decision_columns
 from batchscope.study.outcomes import Reason, Verdict
 
@@ -20,7 +20,6 @@ CLAIM = {
     "verdict": Verdict.SUPPORTED,
 }
 CONTRADICTED = {"estimate": "0.02", "low": "0.01", "high": "0.03", "verdict": Verdict.CONTRADICTED}
-FARTHER = {**CONTRADICTED, "low": "0.019", "high": "0.021", "sentence": "Farther off."}
 OPEN = {"low": "-0.05", "high": "0.01", "verdict": Verdict.NOT_RESOLVED, "seeds_to_resolve": "21"}
 UNTESTED = {"verdict": Verdict.NOT_TESTABLE, "reason": Reason.NO_GPU, "sentence": "GPUs idle."}
 UNTESTED |= dict.fromkeys(("estimate", "low", "high", "n", "p", "p_against"), "")
@@ -92,25 +91,15 @@ def test_a_document_has_counts_a_picture_and_a_table_of_claims(results):
 
 def test_documents_with_the_largest_contradicted_share_come_first(results):
     add_study(results, "half", CONTRADICTED, {})
-    add_study(results, "third", FARTHER, {}, OPEN)
+    add_study(results, "third", CONTRADICTED, {}, OPEN)
     add_study(results, "two_of_four", CONTRADICTED, CONTRADICTED, {}, UNTESTED)
     page, _ = write(results)
     assert "Of 9 claims, 7 are" in page and "3 supported, 4 contradicted; 1 not" in page
     rows = [line.split("|") for line in lines(page, "| [A \\| B")]
     assert [row[3].strip() for row in rows] == ["two\\_of\\_four", "half", "third"]
     assert [int(cell) for cell in rows[0][4:9]] == [4, 1, 2, 0, 1]
-    surprising = lines(page, "- [A ", "stated: below 0")
-    assert len(surprising) == 4 and "](#third): Farther off." in surprising[0]
-    assert lines(page, "The most surprising: “Farther off.” (figure 1), with 0.0200")
-
-
-def test_surprise_is_measured_in_half_widths_and_on_logarithms_of_ratios():
-    assert claim_rows.surprise({**CLAIM, **CONTRADICTED}) == pytest.approx(1)
-    assert claim_rows.surprise({**CLAIM, **FARTHER}) == pytest.approx(19)
-    ratio = {**CLAIM, "scale": "ratio", "low_bound": "0.8", "high_bound": "1.25"}
-    assert claim_rows.surprise({**ratio, "low": "0.1", "high": "0.2"}) == pytest.approx(4)
-    assert claim_rows.surprise({**ratio, "low": "2.5", "high": "10"}) == pytest.approx(1)
-    assert claim_rows.surprise({**CLAIM, "low": "0.02", "high": "0.02"}) > 1e6
+    contradicted = lines(page, "- [A ", "stated: below 0")
+    assert len(contradicted) == 4 and "](#two_of_four): Accuracy" in contradicted[0]
 
 
 def test_the_documents_of_a_study_have_a_section_each(results):

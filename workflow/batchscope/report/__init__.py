@@ -30,5 +30,6 @@ def write(
         UserError: If a table or a figure is missing and `partial` is False, or one is damaged.
     """
     inputs = content.read(study, results, config_path, partial)
-    disk.write_text(output, study_page.build(study, inputs, Path(output).parent))
-    disk.write_text(Path(output).with_suffix(".txt"), study_page.headline(study, inputs) + "\n")
+    html, headline = study_page.build(study, inputs, Path(output).parent)
+    disk.write_text(output, html)
+    disk.write_text(Path(output).with_suffix(".txt"), headline + "\n")

@@ -1,4 +1,4 @@
-"""Rising batch sizes of an experiment: whether they pay, and local critical batch sizes."""
+"""Rising batch sizes of an experiment: whether they reduce the cost, and local critical sizes."""
 
 from __future__ import annotations
 
@@ -33,44 +33,46 @@ def _ramps(table: pandas.DataFrame) -> list[Row]:
     ramps = []
     names = [name for name in run_series.varying(table) if name != "learning_rate"]
     keys = ["batch_size", *names] if len(table) else []
-    for _, rows in table.groupby(keys, sort=False, dropna=False) if keys else ():
-        first, is_cost = rows.iloc[0], rows["outcome"].isin(COSTS.values())
-        outcomes = [_outcome(row) for row in rows[~is_cost].to_dict("records")]
-        costs = [_outcome(row) for row in rows[is_cost].to_dict("records")]
+    for _, frame in table.groupby(keys, sort=False, dropna=False) if keys else ():
+        first, is_cost = frame.iloc[0], frame["outcome"].isin(COSTS.values())
+        outcomes = [_outcome(row) for row in frame[~is_cost].to_dict("records")]
+        costs = [_outcome(row) for row in frame[is_cost].to_dict("records")]
         schedules = {"batch_schedule": (first["batch_schedule"],)}
-        described = dict.fromkeys((*affecting(Affects.HORIZON), "largest_batch_size", *names))
-        factors = {name: first.get(name) for name in described if is_used(name, schedules)}
-        stated = {
+        factor_names = dict.fromkeys((*affecting(Affects.HORIZON), "largest_batch_size", *names))
+        factors = {name: first.get(name) for name in factor_names if is_used(name, schedules)}
+        changed = {
             name: value
             for name, value in factors.items()
             if pandas.notna(value) and value != CONSTANT
         }
         rate = first["learning_rate"]
-        ramp = {
-            "words": factor_words.describe(stated),
-            "batch_size": int(first["batch_size"]),
-            "rate": "" if pandas.isna(rate) else wording.shortest(float(rate)),
-            "outcomes": outcomes,
-            "costs": costs,
-            "pays": _pays({row["verdict"] for row in outcomes}, {row["verdict"] for row in costs}),
-            "saved": [row["outcome"] for row in costs if row["verdict"] == Verdict.SUPPORTED],
-        }
-        ramps.append(ramp)
+        ramps.append(
+            {
+                "schedule": factor_words.describe(changed),
+                "batch_size": int(first["batch_size"]),
+                "rate": "" if pandas.isna(rate) else wording.shortest(float(rate)),
+                "outcomes": outcomes,
+                "costs": costs,
+                "reduces_cost": _reduces_cost(
+                    {row["verdict"] for row in outcomes}, {row["verdict"] for row in costs}
+                ),
+                "saved": [row["outcome"] for row in costs if row["verdict"] == Verdict.SUPPORTED],
+            }
+        )
     return ramps
 
 
-def _pays(outcomes: set[str], costs: set[str]) -> str:
-    """Return whether a rise pays, by verdicts: no loss beyond the margin, and a cost is saved."""
+def _reduces_cost(outcomes: set[str], costs: set[str]) -> str:
+    """Return whether no loss is beyond the margin and a cost is saved, by verdicts."""
     if outcomes == {Verdict.WITHIN} and Verdict.SUPPORTED in costs:
         return "yes"
     return "no" if Verdict.BEYOND in outcomes or costs == {Verdict.CONTRADICTED} else "open"
 
 
 def _outcome(row: Mapping[str, Any]) -> Row:
-    how = of_difference(row["outcome"])
-    shown = bracketed([row[name] for name in ESTIMATE], how)
-    texts = {"label": label(row["outcome"]), "margin": margin(row["bound"], how)}
-    return {**row, **texts, "shown": shown}
+    unit = of_difference(row["outcome"])
+    texts = {"label": label(row["outcome"]), "margin": margin(row["bound"], unit)}
+    return {**row, **texts, "shown": bracketed([row[name] for name in ESTIMATE], unit)}
 
 
 def _local_critical(table: pandas.DataFrame) -> list[Row]:
@@ -78,12 +80,12 @@ def _local_critical(table: pandas.DataFrame) -> list[Row]:
 
     It grows if the last interval is above the first one.
     """
-    rows_of_sizes = []
-    for group in run_series.series(table) if len(table) else ():
-        for size, rows in group.frame.groupby("batch_size"):
-            points = rows.drop_duplicates("share").sort_values("share").to_dict("records")
-            # A factor that diverged says nothing, and the others of it have all seeds.
-            seeds = rows.loc[rows["reason"] != Reason.FAILED, "n"].min()
+    local = []
+    for series in run_series.series(table) if len(table) else ():
+        for size, frame in series.frame.groupby("batch_size"):
+            points = frame.drop_duplicates("share").sort_values("share").to_dict("records")
+            # A factor that diverged says nothing, and its other comparisons have all seeds.
+            seeds = frame.loc[frame["reason"] != Reason.FAILED, "n"].min()
             seeds = int(seeds) if pandas.notna(seeds) else 0
             above = points[-1][_CRITICAL[1]] > points[0][_CRITICAL[2]]
             ends = [
@@ -93,6 +95,6 @@ def _local_critical(table: pandas.DataFrame) -> list[Row]:
                 }
                 for point in (points[0], *points[1:][-1:])
             ]
-            row = {"series": group.label, "batch_size": int(size), "ends": ends, "seeds": seeds}
-            rows_of_sizes.append({**row, "grows": above and seeds >= LEAST_SEEDS})
-    return rows_of_sizes
+            row = {"series": series.label, "batch_size": int(size), "ends": ends, "seeds": seeds}
+            local.append({**row, "grows": above and seeds >= LEAST_SEEDS})
+    return local

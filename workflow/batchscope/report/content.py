@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from batchscope import disk, errors
-from batchscope.datasets import samples
 from batchscope.errors import UserError
 from batchscope.figures import LISTING, FigureTables
 from batchscope.report import inline_svg, runs_table
-from batchscope.store import jobs, paths, records, weights
+from batchscope.store import jobs, paths, records
 from batchscope.study.decision_columns import CLAIMS
 from batchscope.study.registry import TIMINGS
 from batchscope.tables import csv_tables
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from batchscope.study.plan import PlannedExperiment, Study
 
 LARGE_TABLE_BYTES = 20_000  # deflated; larger data of a figure are in its CSV file only
-ModelKey = tuple[str, tuple[int, ...], int]  # a model's token, shape of an example, classes
 Record = dict[str, Any]
 
 
@@ -51,14 +49,12 @@ class Inputs:
     other_runs: list[Record]  # of the same runs, on other machines
     timings: list[Record]
     datasets: dict[str, Record]  # by dataset id
-    samples: dict[str, list[samples.Sample]]  # by dataset id
-    models: dict[ModelKey, list[weights.Layer]]  # layers, as far as they are known
     claims: list[Record]  # the rows of claims.csv
     files: list[Path]  # the tables that have rows, each experiment's after another
 
     @property
     def rows(self) -> list[runs_table.Row]:
-        return [row for found in self.experiments.values() for row in found.rows]
+        return [row for results in self.experiments.values() for row in results.rows]
 
 
 def read(
@@ -77,9 +73,8 @@ def read(
     for path in [*expected, *([claims] if study.claims else [])]:
         if not (partial or path.exists()):
             raise UserError(f"{path}: missing; run snakemake to make it.")
-    here, *others = places = list(jobs.places(study, results))
-    records_of_data = {name: records.data_record(results, name) for name in study.datasets}
-    datasets = {name: record for name, record in records_of_data.items() if record is not None}
+    main_place, *other_places = places = list(jobs.places(study, results))
+    datasets = {name: records.data_record(results, name) for name in study.datasets}
     path = Path(config_path)
     inside = path.is_absolute() and path.is_relative_to(Path.cwd())
     name = path.relative_to(Path.cwd()) if inside else Path(os.path.normpath(path))
@@ -91,15 +86,10 @@ def read(
             name: _experiment(study, name, folder / name, partial) for name in study.experiments
         },
         states=jobs.JobTable(study, results),
-        runs=_runs(study, here),
-        other_runs=[run for place in others for run in _runs(study, place).values()],
+        runs=_runs(study, main_place),
+        other_runs=[run for place in other_places for run in _runs(study, place).values()],
         timings=_timings(study, places),
-        datasets=datasets,
-        samples={
-            name: samples.few(paths.dataset_folder(results, name), record)
-            for name, record in datasets.items()
-        },
-        models=_models(study, results, datasets),
+        datasets={name: record for name, record in datasets.items() if record},
         claims=disk.read_rows(claims, *CLAIMS) if study.claims and claims.exists() else [],
         files=[path for path in files if path.read_bytes().count(b"\n") > 1],
     )
@@ -110,7 +100,6 @@ def _experiment(study: Study, name: str, folder: Path, partial: bool) -> Experim
     rows = disk.read_rows(folder / csv_tables.RUNS, "run", "status") if exists else []
     experiment = study.experiments[name]
     tables = FigureTables(folder if exists else None, experiment.metrics)
-    rows = runs_table.evaluated(rows, tables.trajectories, experiment.metrics)
     figures = read_figures(folder / "figures", partial)
     return ExperimentResults(experiment, runs_table.complete(study, name, rows), tables, figures)
 
@@ -148,22 +137,6 @@ def _drawing(path: Path) -> Record:
     }
 
 
-def _models(
-    study: Study, results: Path, datasets: dict[str, Record]
-) -> dict[ModelKey, list[weights.Layer]]:
-    """Return the layers of each trained model, read from the weights of its first run."""
-    models: dict[ModelKey, list[weights.Layer]] = {}
-    for run, factors in study.runs.items():
-        record = datasets.get(factors["dataset"], {})
-        folder = paths.run_folder(results, run)
-        exists = paths.run_record(folder).exists() and (folder / "initial.npz").exists()
-        if exists and {"input_shape", "classes"} <= record.keys():
-            key = factors["model"], tuple(record["input_shape"]), record["classes"]
-            if key not in models:
-                models[key] = weights.layers(*records.RunFiles(folder).weights("initial"))
-    return models
-
-
 def _runs(study: Study, place: jobs.Place) -> dict[str, Record]:
     runs = (*study.runs, *study.commands)
     files = {run: paths.run_record(paths.run_folder(place.results, run)) for run in runs}
@@ -184,6 +157,4 @@ def _timings(study: Study, places: Iterable[jobs.Place]) -> list[Record]:
 def _record(path: Path, machine: str) -> Record:
     """Return a record with the name of its machine in this study."""
     record = disk.read_json(path, "status")
-    described = record.get("machine")
-    described = described if isinstance(described, dict) else {}
-    return {**record, "machine": {**described, "name": machine}}
+    return {**record, "machine": {**(record.get("machine") or {}), "name": machine}}

@@ -1,43 +1,54 @@
-"""Data sets and machines of a study as the page shows them."""
+"""Data sets, models and machines of a study."""
 
 from __future__ import annotations
 
 import base64
 import json
 from collections import Counter
-from itertools import zip_longest
 from typing import Any
 
 from batchscope import wording
+from batchscope.datasets import samples
 from batchscope.report.content import Inputs
 from batchscope.report.text import plain
-from batchscope.store import records
+from batchscope.store import paths, records
+from batchscope.study.names import split_token
 
-_MOST_CLASSES = 40  # more have the smallest and the largest number of examples only
-_SKIPPED_SHOWN = 200  # more are in the data set's record
+_MOST_SKIPPED = 200  # files; more are in the data set's record
 Row = dict[str, Any]
 
 
-def dataset(inputs: Inputs, token: str) -> Row:
-    record = inputs.datasets[token]
-    splits, class_counts = list(record.get("counts") or ()), record.get("class_counts") or {}
-    columns = [class_counts.get(split) or [] for split in splits]
-    balance = list(zip_longest(*columns, fillvalue=0))  # examples of a class in every split
-    names = list(map(str, record.get("class_names") or []))
-    labels = [*names, *map(str, range(len(names), len(balance)))]
-    many, skipped = len(balance) > _MOST_CLASSES, record.get("skipped") or ()
-    samples = [
-        (sample.label, sample.text, _address(sample.image), sample.small)
-        for sample in inputs.samples.get(token, ())
-    ]
+def build(inputs: Inputs) -> Row:
     return {
+        "datasets": [_dataset(inputs, token) for token in inputs.datasets],
+        "models": sorted(
+            {
+                (row["model"], row["dataset"], int(float(row["parameters"])))
+                for row in inputs.rows
+                if row.get("parameters")
+            }
+        ),
+        "machines": _machines(inputs),
+    }
+
+
+def _dataset(inputs: Inputs, token: str) -> Row:
+    record = inputs.datasets[token]
+    skipped = record.get("skipped") or ()
+    return {
+        "name": split_token(token)[0],
         "token": token,
         "record": record,
-        "samples": samples,
-        "splits": splits if balance else [],
-        "balance": [] if many else list(zip(labels, balance, strict=False)),
-        "ends": [(min(each), max(each)) for each in zip(*balance, strict=True)] if many else [],
-        "skipped": skipped[:_SKIPPED_SHOWN],
+        "samples": [
+            (sample.label, sample.text, _address(sample.image), sample.small)
+            for sample in samples.few(paths.dataset_folder(inputs.states.results, token), record)
+        ],
+        "balance": {
+            split: (min(counts), max(counts))
+            for split, counts in (record.get("class_counts") or {}).items()
+            if counts
+        },
+        "skipped": skipped[:_MOST_SKIPPED],
         "skipped_count": record.get("skipped_count") or len(skipped),
         "warnings": list(records.data_warnings(token, record)),
     }
@@ -49,22 +60,21 @@ def _address(image: bytes) -> str:
 
 def processor(machine: Row) -> str:
     """Return the GPUs of a machine and its CPU with the number of usable cores."""
-    gpus, cores = machine.get("gpu"), machine.get("usable_cores") or machine.get("cores")
+    gpus, cores = machine.get("gpu") or [], machine.get("usable_cores") or machine.get("cores")
     cpu = " ".join(str(machine.get("cpu") or "").split())
     cpu += wording.aside(wording.count(cores, "core")) if cpu and isinstance(cores, int) else ""
-    gpus = [gpus] if isinstance(gpus, str) else gpus or []
     return ", ".join(filter(None, [*dict.fromkeys(map(str, gpus)), cpu]))
 
 
-def machines(inputs: Inputs) -> list[Row]:
+def _machines(inputs: Inputs) -> list[Row]:
     """Return machines with versions, and their numbers of runs and timings by device."""
-    rows: dict[str, Row] = {}
+    machines: dict[str, Row] = {}
     runs = [*inputs.runs.values(), *inputs.other_runs]
-    for use, made in (("run", runs), ("timing job", inputs.timings)):
-        for record in made:
+    for use, use_records in (("Runs", runs), ("Timings", inputs.timings)):
+        for record in use_records:
             machine, versions = record["machine"], record.get("versions") or {}
             key = json.dumps([machine, versions], sort_keys=True)
-            row = rows.setdefault(key, {"of": machine, "versions": versions, "uses": {}})
-            how = (plain(record.get("device")), record.get("threads"))
-            row["uses"].setdefault(use, Counter())[how] += 1
-    return list(rows.values())
+            row = machines.setdefault(key, {"machine": machine, "versions": versions, "uses": {}})
+            device, threads = plain(record.get("device")), plain(record.get("threads"))
+            row["uses"].setdefault(use, Counter())[f"{device}, {threads} threads"] += 1
+    return list(machines.values())

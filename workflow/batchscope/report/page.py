@@ -17,16 +17,17 @@ from markupsafe import Markup
 from batchscope import project_files, wording
 from batchscope.host import requirements
 from batchscope.report import text
-from batchscope.study import explanations, factor_words, names
+from batchscope.study import explanations, factor_words
 
-_WORDS = ("batch_size", "capital", "cell", "grouped", "listed", "lower", "number")
-_WORDS += ("p_value", "percent", "shortest", "size")
-_TEXTS = ("cells", "counted", "difference", "label", "markdown", "plain", "rounded")
+_OF_WORDING = (
+    *("batch_size", "capital", "cell", "grouped", "listed", "lower", "number", "p_value"),
+    *("percent", "shortest", "size"),
+)
+_OF_TEXT = ("cells", "counted", "difference", "label", "markdown", "plain", "rounded", "integer")
 _FILTERS = {
-    **{name: getattr(wording, name) for name in _WORDS},
-    **{name: getattr(text, name) for name in (*_TEXTS, "whole")},
+    **{name: getattr(wording, name) for name in _OF_WORDING},
+    **{name: getattr(text, name) for name in _OF_TEXT},
     "described": factor_words.describe,
-    "named": lambda token: names.split_token(token)[0],
     "status": requirements.label,
     "verdict": text.VERDICTS.get,
 }
@@ -37,7 +38,7 @@ def render(template: str, **values: Any) -> str:
     return Markup(text).unescape() if template.endswith(".txt.j2") else text
 
 
-def words(macro: str, row: dict[str, Any]) -> str:
+def phrase(macro: str, row: dict[str, Any]) -> str:
     module = _environment().get_template("claim_words.html.j2").module
     return Markup(getattr(module, macro)(row)).unescape()
 
@@ -59,12 +60,7 @@ def _environment() -> jinja2.Environment:
 
 
 def asset(name: str) -> str:
-    """Return a style or a script without indents and lines of comment."""
-    content = (project_files.TEMPLATES / name).read_text(encoding="utf-8")
-    if "</" in content:
-        raise ValueError(f"Expected no closing tag in {name}.")
-    lines = (line.strip() for line in content.splitlines())
-    return "\n".join(line for line in lines if line and not line.startswith("//")) + "\n"
+    return (project_files.TEMPLATES / name).read_text(encoding="utf-8")
 
 
 def policy(script: str = "") -> str:

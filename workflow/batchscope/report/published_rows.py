@@ -1,11 +1,13 @@
-"""Published numbers of a study's documents, compared with its own."""
+"""Published numbers of documents, compared with the results of the study."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 import pandas
 
+from batchscope.report.claim_rows import Links
 from batchscope.report.content import Inputs
 from batchscope.report.text import estimate
 from batchscope.study import columns, published_numbers, tasks
@@ -16,7 +18,6 @@ if TYPE_CHECKING:
     from batchscope.study.plan import Study
 
 Row = dict[str, Any]
-Links = dict[tuple[str, str], tuple[str, str]]  # experiment and figure -> label and address
 
 
 def build(study: Study, inputs: Inputs, links: Links) -> Row:
@@ -32,24 +33,27 @@ def build(study: Study, inputs: Inputs, links: Links) -> Row:
     ]
     rows = [
         {
-            **shown(row, results.tables.tasks),
+            **describe(row, results.tables.tasks),
             "experiment": results.experiment.title,
             "link": links.get((name, row["figure"])),
         }
         for name, results in inputs.experiments.items()
         for row in results.tables.published.to_dict("records")
     ]
-    here, absent = [row for row in rows if row["here"]], [row for row in rows if not row["here"]]
-    return {"examples": examples, "here": here, "absent": absent} if examples or rows else {}
+    measured = [row for row in rows if row["here"]]
+    absent = [row for row in rows if not row["here"]]
+    return (
+        {"examples": examples, "measured": measured, "absent": absent} if rows or examples else {}
+    )
 
 
-def shown(row: Row, learned: tuple[str, ...] = (tasks.CLASSIFICATION,)) -> Row:
+def describe(row: Row, learned: Collection[str] = (tasks.CLASSIFICATION,)) -> Row:
     """Return a row of published.csv with both numbers as texts, shares in per cent."""
     column, scale = row["column"], 100 if tasks.is_share(row["column"]) else 1
     parameter, described = published_numbers.COLUMNS[column], columns.describe(column)
     values = {name: None if pandas.isna(value) else value for name, value in row.items()}
-    numbers = [values[name] for name in ("here", "here_low", "here_high")]
     percent = parameter.unit in ("shares", "percent")
+    numbers = [values[name] for name in ("here", "here_low", "here_high")]
     return {
         **values,
         "label": (described and described.label) or parameter.label,

@@ -28,7 +28,6 @@ from batchscope.tables import csv_tables
 Record = dict[str, Any]
 OPEN = "open"  # neither decided nor out of reach
 COUNTED = (Verdict.SUPPORTED, Verdict.CONTRADICTED, OPEN, Verdict.NOT_TESTABLE)
-_MOST_SURPRISING = 12
 
 
 def write(results: Path, output: Path, studies: Sequence[str] = ()) -> None:
@@ -91,22 +90,20 @@ def _picture(study_folder: Path, claims: list[Row]) -> Record | None:
         folder = study_folder / experiment / "figures"
         if (folder / f"{figure}.png").exists():
             entry = next(entry for entry in content.listed(folder) if entry["name"] == figure)
-            words = {name: entry[name] for name in ("title", "caption")}
-            return {"experiment": experiment, "figure": figure, **words}
+            texts = {name: entry[name] for name in ("title", "caption")}
+            return {"experiment": experiment, "figure": figure, **texts}
     return None
 
 
 def _claim(row: Row) -> Record:
     """Return the fields of a claim that the page shows, in the words of the report."""
-    shown = claim_rows.shown(row, None)
-    contradicted = row["verdict"] == Verdict.CONTRADICTED
+    claim = claim_rows.describe(row)
     return {
         **{name: row[name] for name in ("place", "sentence", "verdict")},
-        "verdict_words": page.words("verdict", shown),
-        "numbers": page.words("numbers", shown),
-        "bounds": page.words("bounds", shown),
-        "run": page.words("run", shown),
-        "surprise": claim_rows.surprise(row) if contradicted else None,
+        "verdict_words": page.phrase("verdict", claim),
+        "numbers": page.phrase("numbers", claim),
+        "bounds": page.phrase("bounds", claim),
+        "run": page.phrase("run", claim),
     }
 
 
@@ -122,15 +119,14 @@ def _recommended(study_folder: Path) -> list[Record]:
 
 
 def _machines(results: Path) -> list[Record]:
-    """Return the distinct machines, with versions, of the first run and the first timing."""
-    machines: list[Record] = []
+    """Return the machine, with versions, of the first run, or else of the first timing."""
     for pattern in ("runs/*/record.json", "timing/*/*/*/*.json"):
         record = next(map(disk.read_json, sorted(results.glob(pattern))), {})
         if "machine" in record and "versions" in record:
             names = ("cpu", "usable_cores", "memory_gb", "gpu")
             machine = {name: record["machine"][name] for name in names}
-            machines.append({**machine, "versions": record["versions"]})
-    return machines[:1] if machines[:1] == machines[1:] else machines
+            return [{**machine, "versions": record["versions"]}]
+    return []
 
 
 def _page(records: dict[str, Record], folder: str) -> str:
@@ -140,16 +136,13 @@ def _page(records: dict[str, Record], folder: str) -> str:
     ]
     documents = [section for section in sections if section["document"]]
     documents.sort(key=_contradicted, reverse=True)
-    claims = [(section, claim) for section in documents for claim in section["claims"]]
-    surprising = [pair for pair in claims if pair[1]["surprise"] is not None]
-    surprising.sort(key=lambda pair: pair[1]["surprise"], reverse=True)
+    claims = [claim for section in documents for claim in section["claims"]]
     return page.render(
         "results.md.j2",
         folder=folder,
-        total=_counts([claim for _, claim in claims]),
+        total=_counts(claims),
         documents=documents,
         others=[section for section in sections if not section["document"]],
-        surprising=surprising[:_MOST_SURPRISING],
     )
 
 

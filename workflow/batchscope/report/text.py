@@ -58,16 +58,16 @@ def difference(row: Mapping[str, Any]) -> FormattedEstimate:
     return estimate(values, of_difference(row["outcome"])) or FormattedEstimate("")
 
 
-def margin(value: float, how: Unit) -> str:
-    text = rounded(how.times * abs(float(value)))
-    return text + (how.suffix.rstrip("s") if text == "1" else how.suffix)
+def margin(value: float, unit: Unit) -> str:
+    text = rounded(unit.times * abs(float(value)))
+    return text + (unit.suffix.rstrip("s") if text == "1" else unit.suffix)
 
 
 def with_interval(values: Sequence[Any], count: float) -> Sequence[Any]:
     return [values[0], math.nan, math.nan] if count < LEAST_WITH_INTERVAL else values
 
 
-def whole(value: Any) -> str:
+def integer(value: Any) -> str:
     return "" if pandas.isna(value) else f"{int(value)}"
 
 
@@ -84,20 +84,20 @@ def level(column: str, values: Sequence[Any], unit: Unit = PLAIN) -> str:
 
 def bracketed(values: Sequence[Any], unit: Unit = PLAIN) -> str:
     """Return a value with its interval, `1.27 [1.13, 1.44]`; an open end is a dash."""
-    shown = estimate(values, unit)
-    return shown.bracketed if shown else ""
+    formatted = estimate(values, unit)
+    return formatted.bracketed if formatted else ""
 
 
 def estimate(values: Sequence[Any], unit: Unit = PLAIN) -> FormattedEstimate | None:
     """Return a value and the ends of its interval as text; None without a finite value."""
-    value, low, high = (math.nan if pandas.isna(each) else float(each) for each in values)
+    value, low, high = (math.nan if pandas.isna(end) else float(end) for end in values)
     if not math.isfinite(value):
         return None
-    shown = wording.estimate(value, low, high, unit)
+    formatted = wording.estimate(value, low, high, unit)
     if math.isnan(low) != math.isnan(high):  # one end is open
         ends = [wording.cell(unit.times * end, 3) for end in (low, high)]
-        shown = shown._replace(low=ends[0], high=ends[1])
-    return shown
+        formatted = formatted._replace(low=ends[0], high=ends[1])
+    return formatted
 
 
 def is_number(value: Any) -> bool:
@@ -135,5 +135,5 @@ def counted(number: int, noun: str) -> str:
 
 def cells(factors: list[tuple[str, list[str]]], last: str = "and") -> str:
     """Return names with their values: `batch size 4, epoch 1 and 2`."""
-    words = ([name, wording.listed(values, last)] for name, values in factors)
-    return ", ".join(" ".join(filter(None, pair)) for pair in words)
+    texts = ([name, wording.listed(values, last)] for name, values in factors)
+    return ", ".join(" ".join(filter(None, pair)) for pair in texts)

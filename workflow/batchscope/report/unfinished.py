@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,12 +13,12 @@ from batchscope.report.content import Inputs
 from batchscope.report.runs_table import distinct
 from batchscope.store import paths, records
 from batchscope.store.jobs import TRAINING
-from batchscope.study.registry import OF_SWEEPS
 
 if TYPE_CHECKING:
     from batchscope.study.plan import Study
 
-Group = dict[str, Any]
+Key = tuple[str, str, str]
+Entries = Iterator[tuple[Key, tuple[str, str]]]
 _LOCAL = "--cores 8"  # as in the README's commands
 _LAST_LINE = 400  # most characters that are quoted of a log's last line
 STATUSES = (  # in the order of the page
@@ -28,24 +27,22 @@ STATUSES = (  # in the order of the page
 )
 
 
-def find(study: Study, inputs: Inputs) -> list[Group]:
+def build(study: Study, inputs: Inputs) -> dict[str, Any]:
     """Return runs by status, then jobs by measure, version of a step, or missing requirement.
 
-    The kind of a group is `run`, `measure`, `timing`, `version` (records of another version of the
-    step) or `absent`. Its entries are names with a message, and `command` makes them.
+    The kind of a group is `run`, `measure`, `version` (records of another version of the step) or
+    `absent`. Its entries are names with a message, and `command` makes those that can be made.
     """
-    command, groups = snakemake(study, inputs.config_name), {}
-    parts = (_runs(study, inputs), _measures(inputs), _versions(inputs), _absent(inputs))
-    for key, entry in chain.from_iterable(parts):
-        kind, name, title, noun = key
-        made = kind not in ("run", "version") or name == records.MISSING
-        group = {"kind": kind, "name": name, "title": title, "noun": noun, "entries": []}
-        group["command"] = command if made else ""
+    groups: dict[Key, dict[str, Any]] = {}
+    for key, entry in (
+        *_runs(study, inputs),
+        *_measures(inputs),
+        *_versions(inputs),
+        *_absent(inputs),
+    ):
+        group = dict(zip(("kind", "name", "title"), key, strict=True)) | {"entries": []}
         groups.setdefault(key, group)["entries"].append(entry)
-    return [*groups.values()]
-
-
-Entries = Iterator[tuple[tuple[str, str, str, str], tuple[str, str]]]
+    return {"groups": list(groups.values()), "command": snakemake(study, inputs.config_name)}
 
 
 def _runs(study: Study, inputs: Inputs) -> Entries:
@@ -61,7 +58,7 @@ def _runs(study: Study, inputs: Inputs) -> Entries:
                 message = _log_of_run(study, inputs.states.results, run) or message
             if status == records.DIVERGED and row.get("epochs_run"):
                 message = f"{message} (epochs_run {row['epochs_run']})".strip()
-            yield ("run", status, "", "run"), (run, message)
+            yield ("run", status, ""), (run, message)
 
 
 def _log_of_run(study: Study, results: Path, run: str) -> str:
@@ -76,29 +73,28 @@ def _log_of_run(study: Study, results: Path, run: str) -> str:
 def _measures(inputs: Inputs) -> Entries:
     """Yield missing measures of finished runs, and missing timings, with the end of their logs."""
     missing: dict[str, dict[str, str]] = {}
-    for name, found in inputs.experiments.items():
-        rows = [row for row in found.rows if row["status"] == records.FINISHED]
-        here = (None, inputs.states.study.machine)
-        finished = {row["run"] for row in rows if row.get("machine") in here}
+    machines = (None, inputs.states.study.machine)
+    for name, results in inputs.experiments.items():
+        rows = [row for row in results.rows if row["status"] == records.FINISHED]
+        finished = {row["run"] for row in rows if row.get("machine") in machines}
         for state in inputs.states.experiments[name]:
             job = state.job
             if job.noun != TRAINING and state.missing and finished.issuperset(job.runs):
                 line = _last_line(inputs.states.results, job.path)
                 missing.setdefault(job.measure, {})[job.subject] = line
     for measure, jobs in missing.items():
-        kind, noun = ("timing", "timing") if measure in OF_SWEEPS else ("measure", "run")
-        yield from (((kind, measure, "", noun), job) for job in jobs.items())
+        yield from ((("measure", measure, ""), job) for job in jobs.items())
 
 
 def _versions(inputs: Inputs) -> Entries:
     for path, (step, version) in inputs.states.other_versions().items():
         subject = inputs.states.by_record[path].job.subject
-        yield ("version", step, version, "record"), (subject, "")
+        yield ("version", step, version), (subject, "")
 
 
 def _absent(inputs: Inputs) -> Entries:
     for requirement, jobs in inputs.states.absent().items():
-        key = ("absent", requirement.status, requirement.title, "job")
+        key = ("absent", requirement.status, requirement.title)
         yield from ((key, (job.subject, job.measure)) for job in jobs)
 
 
@@ -112,22 +108,9 @@ def _last_line(results: Path, *records_of_jobs: Path) -> str:
     return ""
 
 
-def snakemake(study: Study, config_name: str, target: str = "", how: str = _LOCAL) -> str:
-    """Return the command that runs a study, or one file of it, with the options `how`."""
+def snakemake(study: Study, config_name: str, target: str = "", options: str = _LOCAL) -> str:
+    """Return the command that runs a study, or one file of it, with options."""
     default = config_name == project_files.DEFAULT_CONFIG
     config = "" if default else f"--configfile {shlex.quote(config_name)}"
     scale = "--config scale=reduced" if study.reduced else ""
-    return " ".join(filter(None, ["snakemake", target, how, config, scale]))
-
-
-def commands(study: Study, config_name: str) -> dict[str, str]:
-    """Return the commands that repeat a study: plan, study, slurm and, of a training, run."""
-    default = config_name == project_files.DEFAULT_CONFIG
-    by_name = {
-        "plan": "python workflow/run.py plan" + ("" if default else f" {shlex.quote(config_name)}"),
-        "study": snakemake(study, config_name),
-        "slurm": snakemake(study, config_name, how="--profile slurm"),
-    }
-    for run in [*study.runs, *study.commands][:1]:
-        by_name["run"] = snakemake(study, config_name, f"results/runs/{run}/record.json")
-    return by_name
+    return " ".join(filter(None, ["snakemake", target, options, config, scale]))

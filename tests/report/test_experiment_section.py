@@ -1,4 +1,4 @@
-"""An experiment of the page: the sentence that answers it, its trends, and the winners of tabs."""
+"""The section of an experiment: its answer, its trends, and the winners of tabs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pandas
 import pytest
 
 import made_advice
-from batchscope.report import experiment_view, study_page, text
+from batchscope.report import equal_budgets, experiment_section, study_page, text, trend_rows
 from batchscope.study.decision_columns import TRENDS
 from html_page import Page
 
@@ -22,7 +22,7 @@ def trend(outcome="test_accuracy", ends=(-0.03, -0.01), n=6, **more):
 
 
 def trends_of(*rows):
-    return experiment_view.trends(pandas.DataFrame(rows, columns=[*TRENDS]))
+    return trend_rows.build(pandas.DataFrame(rows, columns=[*TRENDS]))
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_series_with_the_same_numbers_share_a_row():
     times = [{**trend("seconds_per_epoch", (-0.3, -0.1)), **rate} for rate in rates]
     losses = [{**trend("test_loss", (0.1, 0.2)), **rates[0]}]
     losses += [{**trend("test_loss", (0.3, 0.4)), **rate} for rate in rates[1:]]
-    found = experiment_view.trends(pandas.DataFrame(times + losses))
+    found = trend_rows.build(pandas.DataFrame(times + losses))
     assert [(row["outcome"], row["series"]) for row in found] == [
         ("seconds_per_epoch", ""),
         ("test_loss", "learning rate 0.1"),
@@ -83,12 +83,12 @@ def cells(letters):
     ],
 )
 def test_a_size_wins_only_if_all_others_are_worse(letters, winner):
-    assert experiment_view._winner(cells(letters)) == winner
+    assert equal_budgets.winner(cells(letters)) == winner
 
 
 def test_few_seeds_have_no_winner():
     few = made_advice.rows("test_accuracy", "wbbbb", [0.9] * 5, n=3)
-    assert experiment_view._winner(few) is None
+    assert equal_budgets.winner(few) is None
 
 
 @pytest.mark.parametrize(
@@ -108,53 +108,38 @@ def test_the_answer_is_of_the_outcomes_that_the_question_is_about(whole, changes
     keys = experiment.keys.model_copy(update=keys)
     vary = changes.get("vary", experiment.vary)
     found = found._replace(experiment=replace(experiment, keys=keys, vary=vary))
-    answer = [row["outcome"] for row in experiment_view.build(found, [])["answer"]]
+    answer = [row["outcome"] for row in experiment_section.build(found, [])["answer"]]
     assert {outcome.partition("_")[0] for outcome in answer} == expected
 
 
-def test_an_outcome_whose_settings_change_alike_is_named_once():
-    alike = [trend(f"sharpness_full_{epsilon}", (0.1, 0.2)) for epsilon in (0.001, 0.0005)]
-    found = experiment_view._sentence(trends_of(*alike, trend("weight_distance")))
-    assert found == [
-        ("increases", ["sharpness"]),
+def test_outcomes_are_named_by_their_change():
+    outcomes = trends_of(trend("sharpness_full_0.001", (0.1, 0.2)), trend("weight_distance"))
+    assert trend_rows.changes(outcomes) == [
+        ("increases", ["sharpness (full space, epsilon 0.001)"]),
         ("decreases", ["distance from the initial weights"]),
     ]
-    alike[1] |= {"low": -0.1}
-    (up, names), (unclear, others) = experiment_view._sentence(trends_of(*alike))
-    assert (
-        (up, unclear) == ("increases", "unclear") and "0.001" in names[0] and "0.0005" in others[0]
-    )
 
 
 def test_the_answer_comes_before_the_figure_of_its_outcomes(whole):
     study, inputs = whole
-    figure = {"category": "Sharpness", "of": "", "caption": "", "anchor": "a", "svg": "<svg/>"}
+    figure = {"of": "", "caption": "", "anchor": "a", "svg": "<svg/>"}
     figure |= {"packed": "", "width": 0, "axis": ""}
     columns = {"a": "test_loss", "b": "weight_distance", "c": "sharpness_full_0.001"}
-    given = [
+    figures = [
         {**figure, "name": name, "title": name, "columns": [column], "anchor": f"gap-{name}"}
         for name, column in columns.items()
     ]
-    found = inputs.experiments["gap"]._replace(figures=given)
-    view = experiment_view.build(found, [])
-    study_page._number_figures([view])
-    assert [block[0]["name"] for block in view["shown"]] == ["c", "b"]
-    assert [block[0]["name"] for block in view["why"]] == ["a"]
-    assert [view["shown"][0][0]["label"], view["why"][0][0]["label"]] == ["Figure 1", "Figure 3"]
-    html = study_page.build(study, replace(inputs, experiments={"gap": found}))
-    page = Page(html)
-    order = ['class="answer"', 'id="gap-c"', 'id="gap-b"', 'class="scope"']
-    section = html[html.index('<section class="experiment"') :]
-    places = [section.index(part) for part in order]
-    assert places == sorted(places) and page.open == []
-    assert section.count("[") == html.count("[", html.index(section[:40]))
-
-
-def test_the_table_of_runs_is_folded(shown):
-    position = [attributes.get("id") for _, attributes in shown.elements].index("runs-table")
-    tags = [tag for tag, _ in shown.elements[:position]]
-    opened = len(tags) - tags[::-1].index("details") - 1
-    assert "open" not in shown.elements[opened][1]
+    results = inputs.experiments["gap"]._replace(figures=figures)
+    section = experiment_section.build(results, [])
+    links = experiment_section.place_figures([section])
+    assert [block[0]["name"] for block in section["shown"]] == ["c", "b"]
+    assert [block[0]["name"] for block in section["more"]] == ["a"]
+    assert links["gap", "c"] == ("Figure 1", "#figure-1") and links["gap", "a"][0] == "Figure 3"
+    html, _ = study_page.build(study, replace(inputs, experiments={"gap": results}))
+    order = ['class="answer"', 'data-name="gap-c"', 'data-name="gap-b"', 'class="scope"']
+    part = html[html.index('<section class="experiment"') :]
+    places = [part.index(text) for text in order]
+    assert places == sorted(places) and Page(html).open == []
 
 
 def test_a_question_mark_on_the_page_has_its_text(shown):

@@ -1,0 +1,282 @@
+"""The recommendation of one series: rows of advice.csv and comparisons.csv as a dict."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import pandas
+
+from batchscope import wording
+from batchscope.analysis import advice_series, intervals, run_series, verdicts
+from batchscope.analysis.advice import BASELINE, RATE_ON_EDGE, Headline, Item
+from batchscope.analysis.expectations import COUNTED, EPOCH_SECONDS, PATIENCE
+from batchscope.figures import FigureTables
+from batchscope.report import text, training_code
+from batchscope.study import budget_kinds, factor_words, tasks
+from batchscope.study.budget_kinds import EPOCHS, EXAMPLES, SECONDS, TAKEN, TARGET, UPDATES
+from batchscope.study.decision_columns import ADVICE
+from batchscope.study.outcomes import LEAST_WITH_INTERVAL, Reason, Verdict
+
+RATE = "learning_rate"
+NEAR_CHANCE = 0.9  # a target near chance leaves more of the error of a constant prediction
+_SCOPE = ("model", "dataset", "optimizer", "device")
+_MEAN = [f"mean{end}" for end in intervals.ENDS]
+# Columns of the table of batch sizes: title, cost, and its budget.
+_COSTS = (
+    ("Time to target", SECONDS, TARGET),
+    ("Examples to target", EXAMPLES, TARGET),
+    ("Time", SECONDS, EXAMPLES),
+)
+Row = dict[str, Any]
+
+
+def build(
+    advice: pandas.DataFrame, factors: Row, tables: FigureTables, chance: Mapping[str, float]
+) -> Row:
+    """Return the card of one series.
+
+    Args:
+        advice: Its rows of advice.csv.
+        factors: The factors that distinguish the series.
+        chance: Outcome -> value of a constant prediction.
+    """
+    by_item = {item: _rows(advice[advice["item"] == item]) for item in Item}
+    (head,), limits = by_item[Item.RECOMMENDATION], by_item[Item.LIMIT]
+    best = head if head["batch_size"] else None
+    compared = advice_series.of_factors(tables.comparisons, factors)
+    runs = advice_series.of_factors(tables.runs, factors)
+    # A single size in a column is read from the file as a number: 16.0.
+    sizes = [int(float(size)) for size in str(head["sizes"] or "").split()]
+    names = dict.fromkeys(row["name"] for row in limits if row["batch_size"])
+    ends = budget_kinds.of_ends(compared["budget"].unique())
+    checks = _checks(by_item[Item.CHECK])
+    expected = [row for row in by_item[Item.EXPECTATION] if _is(row, best)]
+    stop = _stop(expected, checks, best)
+    table = _sizes(by_item[Item.SIZE], best, compared, by_item[Item.EXPECTATION])
+    return {
+        "headline": head["headline"],
+        "best": best,
+        "n": head["n"],
+        "few": head["n"] < LEAST_WITH_INTERVAL,
+        "about": wording.listed(sizes),
+        "edges": [row for row in by_item[Item.CHECK] if row["name"] == RATE_ON_EDGE],
+        "baseline": next((row for row in checks if row["name"] == BASELINE), None),
+        "task": tasks.of_columns(compared["outcome"])[0],
+        "rates": by_item[Item.RATE],
+        "expected": [row for row in expected if row["name"] not in (*COUNTED, EPOCH_SECONDS)],
+        "stop": stop,
+        "code": _code(best, runs, stop),
+        "scope": [
+            factor_words.value_words(name, factors[name])
+            for name in _SCOPE
+            if pandas.notna(factors.get(name))
+        ],
+        "near_chance": _near_chance(compared[compared["budget"] == TARGET], chance, tables.metrics),
+        "reached": _reached(compared, best["batch_size"], names) if best else None,
+        "outcomes": [
+            _outcome(
+                name, _at(compared, name, *(budget_kinds.PAID if name in TAKEN else ends)), sizes
+            )
+            for name in sorted(names, key=TAKEN.__contains__)
+        ],
+        "sizes": table,
+        "lines": _aligned(table),
+        "checks": checks,
+        "limits": limits,
+        "suggestions": by_item[Item.SUGGESTION],
+    }
+
+
+def _rows(advice: pandas.DataFrame) -> list[Row]:
+    """Return rows of advice.csv with their numbers as texts; a missing value is None."""
+    typed = run_series.typed(advice, ADVICE).astype(object)
+    return [{**row, **_texts(row)} for row in typed.where(typed.notna(), None).to_dict("records")]
+
+
+def _texts(row: Row) -> Row:
+    minutes, name = row["minutes_to_resolve"], str(row["name"])
+    unit = text.of_difference(name) if row["item"] == Item.LIMIT else wording.PLAIN
+    expected = row["item"] == Item.EXPECTATION
+    return {
+        "rate": "" if row[RATE] is None else wording.shortest(float(row[RATE])),
+        "shown": _value(row)
+        if expected
+        else text.bracketed([row[end] for end in text.ESTIMATE], unit),
+        "unit": " times the best" if name in TAKEN else unit.suffix,
+        "cost": "" if minutes is None else wording.duration(60 * float(minutes)),
+    }
+
+
+def _value(row: Row) -> str:
+    """Return the mean over seeds with its interval; of counts and below three seeds the range."""
+    name, numbers = row["name"], [row[end] for end in text.ESTIMATE]
+    unit = wording.PLAIN if name in COUNTED else text.unit(name, numbers[:1])
+    if name not in COUNTED and row["n"] >= LEAST_WITH_INTERVAL:
+        return text.level(name, numbers, unit) + unit.suffix
+    digits = 2 if name in COUNTED else 3
+    mean, low, high = (wording.number(unit.times * number, digits) for number in numbers)
+    return mean + unit.suffix + wording.aside(f"{low} to {high}" if low != high else "")
+
+
+def _near_chance(
+    targets: pandas.DataFrame, chance: Mapping[str, float], metrics: tasks.Metrics
+) -> Row | None:
+    """Return the column of a target near the value of a constant prediction, and that value."""
+    for column, constant in chance.items():
+        best = 1.0 if tasks.higher_is_better(column, metrics) else 0.0
+        values = targets.loc[targets["budget_column"] == column, "budget_value"]
+        if ((best - values).abs() >= NEAR_CHANCE * abs(best - constant)).any():
+            return {"name": column, "level": constant}
+    return None
+
+
+def _stop(expected: Sequence[Row], checks: Sequence[Row], best: Row | None) -> Row:
+    """Return unit long to train: the epochs, and whether to stop at the lowest loss."""
+    by_name = {row["name"]: row for row in expected}
+    used = by_name.get(EPOCHS) or by_name.get(UPDATES)
+    if not used:
+        return {}
+    falling = (row["sizes"] for row in checks if row["name"] == "still_falling")
+    falls = any(best["batch_size"] in sizes for sizes in falling)
+    patience = by_name.get(PATIENCE)
+    return {
+        **used,
+        "falls": falls,
+        "early": used["key"] == budget_kinds.CONVERGENCE and not falls,
+        "patience": int(patience["high"]) if patience and not falls else None,
+        "last": math.ceil(used["high"]) if used["name"] == EPOCHS else None,
+    }
+
+
+def _code(best: Row | None, runs: pandas.DataFrame, stop: Row) -> list[str]:
+    """Return the recommended training as lines of Keras."""
+    if not best:
+        return []
+    runs = run_series.finished(runs)
+    runs = advice_series.of_factors(runs, {name: best[name] for name in ("batch_size", RATE)})
+    if runs.empty:
+        return []
+    factors, patience, epochs = runs.iloc[0].to_dict(), stop.get("patience"), stop.get("last")
+    if patience is not None:
+        patience = int(factors.get("patience") or patience)  # runs may have stopped early
+        epochs = int(runs[EPOCHS].max()) if EPOCHS in runs else epochs
+    return training_code.lines(factors, epochs, patience)
+
+
+def _at(compared: pandas.DataFrame, outcome: str, *budgets: str) -> pandas.DataFrame:
+    """Return the comparisons of an outcome at the first budget that has means."""
+    outcome_rows = compared[compared["outcome"] == outcome].set_index("batch_size", drop=False)
+    frames = [outcome_rows[outcome_rows["budget"] == budget] for budget in budgets]
+    return max(frames, key=lambda frame: (frame["mean"].notna().any(), len(frame) > 0))
+
+
+def _reached(compared: pandas.DataFrame, best: int, limits: Collection[str]) -> Row | None:
+    """Return the cost of the best size to the target; not in seconds if examples rank the sizes."""
+    for cost in (SECONDS, EXAMPLES, UPDATES)[EXAMPLES in limits :]:
+        costs = _at(compared, cost, TARGET, EXAMPLES)
+        if best in costs.index and pandas.notna(costs.loc[best, "mean"]):
+            row = costs.loc[best]
+            unit = text.unit(cost, [row["mean"]])
+            jobs = f"n = {text.integer(row['reached'])}" if cost == SECONDS else ""
+            mean = text.bracketed(row[_MEAN], unit) + unit.suffix
+            return {**row, "name": cost, "shown": mean + wording.aside(jobs)}
+    return None
+
+
+def _outcome(name: str, compared: pandas.DataFrame, sizes: Sequence[int]) -> Row:
+    """Return the batch sizes by verdict of one limit; `equal` if `sizes` are shown to be within."""
+    by_verdict: dict[str, list[int]] = {Verdict.WITHIN: [], Verdict.BEYOND: [], "failed": []}
+    by_verdict["open"] = []
+    read = verdicts.read_off(compared)
+    for size, verdict, reason in zip(compared.index, read, compared["reason"], strict=True):
+        kind = "failed" if reason in (Reason.FAILED, Reason.NOT_REACHED) else verdict
+        by_verdict[kind if kind in by_verdict else "open"].append(int(size))
+    unit = wording.Unit(" %", 100.0) if name in TAKEN else text.of_difference(name)
+    return {
+        **by_verdict,
+        "label": text.label(name),
+        "is_cost": name in TAKEN,
+        "equal": {*sizes} <= {*by_verdict[Verdict.WITHIN]},
+        "margin": text.margin(compared["margin"].iloc[0], unit),
+    }
+
+
+def _sizes(
+    sizes: Sequence[Row], best: Row | None, compared: pandas.DataFrame, expected: Sequence[Row]
+) -> Row:
+    """Return the table with a row per batch size: its verdict, and the columns with a text."""
+    columns = {"Learning rate": {row["batch_size"]: row["rate"] for row in sizes}}
+    for title, cost, budget in _COSTS:
+        costs = _at(compared, cost, budget)
+        unit = text.unit(cost, costs["mean"])
+        texts = {int(size): text.level(cost, row[_MEAN], unit) for size, row in costs.iterrows()}
+        columns[title + wording.aside(unit.suffix.strip())] = texts
+    for row in expected:
+        if row["name"] not in (PATIENCE, SECONDS):
+            columns.setdefault(text.label(row["name"]), {})[row["batch_size"]] = row["shown"]
+    columns = {title: texts for title, texts in columns.items() if any(texts.values())}
+    recommended = best is not None and best["headline"] == Headline.RECOMMENDED
+    read = verdicts.read_off(pandas.DataFrame(sizes))
+    return {
+        "heads": list(columns),
+        "rows": [
+            {
+                **row,
+                "verdict": verdict,
+                "verdict_words": _verdict(row, verdict, best, compared),
+                # No size is highlighted if none is distinguished or within every margin.
+                "inside": _is(row, best) and (recommended or best["verdict"] == Verdict.WITHIN),
+                "cells": [texts.get(row["batch_size"], "") for texts in columns.values()],
+            }
+            for row, verdict in zip(sizes, read, strict=True)
+        ],
+    }
+
+
+def _is(row: Row, best: Row | None) -> bool:
+    return best is not None and row["batch_size"] == best["batch_size"]
+
+
+def _verdict(row: Row, verdict: str, best: Row | None, compared: pandas.DataFrame) -> str:
+    """Return the verdict on a batch size, with the limit that decides about it."""
+    if _is(row, best):
+        several = best["headline"] == Headline.NOT_DISTINGUISHED
+        return "best measured" if several and best["verdict"] != Verdict.WITHIN else "recommended"
+    if row["reason"] == Reason.NOT_REACHED:
+        size = compared[compared["batch_size"] == row["batch_size"]]
+        costs = size[(size["budget"] == TARGET) & (size["outcome"] != SECONDS)]
+        epochs, reached = text.integer(size["epochs_run"].max()), costs["reached"].max()
+        seeds = f"{text.integer(reached)} of {text.integer(costs['seeds'].max())} seeds"
+        phrase = f"{seeds} reached the target" if reached > 0 else "target not reached"
+        return f"{phrase} in {epochs} epochs" if epochs else phrase
+    if verdict == Verdict.BEYOND and row["name"] == SECONDS:
+        return "slower than the margin allows"
+    phrase = "runs failed" if row["reason"] == Reason.FAILED else text.VERDICTS[verdict]
+    decides = row["name"] and verdict != Verdict.WITHIN
+    return f"{phrase}: {wording.lower(text.label(row['name']))}" if decides else phrase
+
+
+def _checks(check_rows: Sequence[Row]) -> list[Row]:
+    """Return checks in order, those that did not pass first, a check of several sizes as one.
+
+    A check that fails for all sizes names none.
+    """
+    checks: dict[str, Row] = {}
+    for row in check_rows:
+        state = {1: "passed", 0: "failed"}.get(row["passed"], "open")
+        check = checks.setdefault(row["name"], {**row, "state": state, "sizes": []})
+        if check["batch_size"]:
+            check["sizes"].append(row["batch_size"])
+    return sorted(checks.values(), key=lambda row: row["state"] == "passed")
+
+
+def _aligned(table: Row) -> list[str]:
+    """Return the table of batch sizes as aligned lines."""
+    lines = [["Batch size", *table["heads"], "Verdict"]]
+    for row in table["rows"]:
+        cells = [cell or wording.ABSENT for cell in row["cells"]]
+        lines.append([row["batch_size"], *cells, row["verdict_words"]])
+    frame = pandas.DataFrame(lines).map(" {}".format)
+    return frame.to_string(index=False, header=False).splitlines()

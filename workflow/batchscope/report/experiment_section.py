@@ -1,0 +1,93 @@
+"""The section of an experiment: its question, answer, recommendations, comparisons and figures."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import Any
+
+from batchscope import wording
+from batchscope.report import batch_schedules, equal_budgets, race, text, timing_section, trend_rows
+from batchscope.report.content import ExperimentResults
+from batchscope.store import records
+from batchscope.study.figures import LEAD
+from batchscope.study.plan import PlannedExperiment
+
+Row = dict[str, Any]
+Links = dict[tuple[str, str], tuple[str, str]]  # experiment and figure -> label and address
+
+
+def build(results: ExperimentResults, cards: list[Row]) -> Row:
+    """Return the parts of an experiment's section; `cards` come from `decision.cards`."""
+    experiment, tables = results.experiment, results.tables
+    trends = trend_rows.build(tables.trends)
+    answer = trend_rows.answer(experiment, trends)
+    command = next((run.command.words for run in experiment.commands.values()), ())
+    return {
+        "id": f"experiment-{experiment.name}",
+        "plan": experiment,
+        "finished": any(row["status"] == records.FINISHED for row in results.rows),
+        "varied": _varied(experiment),
+        "source": experiment.own.path or " ".join(command),
+        "timings": [name.replace("_", " ") for name in experiment.timings],
+        "runs": len(results.rows),
+        "cards": [card for card in cards if card["experiment"] == experiment.name],
+        "schedules": batch_schedules.of_experiment(tables),
+        "answer": answer,
+        "changes": trend_rows.changes(answer),
+        "other_trends": [row for row in trends if row not in answer],
+        "equal": equal_budgets.build(tables.comparisons),
+        "race": race.build(tables.race),
+        "machine": timing_section.build(tables.sweeps),
+        "figures": results.figures,
+    }
+
+
+def place_figures(sections: list[Row]) -> Links:
+    """Sort figures into parts, number them in the page's order, and return labels and addresses."""
+    links: Links = {}
+    for section in sections:
+        outcomes = [row["outcome"] for row in section["answer"]]
+        section |= _parts(section["figures"], outcomes, bool(section["cards"]))
+        # The figures of the first recommendation are at the top of the page.
+        at_top = section is sections[0] and section["cards"]
+        order = ("lead", "shown") if at_top else ("shown", "lead")
+        blocks = chain.from_iterable(section[part] for part in (*order, "more"))
+        for figure in chain.from_iterable(blocks):
+            figure["number"] = len(links) + 1
+            figure["published"] = section["plan"].keys.published.get(figure["name"])
+            link = f"Figure {figure['number']}", f"#figure-{figure['number']}"
+            links[section["plan"].name, figure["name"]] = link
+    return links
+
+
+def _parts(figures: list[Row], outcomes: list[str], has_cards: bool) -> dict[str, list[list[Row]]]:
+    """Return figures as blocks by their part of the page, the variants of a figure in one block.
+
+    Parts are `lead` (the recommendation), `shown` (the outcomes of the answer in their order, or
+    else the first figure), and `more`.
+    """
+    blocks: dict[str, list[Row]] = {}
+    for figure in figures:
+        blocks.setdefault(figure["of"] or figure["name"], []).append({**figure})
+    parts: dict[str, list[list[Row]]] = {"lead": [], "shown": [], "more": []}
+    for name, block in blocks.items():
+        answers = not {*outcomes}.isdisjoint(block[0]["columns"])
+        parts["lead" if name in LEAD else "shown" if answers else "more"].append(block)
+    parts["lead"].sort(key=lambda block: LEAD.index(block[0]["name"]))
+    parts["shown"].sort(
+        key=lambda block: min(map(outcomes.index, {*outcomes} & {*block[0]["columns"]}))
+    )
+    if not (has_cards or parts["lead"] or parts["shown"]):
+        parts["shown"] = [parts["more"].pop(0)] if parts["more"] else []
+    return parts
+
+
+def _varied(experiment: PlannedExperiment) -> str:
+    """Return the factors with several values: `batch size 16, 64 and 256; seed 0 and 1`."""
+    sizes = {"batch_size": experiment.batch_sizes}
+    factors = {**sizes, **experiment.vary, "seed": experiment.seeds}
+    return "; ".join(
+        f"{name.replace('_', ' ')} {wording.some(list(map(text.plain, values)), most=12)}"
+        for name, values in factors.items()
+        if len(values) > 1
+    )

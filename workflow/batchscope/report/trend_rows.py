@@ -1,0 +1,113 @@
+"""Rows of trends.csv: their numbers as texts, and those that answer an experiment's question."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas
+
+from batchscope import wording
+from batchscope.analysis import intervals, run_series
+from batchscope.report import text
+from batchscope.study.budget_kinds import END, TAKEN
+from batchscope.study.figures import FIGURES
+from batchscope.study.outcomes import LEAST_WITH_INTERVAL, Verdict
+from batchscope.study.plan import PlannedExperiment
+from batchscope.study.registry import OF_OUTCOMES, OF_TRAININGS
+from batchscope.study.versions import ENTRIES
+
+INCREASES, DECREASES, UNCLEAR = "increases", "decreases", "unclear"
+FEW_SEEDS = "few_seeds"
+_MOST_ANSWERS = 6  # rows of an answer if the experiment names no primary column
+Row = dict[str, Any]
+
+
+def build(table: pandas.DataFrame) -> list[Row]:
+    """Return the rows with the words of their series and their numbers as text.
+
+    Series with the same numbers share a row: times do not depend on the learning rate.
+    """
+    series = run_series.series(table) if len(table) else []
+    rows = {
+        position: {**row, "series": group.label, "change": _change(row), **_texts(row)}
+        for group in series
+        for position, row in group.frame.to_dict("index").items()
+    }
+    shared: dict[tuple[str, ...], list[Row]] = {}
+    for _, row in sorted(rows.items()):
+        key = (row["outcome"], row["budget"], *row["means"], row["slope"])
+        shared.setdefault(key, []).append(row)
+    merged = []
+    for same in shared.values():
+        labels = [] if len(same) == len(series) > 1 else [row["series"] for row in same]
+        merged.append({**same[0], "series": wording.listed(labels)})
+    return merged
+
+
+def _change(row: Row) -> str:
+    """Return the sign of a trend by its interval, which also decides the verdict."""
+    if row["verdict"] == Verdict.NOT_TESTABLE:
+        return Verdict.NOT_TESTABLE
+    if row["n"] < LEAST_WITH_INTERVAL:
+        return FEW_SEEDS
+    no_change = 1.0 if row["outcome"] in TAKEN else 0.0
+    if row["low"] > no_change:
+        return INCREASES
+    return DECREASES if row["high"] < no_change else UNCLEAR
+
+
+def _texts(row: Row) -> Row:
+    """Return a trend's means, its change per doubling and their units."""
+    column, is_ratio = row["outcome"], row["outcome"] in TAKEN
+    means = [
+        [row[f"{size}_mean{end}"] for end in intervals.ENDS] for size in ("smallest", "largest")
+    ]
+    unit = text.unit(column, [mean[0] for mean in means])
+    points = text.of_difference(column)
+    change = wording.PLAIN if is_ratio else points if points != wording.PLAIN else unit
+    slope = text.with_interval([row[name] for name in text.ESTIMATE], row["n"])
+    return {
+        "unit": unit.suffix.strip(),
+        "means": [
+            text.level(column, text.with_interval(mean, row["seeds"]), unit) for mean in means
+        ],
+        "slope": text.bracketed(slope, change),
+        "slope_unit": change.suffix.strip(),
+        "ratio": is_ratio,
+    }
+
+
+def answer(experiment: PlannedExperiment, rows: list[Row]) -> list[Row]:
+    """Return the rows that answer an experiment's question.
+
+    An experiment that names no primary columns asks about the outcomes of the figures that it
+    names, or else of its measures. Every training has an evaluation and a time, so these count
+    only if it measures nothing else. They do not count if several learning rates were tried,
+    because batch sizes are then compared at the best rate of each.
+    """
+    at_end = [row for row in rows if row["budget"] == END]
+    if primary := experiment.keys.primary:
+        return [row for outcome in primary for row in at_end if row["outcome"] == outcome]
+    outcomes = list(dict.fromkeys(row["outcome"] for row in at_end))
+    columns = {
+        column
+        for name in {*experiment.measures} - {*OF_OUTCOMES, *OF_TRAININGS}
+        for column in ENTRIES[name].columns_for(experiment.measures[name])
+    }
+    measured = [outcome for outcome in outcomes if outcome in columns]
+    several_rates = len(experiment.vary.get("learning_rate", ())) > 1
+    usual = measured if several_rates else outcomes
+    figures = [FIGURES[name] for name in experiment.keys.figures]
+    drawn = [outcome for figure in figures for outcome in usual if figure.shows(outcome)]
+    asked_about = dict.fromkeys(drawn or measured or usual)
+    rows = [row for outcome in asked_about for row in at_end if row["outcome"] == outcome]
+    return rows[:_MOST_ANSWERS]
+
+
+def changes(answers: list[Row]) -> list[tuple[str, list[str]]]:
+    """Return each kind of change with the outcomes that have it, in the order of the rows."""
+    names: dict[str, dict[str, None]] = {}
+    for row in answers:
+        name = wording.lower(text.label(row["outcome"])) + wording.aside(row["series"])
+        names.setdefault(row["change"], {})[name] = None
+    return [(change, list(outcomes)) for change, outcomes in names.items()]
