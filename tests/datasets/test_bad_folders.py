@@ -1,4 +1,4 @@
-"""Folders and lists of images as people have them: all problems are reported at once."""
+"""Folders of images as users have them: all problems are reported at once."""
 
 import errno
 import os
@@ -146,75 +146,3 @@ def test_folders_of_the_parts_are_the_split(names, tmp_path):
     drawn = definition("image_folder", folder, split={"validation": 2})
     assert problems(drawn) == []
     assert prepared(tmp_path, drawn).record["counts"] == {"train": 8, "validation": 4, "test": 8}
-
-
-ROWS = [(f"{number}.png", "cat" if number % 2 else "dog") for number in range(12)]
-
-
-def listed(folder, *rows, names="file,label", **more):
-    text = "\n".join([names, *(",".join(map(str, row)) for row in rows)])
-    written(folder, {"photos": 12, "own.csv": text.encode()})
-    return definition("image_list", folder / "own.csv", folder=str(folder / "photos"), **more)
-
-
-def test_a_list_of_images(tmp_path):
-    stems = ((name.removesuffix(".png"), 9 + (label == "cat")) for name, label in ROWS)
-    data = prepared(tmp_path, listed(tmp_path, *stems))
-    assert data.record["class_names"] == ["9", "10"]
-    for part in ("train", "validation", "test"):  # image n has the grey 10 + n
-        assert (data.images(part)[:, 0, 0, 0] % 2 == data.labels(part)).all()
-    parts = [(*row, "val" if number > 9 else "Train") for number, row in enumerate(ROWS)]
-    more = {"file": "image", "label": "class", "split": {"test": 0.2}}
-    data = prepared(tmp_path, listed(tmp_path, *parts, names="image,class,split", **more))
-    assert data.record["counts"] == {"train": 8, "validation": 2, "test": 2}
-    assert sorted(data.images("validation")[:, 0, 0, 0]) == [20, 21]
-
-
-def test_a_list_of_images_and_numbers(tmp_path):
-    numbers = ((name, row / 2) for row, (name, _) in enumerate(ROWS))
-    data = prepared(tmp_path, listed(tmp_path, *numbers))
-    assert data.task == "regression" and data.record["counts"]["train"] == 8
-    labels = data.labels("test") * data.record["target_deviations"] + data.record["target_means"]
-    assert labels[:, 0] == pytest.approx((data.images("test")[:, 0, 0, 0] - 10.0) / 2)
-
-
-@pytest.mark.parametrize(
-    ("rows", "more", "lines"),
-    [
-        (
-            [("a.png", "cat"), ("b.png", "cat"), ("0.png", ""), *ROWS[1:], ROWS[3]],
-            {},
-            [
-                ": a.png and b.png: received no file of this name;",
-                ": 3.png: received a file again;",
-                ": 0.png: received no label;",
-            ],
-        ),
-        (
-            [(*row, "holdout") for row in ROWS],
-            {"names": "file,label,split"},
-            [
-                ": 0.png, 1.png, 2.png and 9 more: received no part;",
-                ": HERE/own.csv: received no image to train on;",
-            ],
-        ),
-        (ROWS, {"label": "kind"}, [": HERE/own.csv: received no kind in file, label;"]),
-        (ROWS, {"separator": ";"}, [": HERE/own.csv: received no file and label in file,label;"]),
-    ],
-)
-def test_problems_of_a_list_are_known_before_images_are_read(rows, more, lines, tmp_path):
-    check(tmp_path, listed(tmp_path, *rows, **more), lines)
-
-
-def test_a_file_has_one_line_of_a_list(tmp_path):
-    parts = [(*row, "train") for row in ROWS]
-    stem = ROWS[3][0].removesuffix(".png")
-    for other in (stem, f"./{ROWS[3][0]}"):
-        own = listed(tmp_path, *parts, (other, "cat", "test"), names="file,label,split")
-        assert f"{other}: received a file again;" in " ".join(problems(own))
-
-
-def test_numbers_of_a_list_stay_numbers_if_one_is_missing(tmp_path):
-    numbers = [(name, row / 7) for row, (name, _) in enumerate(ROWS)]
-    own = listed(tmp_path, *numbers[1:], (ROWS[0][0], "NaN"))
-    assert "received no label" in " ".join(problems(own))

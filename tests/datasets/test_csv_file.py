@@ -123,4 +123,6 @@ def test_separator_and_decimal_are_detected(decimal, separator, keys, tmp_path):
     definition = csv(tmp_path, lines, **keys)
     assert source.dialect(tmp_path / "own.csv") == keys
     request = Request("", definition, tmp_path, tmp_path)
-    assert dataset_definitions.read(definition).read(request).images == pytest.approx(ROWS)
+    assert dataset_definitions.read(definition).read(request).images.to_numpy() == pytest.approx(
+        ROWS
+    )

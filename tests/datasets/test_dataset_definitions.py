@@ -24,7 +24,6 @@ COUNTS = {"train": 600, "validation": 200, "test": 200}
 MNIST = {"source": "mnist"}
 CATS = {"source": "cats_vs_dogs", "image_size": 64, "split": TENTHS}
 FOLDER = {"source": "image_folder", "path": "x", "image_size": 32, "split": TENTHS}
-LIST = {"source": "image_list", "path": "x.csv", "image_size": 32}
 NPZ = {"source": "npz", "path": "x.npz"}
 CSV = {"source": "csv", "path": "x.csv", "split": TENTHS}
 PATCHES = {"source": "patches", "image_size": 256}
@@ -69,7 +68,6 @@ def test_split_counts(split, members, counts):
             {key: FOLDER[key] for key in ("source", "path", "image_size")} | {"scale": 0.5},
             "d-6c6bd4e8",
         ),
-        (LIST, "d-d7c4c478"),
     ],
 )
 def test_ids_are_those_of_older_results(raw, token):
@@ -184,7 +182,6 @@ def test_training_size(raw, size):
         (NPZ, "path", "existing file.*'x.npz'"),
         ({**FOLDER, "path": __file__}, "path", "existing folder"),
         ({**FOLDER, "path": HERE, "split": {"validation": 1, "test": 1}}, None, ""),
-        ({**LIST, "path": __file__}, None, ""),
     ],
 )
 def test_problems_of_meaning(raw, place, words):

@@ -7,18 +7,16 @@ from test_csv_file import csv
 
 from batchscope import datasets
 from batchscope.datasets.features import Features
-from batchscope.datasets.raw import Columns
 from batchscope.study import dataset_definitions
 from prepared_data import faults, prepared
 
 NAN = np.nan
-# A number, a categorical column of `a`, `b`, `c`, and another number.
-TRAIN = np.array([[1, 0, 5], [NAN, 2, 5], [4, NAN, 5], [7, 0, 5]])
-OTHERS = np.array([[NAN, 1, 6], [10, 2, 5], [1, 1, 5]])
+TRAIN = pandas.DataFrame({"x": [1, NAN, 4, 7], "k": ["a", "c", NAN, "a"], "z": 5.0})
+OTHERS = pandas.DataFrame({"x": [NAN, 10, 1], "k": ["b", "c", "b"], "z": [6.0, 5, 5]})
 
 
 def test_features_by_hand():
-    features = Features("own", TRAIN, Columns(["x", "k", "z"], {1: ["a", "b", "c"]}, 3))
+    features = Features("own", TRAIN)
     deviation = np.std([1, 4, 4, 7])  # the median is 4, and so is the mean
     expected = [[0, 0, 0, 1], [6 / deviation, 0, 1, 0], [-3 / deviation, 0, 0, 0]]
     assert features.transform(OTHERS) == pytest.approx(np.array(expected))
@@ -29,7 +27,6 @@ def test_features_by_hand():
         "feature_names": ["x", "k=a", "k=c", "z"],
         "feature_medians": {"x": 4, "z": 5},
         "categories": {"k": ["a", "c"]},
-        "dropped": 3,
     }
 
 

@@ -109,7 +109,7 @@ def _classes(part_labels: Labels) -> tuple[dict[str, np.ndarray], list[str]]:
         index = np.minimum(np.searchsorted(values, labels), len(values) - 1)
         kinds.check(place, labels, values[index] == labels, "a class of the training part")
         classes[part] = index.astype(np.int32)
-    return classes, [str(value) for value in values.tolist()]
+    return classes, [wording.printable(str(value)) for value in values.tolist()]
 
 
 def _check_names(place: str, names: list[Any], counts: list[int]) -> None:

@@ -54,7 +54,7 @@ def sized(name: str, definition: dict[str, Any]) -> tuple[ModelInput, int | None
     try:
         if listing := source.listing(request):
             photographs.check(request, listing)
-            model_input = ModelInput(source.shape(), len(listing.names), task=listing.task)
+            model_input = ModelInput(source.shape(), len(listing.names))
             count = _training_photos(source, listing)
         elif examples := source.examples():
             kind, task = source.kind_of_examples(), source.task_of_labels()

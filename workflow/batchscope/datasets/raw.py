@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from batchscope import disk
-from batchscope.datasets.features import Columns
 from batchscope.datasets.source import expanded
 from batchscope.errors import UserError, unexpected
 from batchscope.study import example_kinds, tasks
@@ -47,8 +46,9 @@ class Request:
 class Raw:
     """A data set from its source, before the split.
 
-    Images have the shape (n, height, width, channels), uint8 or float32; rows of numbers (n,
-    features), float64, not yet standardised; tokens (n, length), int32. Classes are int32 of shape
+    Images have the shape (n, height, width, channels), uint8 or float32; tokens (n, length), int32.
+    Rows of numbers are float64, (n, features), or the data frame of a table, not yet standardised.
+    Class names of anything but tokens are printable. Classes are int32 of shape
     (n,), or (n, length) for tokens. The numbers of a regression are float64 of shape (n, targets),
     not yet standardised. Several labels are 0 or 1, int32 of shape (n, labels).
     """
@@ -64,11 +64,12 @@ class Raw:
     skipped: list[dict[str, str]] = field(default_factory=list)  # `file` and `reason`
     kind: str = example_kinds.IMAGES  # one of `example_kinds.KINDS`
     task: str = tasks.CLASSIFICATION  # one of `tasks.TASKS`
-    # Columns of a table (its rows have NaN and codes); None if every column is a feature.
-    columns: Columns | None = None
+    dropped: int | None = None  # rows of a table that lack a cell
 
     @property
     def usual_scale(self) -> float:
+        if self.kind != example_kinds.IMAGES:
+            return 1.0
         return self.scale or (1 / 255 if self.images.dtype == np.uint8 else 1.0)
 
 

@@ -15,7 +15,6 @@ from pydantic_core import PydanticCustomError
 
 from batchscope import problems, wording
 from batchscope.datasets import kinds, labels
-from batchscope.datasets.features import Columns
 from batchscope.datasets.raw import Raw, Request, local_file, reading
 from batchscope.datasets.source import DataSource, FileSha256, Task, is_none
 from batchscope.datasets.splits import Split
@@ -107,26 +106,27 @@ class ParsedTable:
     """The columns of a table and their problems.
 
     Attributes:
-        values: Feature -> number or code of each row; NaN if missing.
-        words: Feature of words -> word of each code.
+        rows: Features: numbers or words, with missing values.
         refused: Column that cannot be a feature -> the reason.
         gaps: Features with missing cells.
     """
 
     def __init__(self, source: Csv, request: Request) -> None:
+        import pandas
+
         self.source, self.request, self.path = source, request, local_file(request)
         self.place = f"{request.place}: {self.path}"
         self.problems: list[str] = []
         self.frame = self._parquet() if self.path.suffix == ".parquet" else self._csv()
-        self.values: dict[str, np.ndarray] = {}
-        self.words: dict[str, list[str]] = {}
-        self.refused: dict[str, str] = {}
-        for name in self.features:
-            self._read_feature(name)
-        self.gaps = [name for name, values in self.values.items() if np.isnan(values).any()]
+        columns = {name: self._feature(name) for name in self.features}
+        reasons = {name: _refusal(cells) for name, cells in columns.items()}
+        self.refused = {name: reason for name, reason in reasons.items() if reason}
+        rows = pandas.DataFrame(columns).drop(columns=[*self.refused])
+        self.rows = rows.astype(dict.fromkeys(rows.select_dtypes(["number", "bool"]), float))
+        self.gaps = self.rows.columns[self.rows.isna().any()].tolist()
         for name in self.labels:
             self.frame[name] = self.frame[name].astype("str").str.strip()
-        missing = self.frame[[*self.values, *self.labels]].isna()
+        missing = self.frame[[*self.rows, *self.labels]].isna()
         self.kept = ~missing.any(axis=1) if source.missing == "drop" else missing.any(axis=1) | True
         fill = ", `missing: median` fills the gaps of features" if self.gaps else ""
         fix = f"`missing: drop` leaves such rows out{fill}"
@@ -143,20 +143,18 @@ class ParsedTable:
         return [str(text)] if reasons else []
 
     def raw(self) -> Raw:
-        """Return the rows as numbers and codes, with their labels."""
-        matrix = np.stack([*self.values.values()], axis=1)[self.kept]
+        """Return the rows with their labels."""
+        rows = self.rows[self.kept]
         place = f"{self.place}, column {wording.listed(self.labels)}"
-        if not len(matrix):
+        if rows.empty:
             raise unexpected(place, "no row without a missing cell", "one at least")
         values, task = self._label_values()
         pairs, classes, task = labels.labelled(
-            self.request.place, ROWS, task, {"train": matrix}, {"train": (place, values)}
+            self.request.place, ROWS, task, {"train": rows}, {"train": (place, values)}
         )
-        names = [*self.values]
-        words = {names.index(name): words for name, words in self.words.items()}
-        columns = Columns(names, words, len(self.frame) - len(matrix))
         classes = classes if task == tasks.CLASSIFICATION else self.labels
-        return Raw(*pairs["train"], classes, [self.path], columns=columns, kind=ROWS, task=task)
+        dropped = len(self.frame) - len(rows)
+        return Raw(*pairs["train"], classes, [self.path], dropped=dropped, kind=ROWS, task=task)
 
     def _parquet(self) -> Any:
         import pandas
@@ -234,11 +232,11 @@ class ParsedTable:
             texts = texts.mask(texts.str.contains(".", regex=False, na=False)).str.replace(",", ".")
         return pandas.to_numeric(texts, errors="coerce")
 
-    def _read_feature(self, name: str) -> None:
-        """Read a column of features, or note why it cannot be one."""
+    def _feature(self, name: str) -> Any:
+        """Return a column as numbers or words."""
         cells = self.frame[name]
         if name in self.categorical or cells.dtype.kind not in "biuf":
-            cells = cells.astype("str").str.strip()
+            cells = cells.astype("str").str.strip().map(wording.printable, na_action="ignore")
             numbers = self._numbers(cells)
             distinct = cells.dropna().drop_duplicates().index
             # A few words among numbers are mistakes.
@@ -247,14 +245,7 @@ class ParsedTable:
                     fix = f"`categorical: {_yaml([name])}` takes words"
                     self._note_cell(name, wrong, repr(cells[wrong].iloc[0]), "a number", fix)
                 cells = numbers
-        if reason := _refusal(cells):
-            self.refused[name] = reason
-            return
-        if cells.dtype.kind not in "biuf":
-            category = cells.astype("category").cat
-            self.words[name] = list(category.categories)
-            cells = category.codes.where(cells.notna())
-        self.values[name] = cells.to_numpy(float, na_value=np.nan)
+        return cells
 
     def _label_values(self) -> tuple[np.ndarray, str | None]:
         """Return the labels of the kept rows (words, numbers, or columns of numbers) and the task.
