@@ -67,10 +67,10 @@ class Features:
         categories: dict[str, list[str]] = {}
         for _, step, names in self._transformer.transformers_:
             if hasattr(step, "categories_"):
-                words = [values.tolist() for values in step.categories_]
-                categories |= dict(zip(names, words, strict=True))
-                means += [0.0] * sum(map(len, words))
-                deviations += [1.0] * sum(map(len, words))
+                category_lists = [values.tolist() for values in step.categories_]
+                categories |= dict(zip(names, category_lists, strict=True))
+                means += [0.0] * sum(map(len, category_lists))
+                deviations += [1.0] * sum(map(len, category_lists))
             else:
                 imputer, scaler = step
                 medians |= dict(zip(names, imputer.statistics_.tolist(), strict=True))

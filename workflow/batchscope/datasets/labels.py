@@ -143,9 +143,9 @@ def _plain(place: str, labels: np.ndarray) -> np.ndarray:
         kinds.check(place, labels, one_hot, _LABEL)
         return labels.argmax(axis=1)
     with np.errstate(invalid="ignore"):
-        whole = labels.astype(np.int64)
-    kinds.check(place, labels, whole == labels, _LABEL)
-    return whole
+        integers = labels.astype(np.int64)
+    kinds.check(place, labels, integers == labels, _LABEL)
+    return integers
 
 
 def _numbers(part_labels: Labels, task: str) -> tuple[dict[str, np.ndarray], list[str]]:

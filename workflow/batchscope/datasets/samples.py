@@ -40,12 +40,12 @@ def few(folder: Path, record: dict[str, Any]) -> list[Sample]:
         return [Sample("", text=between.join(row).replace("\n", "\u21b5")) for row in texts]
     if data.look.kind != example_kinds.IMAGES:
         return []
-    labels, shown = np.asarray(data.labels("train")), names[:_CLASSES]
-    per_class = max(1, _IMAGES // len(shown))
+    labels, class_names = np.asarray(data.labels("train")), names[:_CLASSES]
+    per_class = max(1, _IMAGES // len(class_names))
     small = max(data.input_shape[:2]) <= _LOSSLESS
     return [
         Sample(name, _webp(example, data.scale, small), small=small)
-        for label, name in enumerate(shown)
+        for label, name in enumerate(class_names)
         for example in examples[np.flatnonzero(labels == label)[:per_class]]
     ]
 

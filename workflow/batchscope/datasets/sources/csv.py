@@ -220,9 +220,11 @@ class ParsedTable:
 
     def _note_cell(self, name: str, wrong: Any, received: str, expected: str, fix: str) -> None:
         """Note the first wrong cell of a column, with the number of the others."""
-        more = f"and {wording.count(int(wrong.sum()) - 1, 'more cell')}" if wrong.sum() > 1 else ""
+        remainder = (
+            f"and {wording.count(int(wrong.sum()) - 1, 'more cell')}" if wrong.sum() > 1 else ""
+        )
         place = f"{self.place}, column {name}, row {wrong.idxmax() + 1}"
-        self._note(place, f"{received}{wording.aside(more)}", expected, fix)
+        self._note(place, f"{received}{wording.aside(remainder)}", expected, fix)
 
     def _numbers(self, texts: Any) -> Any:
         """Return the numbers of texts; NaN for words."""
@@ -263,9 +265,9 @@ class ParsedTable:
             are_flags = numbers.isin((0, 1)).all(axis=None)
             usual = tasks.MULTI_LABEL if are_flags else tasks.REGRESSION
             return numbers.to_numpy(), task or usual
-        words, number = texts[self.labels[0]], numbers[self.labels[0]]
+        texts, number = texts[self.labels[0]], numbers[self.labels[0]]
         are_classes = number.notna().all() and (not task or (number % 1 == 0).all())
-        return number.to_numpy() if are_classes else words.to_numpy(str), task
+        return number.to_numpy() if are_classes else texts.to_numpy(str), task
 
 
 def read_csv(place: str, path: Path, separator: str, decimal: str = ".", **options: Any) -> Any:
@@ -334,14 +336,14 @@ def _refusal(cells: Any) -> str:
         if is_range and present.is_unique:
             return f"the numbers of the rows, {low:.0f} to {high:.0f}"
         return f"{first} in every row" if low == high else ""
-    words = present.drop_duplicates()
-    if len(words) == 1 and len(present) == len(cells):
+    distinct = present.drop_duplicates()
+    if len(distinct) == 1 and len(present) == len(cells):
         return f"{first} in every row"
-    if words.str.fullmatch(_DATE).all():
+    if distinct.str.fullmatch(_DATE).all():
         return f"dates, such as {first!r}"
-    are_unique = len(present) >= _FEWEST and len(words) > _UNIQUE * len(present)
-    if are_unique or len(words) > _MOST_WORDS:
-        return f"{len(words)} different words, such as {first!r}"
+    are_unique = len(present) >= _FEWEST and len(distinct) > _UNIQUE * len(present)
+    if are_unique or len(distinct) > _MOST_WORDS:
+        return f"{len(distinct)} different words, such as {first!r}"
     return ""
 
 
