@@ -327,16 +327,6 @@ def test_a_table_of_runs_of_weights_and_biases_has_a_row_per_run(tmp_path):
     assert runs.table.ignored == ["Name", "Created"] and set(runs.rows["updates"]) == {100, 40}
 
 
-def test_a_sheet_of_excel_is_a_table_or_one_sentence(tmp_path):
-    path = tmp_path / "log.xlsx"
-    path.write_bytes(b"PK\x03\x04")
-    with pytest.raises(UserError, match="openpyxl is not installed|no sheet of Excel"):
-        of_run(path)
-    pytest.importorskip("openpyxl")
-    pandas.DataFrame({"step": [1, 2], "val_loss": [2, 1]}).to_excel(path, index=False)
-    assert of_run(path).rows["updates"].tolist() == [1, 2]
-
-
 @pytest.fixture(scope="module")
 def boards(tmp_path_factory):
     """Event files as Keras writes them, by epochs, and as PyTorch does, by updates."""
