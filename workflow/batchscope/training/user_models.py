@@ -193,12 +193,12 @@ def errors_at_line(model_file: Path | str, problem: str) -> Iterator[None]:
 
 
 def _place(error: BaseException, model_file: Path | str) -> str:
-    """Return the line of a user's code at which an error arose, or the file alone."""
+    """Return the last line of a user's code in a traceback, or the file alone."""
     files = (Path(model_file), *model_files.local_modules(model_file).values())
-    shown = {os.path.abspath(file): str(file) for file in files}
+    paths = {os.path.abspath(file): str(file) for file in files}
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        if frame.filename in shown:
-            return f"{shown[frame.filename]}:{frame.lineno}"
+        if frame.filename in paths:
+            return f"{paths[frame.filename]}:{frame.lineno}"
     return str(model_file)
 
 
