@@ -149,24 +149,20 @@ def test_the_working_directory_stays(tmp_path, monkeypatch):
     assert models.build(name, IMAGES, 0, "own.py")
 
 
-SUFFIXES = pytest.mark.parametrize("suffix", [".keras", ".h5"])
-
-
-def saved(folder, *parts, loss=None, suffix=".keras", optimizer="adam"):
+def saved(folder, *parts, loss=None, optimizer="adam"):
     keras.utils.set_random_seed(7)
     model = keras.Sequential([keras.Input((8, 8, 3)), *parts])
     model.add(keras.layers.Flatten(name="flat"))
     model.add(keras.layers.Dense(3, activation="softmax", name="out"))
     if loss:
         model.compile(optimizer, loss, metrics=["accuracy"])
-    model.save(folder / f"mine{suffix}")
-    return folder / f"mine{suffix}"
+    model.save(folder / "mine.keras")
+    return folder / "mine.keras"
 
 
-@SUFFIXES
-def test_a_saved_model_is_an_architecture(suffix, tmp_path):
+def test_a_saved_model_is_an_architecture(tmp_path):
     parts = keras.layers.Conv2D(2, 3), keras.layers.BatchNormalization(), keras.layers.Dropout(0.5)
-    path = saved(tmp_path, *parts, loss="sparse_categorical_crossentropy", suffix=suffix)
+    path = saved(tmp_path, *parts, loss="sparse_categorical_crossentropy")
     made = [models.build(token(path), IMAGES, seed, path) for seed in (0, 0, 1)]
     first, again, other = (models.weights(each)[0]["out/kernel"] for each in made)
     kept = keras.saving.load_model(path, compile=False).get_layer("out").kernel.numpy()
@@ -182,14 +178,13 @@ class Unknown(keras.layers.Layer):
         return x
 
 
-@SUFFIXES
 @pytest.mark.parametrize(
     ("part", "received"),
     [(lambda: keras.layers.Lambda(lambda x: x), "Lambda"), (Unknown, "'Unknown'")],
 )
-def test_saved_models_whose_code_is_missing_are_refused(part, received, suffix, tmp_path):
-    path = saved(tmp_path, part(), suffix=suffix)
-    with pytest.raises(UserError, match=rf"mine\{suffix}: ") as caught:
+def test_saved_models_whose_code_is_missing_are_refused(part, received, tmp_path):
+    path = saved(tmp_path, part())
+    with pytest.raises(UserError, match=r"mine\.keras: ") as caught:
         models.build(token(path), IMAGES, 0, path)
     assert received in str(caught.value) and "\n" not in str(caught.value)
 
@@ -198,16 +193,15 @@ class OwnOptimizer(keras.optimizers.SGD):
     pass
 
 
-@SUFFIXES
-def test_the_optimizer_of_a_saved_model_is_known(suffix, tmp_path):
+def test_the_optimizer_of_a_saved_model_is_known(tmp_path):
     usual, sgd = "sparse_categorical_crossentropy", keras.optimizers.SGD(0.5, momentum=0.8)
-    path = saved(tmp_path, keras.layers.Flatten(), loss=usual, suffix=suffix, optimizer=sgd)
+    path = saved(tmp_path, keras.layers.Flatten(), loss=usual, optimizer=sgd)
     optimizer = models.build(token(path), IMAGES, 0, path).optimizer
     assert type(optimizer) is keras.optimizers.SGD and optimizer.momentum == 0.8
-    path = saved(tmp_path, keras.layers.Flatten(), suffix=suffix)
+    path = saved(tmp_path, keras.layers.Flatten())
     assert models.build(token(path), IMAGES, 0, path).optimizer is None
     own = OwnOptimizer(0.5)
-    path = saved(tmp_path, keras.layers.Flatten(), loss=usual, suffix=suffix, optimizer=own)
+    path = saved(tmp_path, keras.layers.Flatten(), loss=usual, optimizer=own)
     assert models.build(token(path), IMAGES, 0, path).optimizer is None
 
 
