@@ -200,8 +200,8 @@ def record(raw: Raw, parts: dict[str, np.ndarray]) -> dict[str, Any]:
 def baselines(task: str, parts: dict[str, np.ndarray]) -> dict[str, dict[str, float]]:
     """Return the metrics of the best constant prediction on validation and test.
 
-    A regression predicts the training mean of each target. A multi-label task
-    predicts the set of labels with the best micro-F1 on the training part.
+    A regression predicts the training mean of each target. A multi-label task predicts the set of
+    labels with the best micro-F1 on the training part.
     """
     from sklearn import metrics
 
@@ -209,20 +209,19 @@ def baselines(task: str, parts: dict[str, np.ndarray]) -> dict[str, dict[str, fl
         return float(metric(parts[part], np.broadcast_to(constant, parts[part].shape)))
 
     train = parts["train"]
-    constant, scores = (
-        train.mean(axis=0),
-        {
-            "r2": metrics.r2_score,
-            "mse": metrics.mean_squared_error,
-            "mae": metrics.mean_absolute_error,
-        },
-    )
     if task == tasks.MULTI_LABEL:
         f1 = functools.partial(metrics.f1_score, average="micro", zero_division=0.0)
         rank = np.argsort(np.argsort(-train.sum(axis=0), kind="stable"))
         most_frequent = [(rank < count).astype(int) for count in range(1, len(rank) + 1)]
         constant = max(most_frequent, key=functools.partial(score, f1, "train"))
         scores = {"f1": f1}
+    else:
+        constant = train.mean(axis=0)
+        scores = {
+            "r2": metrics.r2_score,
+            "mse": metrics.mean_squared_error,
+            "mae": metrics.mean_absolute_error,
+        }
     return {
         part: {name: score(metric, part, constant) for name, metric in scores.items()}
         for part in ("validation", "test")

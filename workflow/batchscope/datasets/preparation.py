@@ -10,6 +10,7 @@ from batchscope.datasets import labels as task_labels
 from batchscope.datasets import splits, verification
 from batchscope.datasets.features import Features
 from batchscope.datasets.raw import Raw, Request
+from batchscope.datasets.source import DataSource
 from batchscope.errors import UserError, unexpected
 from batchscope.store import paths, records
 from batchscope.store.paths import ARRAYS, RECORD
@@ -58,6 +59,7 @@ def system_error(place: str, error: OSError) -> UserError:
 class Divided(NamedTuple):
     """A data set in memory, divided into parts."""
 
+    source: DataSource
     raw: Raw
     parts: Parts
     labels: dict[str, np.ndarray]  # labels of the rows, as in `Raw`
@@ -70,7 +72,8 @@ def divided(request: Request) -> Divided:
     Raises:
         UserError: If it cannot be prepared.
     """
-    raw = dataset_definitions.read(request.definition).read(request)
+    source = dataset_definitions.read(request.definition)
+    raw = source.read(request)
     groups, class_counts = [np.arange(len(raw.labels))], {}
     # Tokens have a class per position.
     has_classes = raw.task == tasks.CLASSIFICATION and raw.kind != example_kinds.TOKENS
@@ -103,7 +106,7 @@ def divided(request: Request) -> Divided:
         "counts": {part: len(labels[part]) for part in paths.SPLITS},
         "class_counts": class_counts,
     }
-    return Divided(raw, parts, labels, record)
+    return Divided(source, raw, parts, labels, record)
 
 
 def _features(place: str, parts: Parts) -> tuple[Parts, dict[str, Any]]:
@@ -120,7 +123,7 @@ def _features(place: str, parts: Parts) -> tuple[Parts, dict[str, Any]]:
 
 
 def _write(request: Request) -> dict[str, Any]:
-    raw, parts, labels, record = divided(request)
+    source, raw, parts, labels, record = divided(request)
     total = 0
     for part in paths.SPLITS:
         np.save(request.scratch / f"{part}_labels.npy", task_labels.stored(labels[part], record))
@@ -130,7 +133,7 @@ def _write(request: Request) -> dict[str, Any]:
         for entry in raw.skipped[:SKIPPED_LISTED]
     ]
     return {
-        "scale": float(request.definition.get("scale") or raw.usual_scale),
+        "scale": float(request.definition.get("scale") or source.scale_of(raw)),
         **record,
         "source": request.definition.get("path") or raw.origin,
         "source_sha256": {

@@ -59,18 +59,11 @@ class Raw:
     files: list[Path]  # files that were read; the record has their SHA-256
     origin: str = ""  # origin of the files in words, if the definition has no path
     fixed_parts: dict[str, Pair] = field(default_factory=dict)  # parts that the files have already
-    scale: float | None = None  # factor of the images, if it is not `usual_scale`
     stratified: bool = True  # whether the split is drawn class by class
     skipped: list[dict[str, str]] = field(default_factory=list)  # `file` and `reason`
     kind: str = example_kinds.IMAGES  # one of `example_kinds.KINDS`
     task: str = tasks.CLASSIFICATION  # one of `tasks.TASKS`
     dropped: int | None = None  # rows of a table that lack a cell
-
-    @property
-    def usual_scale(self) -> float:
-        if self.kind != example_kinds.IMAGES:
-            return 1.0
-        return self.scale or (1 / 255 if self.images.dtype == np.uint8 else 1.0)
 
 
 @contextlib.contextmanager

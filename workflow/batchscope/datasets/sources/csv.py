@@ -48,15 +48,6 @@ def _columns(value: Any) -> Any:
 
 
 ColumnNames = Annotated[str | int | list[str | int], BeforeValidator(_columns)]
-Separator = Annotated[
-    str,
-    Field(
-        min_length=1,
-        max_length=1,
-        exclude_if=lambda value: value == ",",
-        description="Character between two cells.",
-    ),
-]
 
 
 class Csv(DataSource):
@@ -72,7 +63,10 @@ class Csv(DataSource):
     path: FilePath
     """The CSV file, or a Parquet file if its name ends in .parquet (needs the package pyarrow)."""
     sha256: FileSha256 = None
-    separator: Separator = ","
+    separator: Annotated[
+        str, Field(min_length=1, max_length=1, exclude_if=lambda value: value == ",")
+    ] = ","
+    """Character between two cells."""
     decimal: Annotated[Literal[".", ","], Field(exclude_if=lambda value: value == ".")] = "."
     """Decimal point or comma."""
     label: ColumnNames | None = None
