@@ -67,13 +67,15 @@ def test_the_training_part_alone_standardises_rows(tmp_path):
     assert np.allclose(data.images("test"), (test - mean) / deviation, atol=1e-5)
     back = np.concatenate([data.images(part) for part in ("train", "validation")])
     assert np.allclose(np.sort(back * deviation + mean, axis=0), np.sort(ROWS, axis=0), atol=1e-5)
-    assert (data.look.kind, data.input_shape, data.scale) == ("rows", (3,), 1.0)
+    assert (data.model_input.kind, data.input_shape, data.scale) == ("rows", (3,), 1.0)
 
 
 def test_one_class_of_each_sequence(tmp_path):
     words = np.array(["dull", "keen"])[TOKENS[:, 0] % 2]
     data = prepared(tmp_path, npz(tmp_path, {"inputs": TOKENS, "labels": words}))
-    assert data.look[:3] == ((10,), 2, "sequences") and data.record["class_names"][1] == "keen"
+    assert (
+        data.model_input[:3] == ((10,), 2, "sequences") and data.record["class_names"][1] == "keen"
+    )
     for split in paths.SPLITS:
         assert data.images(split).dtype == np.int32
         assert (data.images(split)[:, 0] % 2 == data.labels(split)).all()
@@ -86,7 +88,7 @@ def test_each_position_of_tokens_is_predicted(own_labels, tmp_path):
     if own_labels:
         values |= {"y_train": (TOKENS + 1) % 7, "y_test": (TOKENS[:3] + 1) % 7 + 2}
     data = prepared(tmp_path, npz(tmp_path, values))
-    assert data.look[:4] == ((10 if own_labels else 9,), 9 if own_labels else 7, "tokens", 1)
+    assert data.model_input[:4] == ((10 if own_labels else 9,), 9 if own_labels else 7, "tokens", 1)
     assert data.record["counts"] == {"train": 32, "validation": 8, "test": 3}
     assert data.record["class_counts"] == {}
     for split, shift in (("train", 0), ("test", 2 * own_labels)):

@@ -1,14 +1,9 @@
 """Folders of images as users have them: all problems are reported at once."""
 
-import errno
-import os
-from pathlib import Path
-
 import numpy as np
 import pytest
 from PIL import Image
 
-from batchscope.datasets.sources import image_folder
 from batchscope.study import dataset_definitions
 from prepared_data import SPLIT, prepared, problems, refused
 
@@ -115,20 +110,6 @@ def test_links_and_damaged_files_are_skipped_and_files_of_the_system_ignored(tmp
     assert sum(map(sum, data.record["class_counts"].values())) == 7 + 6
     images = np.concatenate([data.images(part) for part in ("train", "validation", "test")])
     assert any((image == (250, 0, 0)).all() for image in images)
-
-
-def test_files_that_nobody_may_read_end_the_preparation(tmp_path, monkeypatch):
-    """Root may read every file, so the system's answer to other users is simulated."""
-    folder = written(tmp_path / "mine", FLAT)
-
-    def denied(path: Path, *arguments: object, **options: object) -> object:
-        if path == folder / "cat/1.png":
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
-        return open(path, *arguments, **options)
-
-    monkeypatch.setattr(image_folder, "open", denied, raising=False)
-    message = refused(tmp_path, definition("image_folder", folder))
-    assert message == "datasets.own: cat/1.png: cannot be read (Permission denied)."
 
 
 @pytest.mark.parametrize("names", [("train", "val", "test"), ("Training", "dev", "testing")])

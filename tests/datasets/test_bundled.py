@@ -42,7 +42,7 @@ def test_tables_are_those_of_scikit_learn(source, tmp_path):
 def test_patches_are_squares_of_each_photograph(tmp_path):
     definition = cut(40, per_class=15)
     data = prepared(tmp_path, definition, "patches")
-    assert data.look[:4] == ((40, 40, 3), 2, "images", 1) and data.scale == 1 / 255
+    assert data.model_input[:4] == ((40, 40, 3), 2, "images", 1) and data.scale == 1 / 255
     assert data.record["class_names"] == ["china", "flower"]
     assert data.record["class_counts"] == {"train": [9, 9], "validation": [3, 3], "test": [3, 3]}
     assert data.record["source"].endswith("CC BY 2.0")
@@ -86,7 +86,7 @@ def test_numbers_to_predict_are_standardised_by_the_training_part(tmp_path):
     np.testing.assert_allclose(np.sort(found * deviation + mean), np.sort(given.target), 1e-5)
     train, test = (data.labels(split) for split in ("train", "test"))
     assert abs(train.mean()) < 1e-6 and abs(train.std() - 1) < 1e-6
-    assert data.look == model_inputs.ModelInput((10,), 1, "rows", task="regression")
+    assert data.model_input == model_inputs.ModelInput((10,), 1, "rows", task="regression")
     assert data.record["counts"] == {"train": 266, "validation": 88, "test": 88}
     errors = data.record["baselines"]["test"]
     assert errors["mae"] == pytest.approx(np.abs(test).mean() * deviation, rel=1e-5)

@@ -57,7 +57,7 @@ def test_a_table_of_words_and_gaps_is_repeated_by_its_record(tmp_path):
     assert data.images("train")[:, -1].astype(float).mean() == pytest.approx(0, abs=1e-6)
     # What is known before it is prepared.
     definition = dataset_definitions.resolve(csv(tmp_path, text, **more))
-    assert datasets.look(tmp_path, "own-00000000", definition) == data.look
+    assert datasets.model_input(tmp_path, "own-00000000", definition) == data.model_input
 
 
 def test_words_that_the_training_part_lacks_have_no_feature(tmp_path):

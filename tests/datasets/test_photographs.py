@@ -95,14 +95,6 @@ def test_faults_of_an_archive(tmp_path):
         assert f"{broken}: cannot be read (" in fault(tmp_path, cats(broken))
 
 
-def test_images_with_more_than_8_bits_are_skipped_by_name(tmp_path):
-    folder = write_folder(tmp_path / "mine", count=5)
-    Image.fromarray(np.array([[0, 65535]], np.uint16)).save(folder / "a" / "deep.png")
-    record = prepared(tmp_path, folder_of(folder)).record
-    reason = "more than 8 bits per channel, mode I;16"
-    assert record["skipped"] == [{"file": "a/deep.png", "reason": reason}]
-
-
 def test_bytes_are_left_as_they_are_where_the_scale_is_1(tmp_path):
     """For models that rescale their images themselves."""
     usual = prepared(tmp_path, folder_of(write_folder(tmp_path / "mine")))

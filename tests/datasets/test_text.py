@@ -35,6 +35,6 @@ def test_no_window_lies_in_two_parts(tmp_path):
         assert (labels == found + 1).all()
         assert start <= found.min() and labels.max() < stop
         assert len(np.unique(found)) == found.size
-    assert data.look[:4] == ((4,), 200, "tokens", 1) and data.scale == 1.0
+    assert data.model_input[:4] == ((4,), 200, "tokens", 1) and data.scale == 1.0
     assert data.record["class_names"] == list(letters)
     assert not data.record["class_counts"]

@@ -275,11 +275,6 @@ def test_the_batch_size_is_that_of_an_update(tmp_path, column):
     assert set(counted.rows["batch_size"]) == {8, 16, 32}
 
 
-def test_the_critical_batch_size_counts_micro_batches(tmp_path):
-    fits = tables(tmp_path, "accumulation.csv")["critical_batch_size"]
-    assert fits["critical_batch_size"].median() == pytest.approx(39, abs=3)
-
-
 def test_per_cent_is_said_by_the_name_or_the_user(tmp_path):
     rows = [
         {"batch_size": size, "epoch": 5, "val acc (%)": 90 - size, "test_acc": 80 + size / 10}

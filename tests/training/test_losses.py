@@ -56,7 +56,7 @@ def test_several_sets_of_examples_in_one_call_have_the_same_bits():
     layer = keras.layers.Dense(3, activation="softmax", kernel_regularizer="l2")
     model = chain(keras.layers.Dropout(0.5), layer)
     sets = [Examples(*examples(n, seed=n), 1 / 16) for n in (23, 5, 40)]
-    first = losses.Objective(model, sets[0], chunk=7, whole=True)
+    first = losses.Objective(model, sets[0], chunk=7, noinline=True)
     objectives = [first, *(first.over(each) for each in sets[1:])]
     evaluate = losses.together(objectives)
     alone = losses.Objective(model, sets[2], chunk=7)

@@ -234,10 +234,3 @@ def test_a_model_file_imports_its_neighbours(tmp_path, module):
         models.build(token, LOOK, 0, path)
     path, token = own(tmp_path, BESIDE.format(module=module))
     assert models.build(token, LOOK, 0, path).count_params() == 64 * 7 + 7 + 7 * 3 + 3
-
-
-def test_an_error_in_a_neighbour_names_its_line(tmp_path):
-    (tmp_path / "blocks.py").write_text(LAST.replace("return ", "return 1 / 0 + "))
-    path, token = own(tmp_path, BESIDE.format(module="blocks"))
-    with pytest.raises(UserError, match="blocks.py:4: cannot be built .*: ZeroDivisionError"):
-        models.build(token, LOOK, 0, path)

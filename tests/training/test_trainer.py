@@ -1,9 +1,7 @@
 """Training: what stops it and what is kept; its rates, its updates, and running out of memory."""
 
-import gc
 import os
 import resource
-import weakref
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -194,17 +192,6 @@ def test_norms_are_those_of_the_weights_differences_and_change_no_bit():
     np.testing.assert_allclose(np.concatenate(parts), expected, rtol=1e-6)
     for kept, plain in zip(model.get_weights(), way[-1], strict=True):
         assert kept.tobytes() == plain.tobytes()
-
-
-def test_a_loop_keeps_no_array_of_its_caller():
-    """Else the memory that a batch takes would be measured with the caller's copy."""
-    images = np.random.default_rng(0).integers(0, 256, (8, 8, 8, 1), np.uint8)
-    given, kept = Examples(images, np.zeros(8, int), 1 / 255), weakref.ref(images)
-    model = models.build("small_cnn", model_inputs.ModelInput((8, 8, 1), 3), 0)
-    steps = step_loop.StepLoop(model, keras.optimizers.SGD(0.1), given, step_loop.Batches(4))
-    del images, given
-    gc.collect()
-    assert kept() is None and steps.examples == 8
 
 
 @pytest.mark.parametrize(

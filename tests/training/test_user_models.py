@@ -137,11 +137,6 @@ def test_an_error_of_the_first_step_names_the_line(tmp_path):
     assert problem(tmp_path, text, IMAGES).startswith(f"{tmp_path}/own.py:11: ")
 
 
-def test_control_characters_of_an_error_are_escaped(tmp_path):
-    message = problem(tmp_path, r"raise ValueError('\x1b[31mred\x1b]0;owned\x07\x9b\n')", IMAGES)
-    assert message.endswith(r"ValueError: red\x1b]0;owned\x07\x9b")
-
-
 def test_the_working_directory_stays(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     path, name = own(tmp_path, "import os\nos.chdir('/')\n" + of(END))
@@ -228,12 +223,6 @@ def test_a_script_that_trains_when_it_is_imported(tmp_path):
     assert "__main__" in message and keras.Model.fit.__name__ == "fit"
     path, name = own(tmp_path, f"{text}def train():\n    {fit}\n")
     assert models.build(name, IMAGES, 0, path)
-
-
-def test_an_archive_that_is_no_model(tmp_path):
-    (tmp_path / "mine.keras").write_text("[1]")
-    with pytest.raises(UserError, match=r"mine\.keras: "):
-        models.build(token(tmp_path / "mine.keras"), IMAGES, 0, tmp_path / "mine.keras")
 
 
 def test_weights_beside_that_changed(tmp_path):

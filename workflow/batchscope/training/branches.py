@@ -63,7 +63,7 @@ class Branches:
     def __post_init__(self) -> None:
         self._optimizer = optimizers.make_optimizer(self.factors)
         self._size = tf.Variable(self.window.batch_size, False, dtype=tf.int32)
-        batches = replace(self.batches, size=self._size, whole=True, offset=0)
+        batches = replace(self.batches, size=self._size, drop_remainder=True, offset=0)
         self._loop = StepLoop(self.model, self._optimizer, self.examples, batches)
         # The model's variables contain the generators of its layers of dropout.
         augment = self.batches.augment

@@ -108,7 +108,7 @@ class Training:
         self.loop = replicas.make_loop(factors, *arguments)
         evaluated = bool(factors["evaluate_every"])
         validation = data.examples("validation")
-        self.validation = losses.Objective(self.model, validation, whole=evaluated)
+        self.validation = losses.Objective(self.model, validation, noinline=evaluated)
         self.evaluate = trajectory.evaluator(self.validation, data) if evaluated else None
         # `model.variables` has the generators of dropout, which `model.weights` leaves out.
         self.variables = [*self.model.variables, *self.optimizer.variables]

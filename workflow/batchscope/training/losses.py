@@ -85,8 +85,8 @@ class Objective:
         batch_statistics: Normalise by the statistics of each chunk instead of the moving ones. The
             model's dropout layers are switched off permanently, and its moving statistics drift, so
             the caller must own the model.
-        whole: Whether a graph that calls this one keeps it whole. Otherwise TensorFlow optimises
-            both together, and the last bits differ from a call from outside.
+        noinline: Whether a graph that calls this one keeps it as a function. Otherwise TensorFlow
+            optimises both together, and the last bits differ from a call from outside.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Objective:
         examples: Examples,
         chunk: int | None = None,
         batch_statistics: bool = False,
-        whole: bool = False,
+        noinline: bool = False,
     ) -> None:
         self.model = model
         self.variables = model.trainable_variables
@@ -115,7 +115,7 @@ class Objective:
             tf.TensorSpec([None, *np.shape(examples.labels)[1:]], self.scoring.labels),
         ]
         vector = tf.TensorSpec([self.size], tf.float64)
-        options = {"experimental_attributes": {"_noinline": True}} if whole else {}
+        options = {"experimental_attributes": {"_noinline": True}} if noinline else {}
         self._sums = _graph(self._sums_in_graph, *chunks, **options)
         self._examples = _graph(self._parts, *chunks)
         self._sum_and_gradient = _graph(self._sum_and_gradient_in_graph, *chunks)
@@ -252,7 +252,7 @@ def together(objectives: Sequence[Objective]) -> Callable[[], list[Evaluated]]:
 
     It is one call into a graph: for a small network, a call costs about the time of a hundred
     examples. The objectives are one function over several sets (`Objective.over`). If it is
-    `whole`, the numbers equal those of `evaluate`, bit for bit.
+    `noinline`, the numbers equal those of `evaluate`, bit for bit.
     """
 
     def compute() -> list[tuple[tf.Tensor, tf.Tensor]]:

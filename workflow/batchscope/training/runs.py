@@ -34,7 +34,7 @@ class Setup:
 
         factors = self.factors
         seed = factors.get("seed", 0)  # a timing has none
-        arguments = factors["model"], self.data.look, seed, self.model_file
+        arguments = factors["model"], self.data.model_input, seed, self.model_file
         return models.build(*arguments, replicas.scope(factors), factors["precision"])
 
 

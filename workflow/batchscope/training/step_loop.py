@@ -30,7 +30,7 @@ class Batches:
     # Examples per update, on all replicas together. The value of an int32 variable may change
     # between calls into the graph, without another trace.
     size: int | tf.Variable
-    whole: bool = False  # whether the last batch is left out if it is smaller, unless it is alone
+    drop_remainder: bool = False  # whether a smaller last batch is left out, unless it is alone
     # Changes a batch of scaled images, (b, height, width, channels), before the model sees them.
     augment: keras.layers.Layer | None = None
     method: Method = Method()
@@ -119,7 +119,7 @@ class StepLoop:
         ) -> tuple[tf.Tensor, ...]:
             start = step
             size = tf.convert_to_tensor(batches.size)  # read once if it is a variable
-            incomplete = 0 if batches.whole else size - 1
+            incomplete = 0 if batches.drop_remainder else size - 1
             offset = tf.convert_to_tensor(batches.offset)
             steps = tf.maximum(1, (examples - offset + incomplete) // size)
 
