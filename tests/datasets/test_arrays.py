@@ -22,9 +22,9 @@ LABELS = np.arange(40) % 2
 WORDS = np.array(["no", "yes"])
 
 
-def npz(tmp_path, values, **more):
+def npz(tmp_path, values, **options):
     np.savez(tmp_path / "own.npz", **values)
-    return {"source": "npz", "path": str(tmp_path / "own.npz"), "split": SPLIT, **more}
+    return {"source": "npz", "path": str(tmp_path / "own.npz"), "split": SPLIT, **options}
 
 
 def everything(data):
@@ -38,15 +38,15 @@ def everything(data):
 
 
 @pytest.mark.parametrize(
-    ("given", "more", "stored", "scale"),
+    ("given", "options", "stored", "scale"),
     [
         (IMAGES, {}, IMAGES, 1 / 255),
         (IMAGES[..., 0], {"scale": 0.5}, IMAGES, 0.5),
         (IMAGES / 2, {}, (IMAGES / 2).astype(np.float32), 1.0),
     ],
 )
-def test_every_image_keeps_its_numbers_and_its_label(given, more, stored, scale, tmp_path):
-    data = prepared(tmp_path, npz(tmp_path, {"images": given, "labels": LABELS}, **more))
+def test_every_image_keeps_its_numbers_and_its_label(given, options, stored, scale, tmp_path):
+    data = prepared(tmp_path, npz(tmp_path, {"images": given, "labels": LABELS}, **options))
     assert (data.scale, data.classes, data.input_shape) == (scale, 2, (4, 3, 1))
     counts = {"train": [12, 12], "validation": [4, 4], "test": [4, 4]}
     assert data.record["class_counts"] == counts
@@ -201,8 +201,8 @@ def write_idx(folder, values, ending=""):
     return folder
 
 
-def mnist(path, validation=10, **more):
-    split = {"validation": validation, "seed": 0, **more}
+def mnist(path, validation=10, **options):
+    split = {"validation": validation, "seed": 0, **options}
     return dataset_definitions.resolve({"source": "mnist", "path": str(path), "split": split})
 
 
@@ -264,8 +264,8 @@ def test_mnist_faults(tmp_path):
     assert "own.split: received validation 50, for 50 examples;" in too_many
     folder = write_idx(tmp_path / "idx", values)
     path = folder / "train-images-idx3-ubyte"
-    whole = path.read_bytes()
-    for content in (whole[:-1], whole[1:], whole[:3]):
+    complete = path.read_bytes()
+    for content in (complete[:-1], complete[1:], complete[:3]):
         path.write_bytes(content)
         assert f"{path}: cannot be read" in fault(tmp_path, mnist(folder))
     path.unlink()

@@ -29,22 +29,22 @@ def written(folder, content):
     return folder
 
 
-def definition(source, path, **more):
-    found = {"source": source, "path": str(path), "image_size": 8, "split": SPLIT, **more}
-    return dataset_definitions.resolve(found)
+def definition(source, path, **options):
+    result = {"source": source, "path": str(path), "image_size": 8, "split": SPLIT, **options}
+    return dataset_definitions.resolve(result)
 
 
 def check(tmp_path, own, lines):
     """The same lines before any image is decoded, and when they are."""
-    found = problems(own)
-    assert refused(tmp_path, own).splitlines() == found
-    assert len(found) == len(lines)
-    for line, expected in zip(found, lines, strict=True):
+    result = problems(own)
+    assert refused(tmp_path, own).splitlines() == result
+    assert len(result) == len(lines)
+    for line, expected in zip(result, lines, strict=True):
         assert line.startswith(f"datasets.own{expected.replace('HERE', str(tmp_path))}")
 
 
 @pytest.mark.parametrize(
-    ("content", "more", "lines"),
+    ("content", "options", "lines"),
     [
         ({}, {}, [": received HERE/mine with 0 folder(s) and 0 file(s);"]),
         ({".": 6}, {}, [": received HERE/mine with 0 folder(s) and 6 file(s);"]),
@@ -75,9 +75,11 @@ def check(tmp_path, own, lines):
         (FLAT, {"split": {"validation": 3, "test": 3}}, [".split: received validation 3, test 3,"]),
     ],
 )
-def test_problems_of_a_folder_are_known_before_images_are_read(content, more, lines, tmp_path):
+def test_problems_of_a_folder_are_known_before_images_are_read(content, options, lines, tmp_path):
     (tmp_path / "mine").mkdir()
-    check(tmp_path, definition("image_folder", written(tmp_path / "mine", content), **more), lines)
+    check(
+        tmp_path, definition("image_folder", written(tmp_path / "mine", content), **options), lines
+    )
 
 
 def test_unreadable_images_are_listed_if_a_class_has_no_other(tmp_path):
@@ -99,8 +101,8 @@ def test_links_and_damaged_files_are_skipped_and_files_of_the_system_ignored(tmp
     (folder / "__MACOSX" / "cat").mkdir(parents=True)
     (folder / "dog" / "loop.png").symlink_to("loop.png")
     (folder / "dog" / "up").symlink_to("..")
-    whole = (folder / "cat" / "alpha.png").read_bytes()
-    (folder / "dog" / "cut.png").write_bytes(whole[: len(whole) // 2])
+    complete = (folder / "cat" / "alpha.png").read_bytes()
+    (folder / "dog" / "cut.png").write_bytes(complete[: len(complete) // 2])
     own = definition("image_folder", folder)
     assert problems(own) == []
     data = prepared(tmp_path, own)

@@ -170,9 +170,9 @@ def test_training_size(raw, size):
     ],
 )
 def test_problems_of_meaning(raw, place, words):
-    found = list(read(raw).problems(("d",)))
-    assert [problem.place[-1] for problem in found] == ([place] if place else [])
-    assert all(re.search(words, problem.text) for problem in found)
+    result = list(read(raw).problems(("d",)))
+    assert [problem.place[-1] for problem in result] == ([place] if place else [])
+    assert all(re.search(words, problem.text) for problem in result)
 
 
 def test_a_path_may_begin_in_a_users_home(tmp_path, monkeypatch):

@@ -41,8 +41,8 @@ def lines(rows=40):
 
 def test_a_table_of_words_and_gaps_is_repeated_by_its_record(tmp_path):
     text = "\n".join(lines())
-    more = {"ignore": ["note"], "missing": "median"}
-    data = prepared(tmp_path, csv(tmp_path, text, **more))
+    options = {"ignore": ["note"], "missing": "median"}
+    data = prepared(tmp_path, csv(tmp_path, text, **options))
     record, seen = data.record, data.record["categories"]["job"]
     assert record["feature_names"] == ["x", *(f"job={word}" for word in seen), "member"]
     assert {"chef", "nurse"} <= {*seen} <= {"chef", "nurse", "rare"}
@@ -52,11 +52,11 @@ def test_a_table_of_words_and_gaps_is_repeated_by_its_record(tmp_path):
     repeated = np.stack([values[name].to_numpy(float) for name in record["feature_names"]], axis=1)
     repeated = (repeated - record["feature_means"]) / record["feature_deviations"]
     stored = np.concatenate([data.images(part) for part in ("train", "validation", "test")])
-    order = [np.lexsort(each.T.round(4)) for each in (repeated, stored)]
+    order = [np.lexsort(item.T.round(4)) for item in (repeated, stored)]
     assert repeated[order[0]] == pytest.approx(stored[order[1]], abs=1e-5)
     assert data.images("train")[:, -1].astype(float).mean() == pytest.approx(0, abs=1e-6)
     # What is known before it is prepared.
-    definition = dataset_definitions.resolve(csv(tmp_path, text, **more))
+    definition = dataset_definitions.resolve(csv(tmp_path, text, **options))
     assert datasets.model_input(tmp_path, "own-00000000", definition) == data.model_input
 
 
@@ -71,8 +71,8 @@ def test_words_that_the_training_part_lacks_have_no_feature(tmp_path):
 
 def test_rows_with_gaps_are_dropped_and_counted(tmp_path):
     text = "\n".join([*lines(), "4,nurse,true,n,", "5,,true,n,no"])
-    more = {"ignore": ["note"], "missing": "drop"}
-    record = prepared(tmp_path, csv(tmp_path, text, **more)).record
+    options = {"ignore": ["note"], "missing": "drop"}
+    record = prepared(tmp_path, csv(tmp_path, text, **options)).record
     assert record["dropped"] == 7 and sum(record["counts"].values()) == 35
     text = "x,y\n" + "1,\n2,\n,a\n" * 9
     (line,) = faults(tmp_path, csv(tmp_path, text, missing="drop"))
@@ -87,7 +87,7 @@ def test_parquet_is_the_same_as_its_text(missing, tmp_path, monkeypatch):
     (tmp_path / "own.parquet").touch()
     other = {**definition, "path": str(tmp_path / "own.parquet")}
     monkeypatch.setattr(pandas, "read_parquet", lambda path, engine: frame)
-    one, two = (prepared(tmp_path, each) for each in (definition, other))
+    one, two = (prepared(tmp_path, item) for item in (definition, other))
     assert one.record["sha256"] == two.record["sha256"]
     frame["day"] = pandas.Timestamp("2024-01-01") + pandas.to_timedelta(frame.index, "D")
     frame.loc[3, "member"] = None

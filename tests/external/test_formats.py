@@ -112,8 +112,8 @@ def test_a_chart_of_weights_and_biases_has_the_names_of_runs_in_a_column(tmp_pat
     pattern = {"run": "*bs{batch_size}_seed{seed}"}
     with pytest.raises(UserError, match="received 8 and 16; at least 3"):
         read(tmp_path, "chart.csv", pattern=pattern)
-    more = CHART.replace("bs8", "bs32").replace("bs16", "bs64")
-    write(tmp_path / "more.csv", more)
+    options = CHART.replace("bs8", "bs32").replace("bs16", "bs64")
+    write(tmp_path / "more.csv", options)
     runs = read(tmp_path, "*.csv", pattern=pattern)
     assert set(runs.rows["batch_size"]) == {8, 16, 32, 64}
     assert runs.rows.groupby("batch_size")["updates"].agg(list)[16] == [20, 30, 40]
@@ -236,8 +236,8 @@ def test_progress_lines_of_keras_are_a_preset(tmp_path):
     assert rows["train_accuracy"].tolist() == [0.4, 0.6]
 
 
-def state(history, **more):
-    return json.dumps({"global_step": 100, "log_history": history, **more}, indent=2)
+def state(history, **options):
+    return json.dumps({"global_step": 100, "log_history": history, **options}, indent=2)
 
 
 def test_a_trainer_state_joins_training_and_evaluation_without_the_summary(tmp_path):
@@ -311,8 +311,8 @@ def test_json_lines_have_nested_names_and_lines_of_parameters(tmp_path):
     columns = {"batch_size": "config.batch_size", "seed": "config.data.seed"}
     with pytest.raises(UserError, match="received 32; at least 3"):
         read(tmp_path, "log.jsonl", columns=columns)
-    more = text + text.replace("32", "16") + text.replace("32", "8")
-    write(path, more.replace("0.1}", "0.15}"))
+    options = text + text.replace("32", "16") + text.replace("32", "8")
+    write(path, options.replace("0.1}", "0.15}"))
     assert len(read(tmp_path, "log.jsonl", columns=columns).rows) == 6
     with pytest.raises(UserError, match="line 2: received no JSON"):
         of_run(write(path, '{"step": 1, "loss": 2}\n{"step": 2, "lo'))

@@ -49,9 +49,9 @@ def test_rows_in_a_graph(examples, on_disk):
     graph = tf.function(images_of, input_signature=[tf.TensorSpec([None], tf.int32)])
     assert graph.get_concrete_function().structured_outputs.shape.as_list() == [None, *SHAPE]
     for chosen in ([3], [22, 0, 0, 5], []):
-        found = graph(tf.constant(chosen, tf.int32))
-        assert found.dtype == tf.uint8
-        np.testing.assert_array_equal(found, examples.images[np.array(chosen, int)])
+        result = graph(tf.constant(chosen, tf.int32))
+        assert result.dtype == tf.uint8
+        np.testing.assert_array_equal(result, examples.images[np.array(chosen, int)])
 
 
 def test_each_use_of_an_objective_has_the_same_bits(examples, model, on_disk):

@@ -124,7 +124,7 @@ def test_what_is_noted_for_the_trainings(tmp_path):
     raw = config(experiment=experiment, defaults={"epochs": 4})
     raw["experiments"]["b"] = {"vary": {"batch_size": [64]}, "seeds": 1, "measure": ["evaluate"]}
     study = planner.make(raw)
-    (a, b) = (jobs.measure_jobs(each, tmp_path, "") for each in study.experiments.values())
+    (a, b) = (jobs.measure_jobs(item, tmp_path, "") for item in study.experiments.values())
     jobs.note_epochs(study, a, tmp_path)
     (noted,) = tmp_path.iterdir()
     runs = [*study.experiments["a"].runs]  # of the other experiment nothing is read

@@ -172,13 +172,13 @@ def test_norms_are_those_of_the_weights_differences_and_change_no_bit():
     labels = random.integers(0, 3, 44)
     factors = names.parse_run(run_name(optimizer="adam", learning_rate=0.01))
 
-    def made(update_norms: bool) -> tuple:
+    def built(update_norms: bool) -> tuple:
         model = models.build("small_cnn", model_inputs.ModelInput((8, 8, 1), 3), 0)
         given = (Examples(images, labels, 1 / 255), step_loop.Batches(4), update_norms)
         return model, step_loop.StepLoop(model, optimizers.make_optimizer(factors), *given)
 
     order = step_loop.epoch_order(0, 0, 44)
-    model, steps = made(update_norms=False)
+    model, steps = built(update_norms=False)
     way = [model.get_weights()]
     for at in range(11):
         steps.run(order, at, at + 1, step_loop.Totals())
@@ -187,7 +187,7 @@ def test_norms_are_those_of_the_weights_differences_and_change_no_bit():
         np.sqrt(sum(((b.astype(float) - a) ** 2).sum() for a, b in zip(*pair, strict=True)))
         for pair in zip(way[:-1], way[1:], strict=True)
     ]
-    model, steps = made(update_norms=True)
+    model, steps = built(update_norms=True)
     parts = [steps.run(order, *part, step_loop.Totals())[3] for part in ((0, 7), (7, 11))]
     np.testing.assert_allclose(np.concatenate(parts), expected, rtol=1e-6)
     for kept, plain in zip(model.get_weights(), way[-1], strict=True):

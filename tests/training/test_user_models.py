@@ -158,8 +158,8 @@ def saved(folder, *parts, loss=None, optimizer="adam"):
 def test_a_saved_model_is_an_architecture(tmp_path):
     parts = keras.layers.Conv2D(2, 3), keras.layers.BatchNormalization(), keras.layers.Dropout(0.5)
     path = saved(tmp_path, *parts, loss="sparse_categorical_crossentropy")
-    made = [models.build(token(path), IMAGES, seed, path) for seed in (0, 0, 1)]
-    first, again, other = (models.weights(each)[0]["out/kernel"] for each in made)
+    created = [models.build(token(path), IMAGES, seed, path) for seed in (0, 0, 1)]
+    first, again, other = (models.weights(item)[0]["out/kernel"] for item in created)
     kept = keras.saving.load_model(path, compile=False).get_layer("out").kernel.numpy()
     assert (first == again).all() and (first != other).any() and (first != kept).any()
     compiled, new_weights = model_checks.check(token(path), IMAGES, path)
@@ -209,10 +209,10 @@ model.compile("sgd")
 
 def test_a_script_with_a_model_at_the_top_level(tmp_path):
     path, name = own(tmp_path, SCRIPT)
-    made = [models.build(name, IMAGES, seed, path) for seed in (0, 0, 1)]
-    first, again, other = (model.weights[0].numpy() for model in made)
+    created = [models.build(name, IMAGES, seed, path) for seed in (0, 0, 1)]
+    first, again, other = (model.weights[0].numpy() for model in created)
     assert (first == again).all() and (first != other).any()
-    assert type(made[0].optimizer) is keras.optimizers.SGD
+    assert type(created[0].optimizer) is keras.optimizers.SGD
     assert "build(input_shape, classes)" in problem(tmp_path, "model = 'small_cnn'", IMAGES)
 
 
@@ -227,14 +227,16 @@ def test_a_script_that_trains_when_it_is_imported(tmp_path):
 
 def test_weights_beside_that_changed(tmp_path):
     weights = tmp_path / "old.weights.h5"
-    made = keras.Sequential([keras.Input((8, 8, 3)), keras.layers.Flatten(), keras.layers.Dense(3)])
-    made.save_weights(weights)
+    created = keras.Sequential(
+        [keras.Input((8, 8, 3)), keras.layers.Flatten(), keras.layers.Dense(3)]
+    )
+    created.save_weights(weights)
     text = changed(END, "model.load_weights(Path(__file__).with_name('old.weights.h5'))")
     path, name = own(tmp_path, f"from pathlib import Path\n{text}")
     built = models.build(name, IMAGES, 0, path)
-    assert (built.weights[0].numpy() == made.weights[0].numpy()).all()
-    made.weights[0].assign(made.weights[0] + 1)
-    made.save_weights(weights)
+    assert (built.weights[0].numpy() == created.weights[0].numpy()).all()
+    created.weights[0].assign(created.weights[0] + 1)
+    created.save_weights(weights)
     with pytest.raises(UserError, match=r"own\.py: The file, or one"):
         models.build(name, IMAGES, 0, path)
 
