@@ -24,7 +24,7 @@ def ours(data: Dataset, examples: Examples, batch_size: int, micro_batch: int) -
 
     from batchscope.training import models
 
-    model = models.build("small_cnn", data.look, seed=0)
+    model = models.build("small_cnn", data.model_input, seed=0)
     epoch = our_loop(model, keras.optimizers.Adam(RATE), examples, batch_size, micro_batch)
     return lambda: [epoch() for _ in range(EPOCHS)]
 
@@ -38,7 +38,7 @@ def by_hand(
 
     from batchscope.training import models
 
-    model = models.build("small_cnn", data.look, seed=0)
+    model = models.build("small_cnn", data.model_input, seed=0)
     weights, optimizer = model.trainable_variables, keras.optimizers.Adam(RATE)
     optimizer.build(weights)
     images = tf.constant(np.asarray(examples.images, np.float32) * examples.scale)

@@ -86,7 +86,7 @@ def adam_on_images(network: str, batch_size: int, steps: int) -> Pair:
 def adam_on_text(batch_size: int, steps: int) -> Pair:
     data = dataset("numpy_docs")
     examples = first(data.examples("train"), steps * batch_size)
-    return adam("tiny_transformer", data.look, examples, batch_size)
+    return adam("tiny_transformer", data.model_input, examples, batch_size)
 
 
 def hessian(network: str, look: tuple, count: int, **changed) -> Pair:

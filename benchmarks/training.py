@@ -47,7 +47,7 @@ def examples_of(network: str) -> tuple[Examples, model_inputs.ModelInput]:
         shape, classes = (28, 28, 1), 10
         return random_images(shape, classes, 20_000), model_inputs.ModelInput(shape, classes)
     data = dataset("numpy_docs")
-    return data.examples("train"), data.look
+    return data.examples("train"), data.model_input
 
 
 def built(network: str, look: model_inputs.ModelInput):

@@ -22,9 +22,9 @@ LABELS = np.arange(40) % 2
 WORDS = np.array(["no", "yes"])
 
 
-def npz(tmp_path, values, **more):
+def npz(tmp_path, values, **options):
     np.savez(tmp_path / "own.npz", **values)
-    return {"source": "npz", "path": str(tmp_path / "own.npz"), "split": SPLIT, **more}
+    return {"source": "npz", "path": str(tmp_path / "own.npz"), "split": SPLIT, **options}
 
 
 def everything(data):
@@ -38,15 +38,15 @@ def everything(data):
 
 
 @pytest.mark.parametrize(
-    ("given", "more", "stored", "scale"),
+    ("given", "options", "stored", "scale"),
     [
         (IMAGES, {}, IMAGES, 1 / 255),
         (IMAGES[..., 0], {"scale": 0.5}, IMAGES, 0.5),
         (IMAGES / 2, {}, (IMAGES / 2).astype(np.float32), 1.0),
     ],
 )
-def test_every_image_keeps_its_numbers_and_its_label(given, more, stored, scale, tmp_path):
-    data = prepared(tmp_path, npz(tmp_path, {"images": given, "labels": LABELS}, **more))
+def test_every_image_keeps_its_numbers_and_its_label(given, options, stored, scale, tmp_path):
+    data = prepared(tmp_path, npz(tmp_path, {"images": given, "labels": LABELS}, **options))
     assert (data.scale, data.classes, data.input_shape) == (scale, 2, (4, 3, 1))
     counts = {"train": [12, 12], "validation": [4, 4], "test": [4, 4]}
     assert data.record["class_counts"] == counts
@@ -67,13 +67,15 @@ def test_the_training_part_alone_standardises_rows(tmp_path):
     assert np.allclose(data.images("test"), (test - mean) / deviation, atol=1e-5)
     back = np.concatenate([data.images(part) for part in ("train", "validation")])
     assert np.allclose(np.sort(back * deviation + mean, axis=0), np.sort(ROWS, axis=0), atol=1e-5)
-    assert (data.look.kind, data.input_shape, data.scale) == ("rows", (3,), 1.0)
+    assert (data.model_input.kind, data.input_shape, data.scale) == ("rows", (3,), 1.0)
 
 
 def test_one_class_of_each_sequence(tmp_path):
     words = np.array(["dull", "keen"])[TOKENS[:, 0] % 2]
     data = prepared(tmp_path, npz(tmp_path, {"inputs": TOKENS, "labels": words}))
-    assert data.look[:3] == ((10,), 2, "sequences") and data.record["class_names"][1] == "keen"
+    assert (
+        data.model_input[:3] == ((10,), 2, "sequences") and data.record["class_names"][1] == "keen"
+    )
     for split in paths.SPLITS:
         assert data.images(split).dtype == np.int32
         assert (data.images(split)[:, 0] % 2 == data.labels(split)).all()
@@ -86,7 +88,7 @@ def test_each_position_of_tokens_is_predicted(own_labels, tmp_path):
     if own_labels:
         values |= {"y_train": (TOKENS + 1) % 7, "y_test": (TOKENS[:3] + 1) % 7 + 2}
     data = prepared(tmp_path, npz(tmp_path, values))
-    assert data.look[:4] == ((10 if own_labels else 9,), 9 if own_labels else 7, "tokens", 1)
+    assert data.model_input[:4] == ((10 if own_labels else 9,), 9 if own_labels else 7, "tokens", 1)
     assert data.record["counts"] == {"train": 32, "validation": 8, "test": 3}
     assert data.record["class_counts"] == {}
     for split, shift in (("train", 0), ("test", 2 * own_labels)):
@@ -199,8 +201,8 @@ def write_idx(folder, values, ending=""):
     return folder
 
 
-def mnist(path, validation=10, **more):
-    split = {"validation": validation, "seed": 0, **more}
+def mnist(path, validation=10, **options):
+    split = {"validation": validation, "seed": 0, **options}
     return dataset_definitions.resolve({"source": "mnist", "path": str(path), "split": split})
 
 
@@ -262,8 +264,8 @@ def test_mnist_faults(tmp_path):
     assert "own.split: received validation 50, for 50 examples;" in too_many
     folder = write_idx(tmp_path / "idx", values)
     path = folder / "train-images-idx3-ubyte"
-    whole = path.read_bytes()
-    for content in (whole[:-1], whole[1:], whole[:3]):
+    complete = path.read_bytes()
+    for content in (complete[:-1], complete[1:], complete[:3]):
         path.write_bytes(content)
         assert f"{path}: cannot be read" in fault(tmp_path, mnist(folder))
     path.unlink()

@@ -1,14 +1,9 @@
-"""Folders and lists of images as people have them: all problems are reported at once."""
-
-import errno
-import os
-from pathlib import Path
+"""Folders of images as users have them: all problems are reported at once."""
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from batchscope.datasets.sources import image_folder
 from batchscope.study import dataset_definitions
 from prepared_data import SPLIT, prepared, problems, refused
 
@@ -34,22 +29,22 @@ def written(folder, content):
     return folder
 
 
-def definition(source, path, **more):
-    found = {"source": source, "path": str(path), "image_size": 8, "split": SPLIT, **more}
-    return dataset_definitions.resolve(found)
+def definition(source, path, **options):
+    result = {"source": source, "path": str(path), "image_size": 8, "split": SPLIT, **options}
+    return dataset_definitions.resolve(result)
 
 
 def check(tmp_path, own, lines):
     """The same lines before any image is decoded, and when they are."""
-    found = problems(own)
-    assert refused(tmp_path, own).splitlines() == found
-    assert len(found) == len(lines)
-    for line, expected in zip(found, lines, strict=True):
+    result = problems(own)
+    assert refused(tmp_path, own).splitlines() == result
+    assert len(result) == len(lines)
+    for line, expected in zip(result, lines, strict=True):
         assert line.startswith(f"datasets.own{expected.replace('HERE', str(tmp_path))}")
 
 
 @pytest.mark.parametrize(
-    ("content", "more", "lines"),
+    ("content", "options", "lines"),
     [
         ({}, {}, [": received HERE/mine with 0 folder(s) and 0 file(s);"]),
         ({".": 6}, {}, [": received HERE/mine with 0 folder(s) and 6 file(s);"]),
@@ -80,9 +75,11 @@ def check(tmp_path, own, lines):
         (FLAT, {"split": {"validation": 3, "test": 3}}, [".split: received validation 3, test 3,"]),
     ],
 )
-def test_problems_of_a_folder_are_known_before_images_are_read(content, more, lines, tmp_path):
+def test_problems_of_a_folder_are_known_before_images_are_read(content, options, lines, tmp_path):
     (tmp_path / "mine").mkdir()
-    check(tmp_path, definition("image_folder", written(tmp_path / "mine", content), **more), lines)
+    check(
+        tmp_path, definition("image_folder", written(tmp_path / "mine", content), **options), lines
+    )
 
 
 def test_unreadable_images_are_listed_if_a_class_has_no_other(tmp_path):
@@ -104,8 +101,8 @@ def test_links_and_damaged_files_are_skipped_and_files_of_the_system_ignored(tmp
     (folder / "__MACOSX" / "cat").mkdir(parents=True)
     (folder / "dog" / "loop.png").symlink_to("loop.png")
     (folder / "dog" / "up").symlink_to("..")
-    whole = (folder / "cat" / "alpha.png").read_bytes()
-    (folder / "dog" / "cut.png").write_bytes(whole[: len(whole) // 2])
+    complete = (folder / "cat" / "alpha.png").read_bytes()
+    (folder / "dog" / "cut.png").write_bytes(complete[: len(complete) // 2])
     own = definition("image_folder", folder)
     assert problems(own) == []
     data = prepared(tmp_path, own)
@@ -115,20 +112,6 @@ def test_links_and_damaged_files_are_skipped_and_files_of_the_system_ignored(tmp
     assert sum(map(sum, data.record["class_counts"].values())) == 7 + 6
     images = np.concatenate([data.images(part) for part in ("train", "validation", "test")])
     assert any((image == (250, 0, 0)).all() for image in images)
-
-
-def test_files_that_nobody_may_read_end_the_preparation(tmp_path, monkeypatch):
-    """Root may read every file, so the system's answer to other users is simulated."""
-    folder = written(tmp_path / "mine", FLAT)
-
-    def denied(path: Path, *arguments: object, **options: object) -> object:
-        if path == folder / "cat/1.png":
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
-        return open(path, *arguments, **options)
-
-    monkeypatch.setattr(image_folder, "open", denied, raising=False)
-    message = refused(tmp_path, definition("image_folder", folder))
-    assert message == "datasets.own: cat/1.png: cannot be read (Permission denied)."
 
 
 @pytest.mark.parametrize("names", [("train", "val", "test"), ("Training", "dev", "testing")])
@@ -146,75 +129,3 @@ def test_folders_of_the_parts_are_the_split(names, tmp_path):
     drawn = definition("image_folder", folder, split={"validation": 2})
     assert problems(drawn) == []
     assert prepared(tmp_path, drawn).record["counts"] == {"train": 8, "validation": 4, "test": 8}
-
-
-ROWS = [(f"{number}.png", "cat" if number % 2 else "dog") for number in range(12)]
-
-
-def listed(folder, *rows, names="file,label", **more):
-    text = "\n".join([names, *(",".join(map(str, row)) for row in rows)])
-    written(folder, {"photos": 12, "own.csv": text.encode()})
-    return definition("image_list", folder / "own.csv", folder=str(folder / "photos"), **more)
-
-
-def test_a_list_of_images(tmp_path):
-    stems = ((name.removesuffix(".png"), 9 + (label == "cat")) for name, label in ROWS)
-    data = prepared(tmp_path, listed(tmp_path, *stems))
-    assert data.record["class_names"] == ["9", "10"]
-    for part in ("train", "validation", "test"):  # image n has the grey 10 + n
-        assert (data.images(part)[:, 0, 0, 0] % 2 == data.labels(part)).all()
-    parts = [(*row, "val" if number > 9 else "Train") for number, row in enumerate(ROWS)]
-    more = {"file": "image", "label": "class", "split": {"test": 0.2}}
-    data = prepared(tmp_path, listed(tmp_path, *parts, names="image,class,split", **more))
-    assert data.record["counts"] == {"train": 8, "validation": 2, "test": 2}
-    assert sorted(data.images("validation")[:, 0, 0, 0]) == [20, 21]
-
-
-def test_a_list_of_images_and_numbers(tmp_path):
-    numbers = ((name, row / 2) for row, (name, _) in enumerate(ROWS))
-    data = prepared(tmp_path, listed(tmp_path, *numbers))
-    assert data.task == "regression" and data.record["counts"]["train"] == 8
-    labels = data.labels("test") * data.record["target_deviations"] + data.record["target_means"]
-    assert labels[:, 0] == pytest.approx((data.images("test")[:, 0, 0, 0] - 10.0) / 2)
-
-
-@pytest.mark.parametrize(
-    ("rows", "more", "lines"),
-    [
-        (
-            [("a.png", "cat"), ("b.png", "cat"), ("0.png", ""), *ROWS[1:], ROWS[3]],
-            {},
-            [
-                ": a.png and b.png: received no file of this name;",
-                ": 3.png: received a file again;",
-                ": 0.png: received no label;",
-            ],
-        ),
-        (
-            [(*row, "holdout") for row in ROWS],
-            {"names": "file,label,split"},
-            [
-                ": 0.png, 1.png, 2.png and 9 more: received no part;",
-                ": HERE/own.csv: received no image to train on;",
-            ],
-        ),
-        (ROWS, {"label": "kind"}, [": HERE/own.csv: received no kind in file, label;"]),
-        (ROWS, {"separator": ";"}, [": HERE/own.csv: received no file and label in file,label;"]),
-    ],
-)
-def test_problems_of_a_list_are_known_before_images_are_read(rows, more, lines, tmp_path):
-    check(tmp_path, listed(tmp_path, *rows, **more), lines)
-
-
-def test_a_file_has_one_line_of_a_list(tmp_path):
-    parts = [(*row, "train") for row in ROWS]
-    stem = ROWS[3][0].removesuffix(".png")
-    for other in (stem, f"./{ROWS[3][0]}"):
-        own = listed(tmp_path, *parts, (other, "cat", "test"), names="file,label,split")
-        assert f"{other}: received a file again;" in " ".join(problems(own))
-
-
-def test_numbers_of_a_list_stay_numbers_if_one_is_missing(tmp_path):
-    numbers = [(name, row / 7) for row, (name, _) in enumerate(ROWS)]
-    own = listed(tmp_path, *numbers[1:], (ROWS[0][0], "NaN"))
-    assert "received no label" in " ".join(problems(own))

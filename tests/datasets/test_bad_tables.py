@@ -98,8 +98,8 @@ BAD = {
 
 @pytest.mark.parametrize("name", BAD)
 def test_all_problems_are_reported_at_once(name, tmp_path):
-    lines, more, expected = BAD[name]
-    definition = csv(tmp_path, "\n".join(lines), **more)
+    lines, options, expected = BAD[name]
+    definition = csv(tmp_path, "\n".join(lines), **options)
     reported = [line.removeprefix("datasets.") for line in faults(tmp_path, definition)]
     assert len(reported) == len(expected), reported
     for line, (place, received) in zip(reported, expected, strict=True):
@@ -116,7 +116,7 @@ def test_the_line_to_add_has_all_columns_to_ignore(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("lines", "more", "received", "keys"),
+    ("lines", "options", "received", "keys"),
     [
         (table(";", a=NUMBERS, y=CLASSES), {}, "one column (a;y)", "`separator: ;`"),
         (
@@ -129,8 +129,8 @@ def test_the_line_to_add_has_all_columns_to_ignore(tmp_path):
         (["y", *CLASSES], {}, "one column (y)", ""),
     ],
 )
-def test_one_column_is_refused_with_the_keys_to_add(lines, more, received, keys, tmp_path):
-    (line,) = faults(tmp_path, csv(tmp_path, "\n".join(lines), **more))
+def test_one_column_is_refused_with_the_keys_to_add(lines, options, received, keys, tmp_path):
+    (line,) = faults(tmp_path, csv(tmp_path, "\n".join(lines), **options))
     assert f"own.csv: received {received}" in line or f"own.csv: cannot be read ({received}" in line
     assert line.endswith(f" Add {keys}." if keys else "expected.")
 

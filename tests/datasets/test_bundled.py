@@ -12,8 +12,8 @@ from batchscope.study import dataset_definitions
 from prepared_data import prepared
 
 
-def cut(size, **more):
-    return dataset_definitions.resolve({"source": "patches", "image_size": size, **more})
+def cut(size, **options):
+    return dataset_definitions.resolve({"source": "patches", "image_size": size, **options})
 
 
 @pytest.mark.parametrize("source", ["digits", "breast_cancer", "wine"])
@@ -26,13 +26,13 @@ def test_tables_are_those_of_scikit_learn(source, tmp_path):
         keys = ("feature_means", "feature_deviations")
         mean, deviation = (np.array(data.record[key]) for key in keys)
         examples = ((theirs.data - mean) / deviation).astype(np.float32)
-    found = [
+    result = [
         (image.tobytes(), label)
         for split in paths.SPLITS
         for image, label in zip(data.images(split), data.labels(split), strict=True)
     ]
     expected = zip(map(bytes, map(np.ascontiguousarray, examples)), theirs.target, strict=True)
-    assert sorted(found) == sorted(expected)
+    assert sorted(result) == sorted(expected)
     assert data.record["class_names"] == [str(name) for name in theirs.target_names]
     assert data.scale == (1 / 16 if source == "digits" else 1.0)
     sizes = dataset_definitions.read(definition).training_size()
@@ -42,7 +42,7 @@ def test_tables_are_those_of_scikit_learn(source, tmp_path):
 def test_patches_are_squares_of_each_photograph(tmp_path):
     definition = cut(40, per_class=15)
     data = prepared(tmp_path, definition, "patches")
-    assert data.look[:4] == ((40, 40, 3), 2, "images", 1) and data.scale == 1 / 255
+    assert data.model_input[:4] == ((40, 40, 3), 2, "images", 1) and data.scale == 1 / 255
     assert data.record["class_names"] == ["china", "flower"]
     assert data.record["class_counts"] == {"train": [9, 9], "validation": [3, 3], "test": [3, 3]}
     assert data.record["source"].endswith("CC BY 2.0")
@@ -52,12 +52,12 @@ def test_patches_are_squares_of_each_photograph(tmp_path):
         for image, label in zip(data.images(split), data.labels(split), strict=True):
             photograph = sklearn.datasets.load_sample_image(("china.jpg", "flower.jpg")[label])
             corner = (photograph[:-39, :-39] == image[0, 0]).all(axis=-1)
-            found = [
+            result = [
                 (int(label), top, left)
                 for top, left in np.argwhere(corner).tolist()
                 if (photograph[top : top + 40, left : left + 40] == image).all()
             ]
-            places.update(found[:1])
+            places.update(result[:1])
     assert len(places) == 30  # all distinct
 
 
@@ -82,11 +82,11 @@ def test_numbers_to_predict_are_standardised_by_the_training_part(tmp_path):
     data = datasets.load(tmp_path, token)
     given = sklearn.datasets.load_diabetes(scaled=False)
     (mean,), (deviation,) = data.record["target_means"], data.record["target_deviations"]
-    found = np.concatenate([data.labels(split) for split in paths.SPLITS])[:, 0]
-    np.testing.assert_allclose(np.sort(found * deviation + mean), np.sort(given.target), 1e-5)
+    result = np.concatenate([data.labels(split) for split in paths.SPLITS])[:, 0]
+    np.testing.assert_allclose(np.sort(result * deviation + mean), np.sort(given.target), 1e-5)
     train, test = (data.labels(split) for split in ("train", "test"))
     assert abs(train.mean()) < 1e-6 and abs(train.std() - 1) < 1e-6
-    assert data.look == model_inputs.ModelInput((10,), 1, "rows", task="regression")
+    assert data.model_input == model_inputs.ModelInput((10,), 1, "rows", task="regression")
     assert data.record["counts"] == {"train": 266, "validation": 88, "test": 88}
     errors = data.record["baselines"]["test"]
     assert errors["mae"] == pytest.approx(np.abs(test).mean() * deviation, rel=1e-5)

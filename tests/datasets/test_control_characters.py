@@ -1,12 +1,11 @@
 """Names in users' files: control characters reach neither a record nor the terminal."""
 
-import numpy as np
 import pytest
 from PIL import Image
 
 from batchscope import datasets
 from batchscope.study import dataset_definitions
-from prepared_data import SPLIT, faults, prepared
+from prepared_data import SPLIT, prepared
 
 HOSTILE, SHOWN = "\x1b]0;owned\x07x", r"\x1b]0;owned\x07x"
 TABLE = {"source": "csv", "path": "own.csv", "split": SPLIT, "label": "y"}
@@ -28,13 +27,6 @@ def test_columns_categories_and_classes_of_a_table(table):
     assert record["feature_names"][0] == SHOWN and record["categories"]["word"] == [SHOWN, "a"]
 
 
-def test_classes_of_arrays(tmp_path):
-    labels = np.array([HOSTILE, "b"])[np.arange(40) % 2]
-    np.savez(tmp_path / "own.npz", inputs=np.ones((40, 3)), labels=labels)
-    definition = {"source": "npz", "path": str(tmp_path / "own.npz"), "split": SPLIT}
-    assert prepared(tmp_path, definition).record["class_names"] == [SHOWN, "b"]
-
-
 @pytest.fixture
 def folder(tmp_path):
     for name in (HOSTILE, "b"):
@@ -54,13 +46,6 @@ def test_classes_and_skipped_files_of_a_folder(folder):
     record = prepared(folder, definition_of(folder)).record
     assert record["class_names"] == [SHOWN, "b"]
     assert record["skipped"][0]["file"].endswith(f"{SHOWN}.png")
-
-
-def test_names_in_an_error(folder):
-    for number in range(8):
-        (folder / "own" / HOSTILE / f"{number}.png").write_text("no image")
-    text = "\n".join(faults(folder, definition_of(folder)))
-    assert SHOWN in text and text.replace("\n", "").isprintable()
 
 
 def test_the_classes_of_a_text_stay_its_characters(tmp_path):

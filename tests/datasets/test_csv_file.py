@@ -12,9 +12,9 @@ from batchscope.study import dataset_definitions
 from prepared_data import SPLIT, prepared
 
 
-def csv(tmp_path, text, **more):
+def csv(tmp_path, text, **options):
     (tmp_path / "own.csv").write_text(text)
-    return {"source": "csv", "path": str(tmp_path / "own.csv"), "split": SPLIT, **more}
+    return {"source": "csv", "path": str(tmp_path / "own.csv"), "split": SPLIT, **options}
 
 
 def table(line="{0},{1},{2},{label}", head="a,b,c,class", words=("no", "yes")):
@@ -26,7 +26,7 @@ def table(line="{0},{1},{2},{label}", head="a,b,c,class", words=("no", "yes")):
 
 
 @pytest.mark.parametrize(
-    ("text", "more"),
+    ("text", "options"),
     [
         (table(), {}),
         (table(head=""), {}),
@@ -45,8 +45,8 @@ def table(line="{0},{1},{2},{label}", head="a,b,c,class", words=("no", "yes")):
         (table(line="{0},{1},{2},{label}", head="0,1,2,3"), {}),
     ],
 )
-def test_a_table_is_what_its_arrays_are(text, more, tmp_path):
-    data = prepared(tmp_path, csv(tmp_path, text, **more))
+def test_a_table_is_what_its_arrays_are(text, options, tmp_path):
+    data = prepared(tmp_path, csv(tmp_path, text, **options))
     plain = prepared(tmp_path, npz(tmp_path, {"inputs": ROWS, "labels": LABELS}))
     for key in ("feature_means", "feature_deviations"):
         assert data.record[key] == plain.record[key]
@@ -123,4 +123,6 @@ def test_separator_and_decimal_are_detected(decimal, separator, keys, tmp_path):
     definition = csv(tmp_path, lines, **keys)
     assert source.dialect(tmp_path / "own.csv") == keys
     request = Request("", definition, tmp_path, tmp_path)
-    assert dataset_definitions.read(definition).read(request).images == pytest.approx(ROWS)
+    assert dataset_definitions.read(definition).read(request).images.to_numpy() == pytest.approx(
+        ROWS
+    )

@@ -7,18 +7,16 @@ from test_csv_file import csv
 
 from batchscope import datasets
 from batchscope.datasets.features import Features
-from batchscope.datasets.raw import Columns
 from batchscope.study import dataset_definitions
 from prepared_data import faults, prepared
 
 NAN = np.nan
-# A number, a categorical column of `a`, `b`, `c`, and another number.
-TRAIN = np.array([[1, 0, 5], [NAN, 2, 5], [4, NAN, 5], [7, 0, 5]])
-OTHERS = np.array([[NAN, 1, 6], [10, 2, 5], [1, 1, 5]])
+TRAIN = pandas.DataFrame({"x": [1, NAN, 4, 7], "k": ["a", "c", NAN, "a"], "z": 5.0})
+OTHERS = pandas.DataFrame({"x": [NAN, 10, 1], "k": ["b", "c", "b"], "z": [6.0, 5, 5]})
 
 
 def test_features_by_hand():
-    features = Features("own", TRAIN, Columns(["x", "k", "z"], {1: ["a", "b", "c"]}, 3))
+    features = Features("own", TRAIN)
     deviation = np.std([1, 4, 4, 7])  # the median is 4, and so is the mean
     expected = [[0, 0, 0, 1], [6 / deviation, 0, 1, 0], [-3 / deviation, 0, 0, 0]]
     assert features.transform(OTHERS) == pytest.approx(np.array(expected))
@@ -29,7 +27,6 @@ def test_features_by_hand():
         "feature_names": ["x", "k=a", "k=c", "z"],
         "feature_medians": {"x": 4, "z": 5},
         "categories": {"k": ["a", "c"]},
-        "dropped": 3,
     }
 
 
@@ -44,8 +41,8 @@ def lines(rows=40):
 
 def test_a_table_of_words_and_gaps_is_repeated_by_its_record(tmp_path):
     text = "\n".join(lines())
-    more = {"ignore": ["note"], "missing": "median"}
-    data = prepared(tmp_path, csv(tmp_path, text, **more))
+    options = {"ignore": ["note"], "missing": "median"}
+    data = prepared(tmp_path, csv(tmp_path, text, **options))
     record, seen = data.record, data.record["categories"]["job"]
     assert record["feature_names"] == ["x", *(f"job={word}" for word in seen), "member"]
     assert {"chef", "nurse"} <= {*seen} <= {"chef", "nurse", "rare"}
@@ -55,12 +52,12 @@ def test_a_table_of_words_and_gaps_is_repeated_by_its_record(tmp_path):
     repeated = np.stack([values[name].to_numpy(float) for name in record["feature_names"]], axis=1)
     repeated = (repeated - record["feature_means"]) / record["feature_deviations"]
     stored = np.concatenate([data.images(part) for part in ("train", "validation", "test")])
-    order = [np.lexsort(each.T.round(4)) for each in (repeated, stored)]
+    order = [np.lexsort(item.T.round(4)) for item in (repeated, stored)]
     assert repeated[order[0]] == pytest.approx(stored[order[1]], abs=1e-5)
     assert data.images("train")[:, -1].astype(float).mean() == pytest.approx(0, abs=1e-6)
     # What is known before it is prepared.
-    definition = dataset_definitions.resolve(csv(tmp_path, text, **more))
-    assert datasets.look(tmp_path, "own-00000000", definition) == data.look
+    definition = dataset_definitions.resolve(csv(tmp_path, text, **options))
+    assert datasets.model_input(tmp_path, "own-00000000", definition) == data.model_input
 
 
 def test_words_that_the_training_part_lacks_have_no_feature(tmp_path):
@@ -74,8 +71,8 @@ def test_words_that_the_training_part_lacks_have_no_feature(tmp_path):
 
 def test_rows_with_gaps_are_dropped_and_counted(tmp_path):
     text = "\n".join([*lines(), "4,nurse,true,n,", "5,,true,n,no"])
-    more = {"ignore": ["note"], "missing": "drop"}
-    record = prepared(tmp_path, csv(tmp_path, text, **more)).record
+    options = {"ignore": ["note"], "missing": "drop"}
+    record = prepared(tmp_path, csv(tmp_path, text, **options)).record
     assert record["dropped"] == 7 and sum(record["counts"].values()) == 35
     text = "x,y\n" + "1,\n2,\n,a\n" * 9
     (line,) = faults(tmp_path, csv(tmp_path, text, missing="drop"))
@@ -90,7 +87,7 @@ def test_parquet_is_the_same_as_its_text(missing, tmp_path, monkeypatch):
     (tmp_path / "own.parquet").touch()
     other = {**definition, "path": str(tmp_path / "own.parquet")}
     monkeypatch.setattr(pandas, "read_parquet", lambda path, engine: frame)
-    one, two = (prepared(tmp_path, each) for each in (definition, other))
+    one, two = (prepared(tmp_path, item) for item in (definition, other))
     assert one.record["sha256"] == two.record["sha256"]
     frame["day"] = pandas.Timestamp("2024-01-01") + pandas.to_timedelta(frame.index, "D")
     frame.loc[3, "member"] = None

@@ -12,7 +12,7 @@ PAIRS = np.stack([LABELS, np.arange(40) // 20], axis=1)
 
 
 @pytest.mark.parametrize(
-    ("labels", "task", "found", "names"),
+    ("labels", "task", "result", "names"),
     [
         (LABELS + 0.5, None, "regression", ["0"]),
         (ROWS[:, :2], None, "regression", ["0", "1"]),
@@ -21,37 +21,37 @@ PAIRS = np.stack([LABELS, np.arange(40) // 20], axis=1)
         (np.arange(40), "classification", "classification", [str(row) for row in range(40)]),
     ],
 )
-def test_the_task_of_arrays(labels, task, found, names, tmp_path):
-    more = {"task": task} if task else {}
+def test_the_task_of_arrays(labels, task, result, names, tmp_path):
+    options = {"task": task} if task else {}
     arrays = {"x_train": ROWS, "y_train": labels, "x_test": ROWS[:9], "y_test": labels[:9]}
-    split = {"validation": 8} if found != "classification" else {"validation": 0.1}
+    split = {"validation": 8} if result != "classification" else {"validation": 0.1}
     if len(names) == 40:
         arrays = {
             f"{key}_{part}": value
             for part in ("train", "test", "validation")
             for key, value in (("x", ROWS), ("y", labels))
         }
-    data = prepared(tmp_path, npz(tmp_path, arrays, split=split, **more))
-    assert (data.task, data.record["class_names"]) == (found, names)
-    if found == "classification":
+    data = prepared(tmp_path, npz(tmp_path, arrays, split=split, **options))
+    assert (data.task, data.record["class_names"]) == (result, names)
+    if result == "classification":
         return
     assert data.record["counts"] == {"train": 32, "validation": 8, "test": 9}  # not by class
     kept = data.labels("test").astype(float)
-    if found == "regression":
+    if result == "regression":
         kept = kept * data.record["target_deviations"] + data.record["target_means"]
     assert kept == pytest.approx(np.reshape(labels, (40, -1))[:9], abs=1e-5)
 
 
 @pytest.mark.parametrize(
-    ("labels", "more", "message"),
+    ("labels", "options", "message"),
     [
         (np.where(LABELS, np.nan, 0.5), {"task": "regression"}, "labels: received nan in row 1;"),
         (np.arange(40), {}, "labels: received 40 different whole numbers in 40 rows"),
         (np.array(["no", "No"])[LABELS], {}, "labels: received 'No' (20 rows) and 'no' (20 rows);"),
     ],
 )
-def test_faults_of_labels(labels, more, message, tmp_path):
-    (line,) = faults(tmp_path, npz(tmp_path, {"inputs": ROWS, "labels": labels}, **more))
+def test_faults_of_labels(labels, options, message, tmp_path):
+    (line,) = faults(tmp_path, npz(tmp_path, {"inputs": ROWS, "labels": labels}, **options))
     assert message in line
 
 
@@ -67,7 +67,7 @@ def test_many_classes_of_images_are_classes(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("more", "task", "names", "first"),
+    ("options", "task", "names", "first"),
     [
         ({}, "regression", ["z"], [2.5]),
         ({"label": ["y", "z"]}, "regression", ["y", "z"], [1, 2.5]),
@@ -76,9 +76,9 @@ def test_many_classes_of_images_are_classes(tmp_path):
         ({"task": "classification"}, "classification", ["2.5", "7"], None),
     ],
 )
-def test_the_task_of_a_table(more, task, names, first, tmp_path):
+def test_the_task_of_a_table(options, task, names, first, tmp_path):
     lines = ["x,y,w,z", *(f"{x * x},{1 - x % 2},{x % 3 == 1},{(2.5, 7)[x % 2]}" for x in range(40))]
-    data = prepared(tmp_path, csv(tmp_path, "\n".join(lines), **more))
+    data = prepared(tmp_path, csv(tmp_path, "\n".join(lines), **options))
     assert (data.task, data.record["class_names"]) == (task, names)
     assert ("target_means" in data.record) == (task == "regression")
     if first:

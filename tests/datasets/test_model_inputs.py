@@ -67,9 +67,9 @@ def test_a_look_is_what_preparing_finds(make, definition, expected, tmp_path):
     token = dataset_definitions.token("own", definition)
     _, examples = model_inputs.sized("own", definition)
     for _ in range(2):
-        found = datasets.look(tmp_path, token, definition)
-        assert found._replace(scaling=None) == model_inputs.ModelInput(*expected)
-        assert (found.scaling is not None) == (found.kind == example_kinds.IMAGES)
+        result = datasets.model_input(tmp_path, token, definition)
+        assert result._replace(scaling=None) == model_inputs.ModelInput(*expected)
+        assert (result.scaling is not None) == (result.kind == example_kinds.IMAGES)
         datasets.prepare(token, definition, tmp_path)
     assert examples == records.training_images(tmp_path, token)
 
@@ -89,7 +89,7 @@ def test_what_images_are_multiplied_by_and_who_says_so(definition, expected, tmp
         definition = {**definition, "path": str(tmp_path / "own.npz")}
     definition = dataset_definitions.resolve(definition)
     token = dataset_definitions.token("own", definition)
-    assert datasets.look(tmp_path, token, definition).scaling == expected
+    assert datasets.model_input(tmp_path, token, definition).scaling == expected
     datasets.prepare(token, definition, tmp_path)
-    assert datasets.look(tmp_path, token, definition).scaling == expected
-    assert datasets.load(tmp_path, token).look.scaling == expected
+    assert datasets.model_input(tmp_path, token, definition).scaling == expected
+    assert datasets.load(tmp_path, token).model_input.scaling == expected

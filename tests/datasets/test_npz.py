@@ -1,13 +1,11 @@
 """Headers of an npz file, which planning reads whatever the file holds, and mapped arrays."""
 
 import io
-import struct
 import zipfile
 
 import numpy as np
 import pytest
 
-from batchscope.datasets import npz_header
 from batchscope.study.dataset_definitions import read
 
 LABELS = np.zeros(6, int)
@@ -42,21 +40,6 @@ def test_kind_of_arrays(arrays, kind, tmp_path):
     np.savez(tmp_path / "x.npz", **arrays)
     assert kind_of(tmp_path / "x.npz") == kind
     assert kind_of(tmp_path / "x.npz", kind="rows") == "rows"
-
-
-def test_headers(tmp_path):
-    np.savez(tmp_path / "a.npz", images=np.zeros((3, 8, 8), np.uint8), labels=np.zeros(3, int))
-    assert npz_header.headers(tmp_path / "a.npz") == {
-        "images": ((3, 8, 8), np.uint8),
-        "labels": ((3,), np.int64),
-    }
-
-
-@pytest.mark.parametrize("header", ["[1, 2]", "("])
-def test_a_header_that_is_none(header, tmp_path):
-    length = struct.pack("<H", len(header))
-    content = b"\x93NUMPY\x01\x00" + length + header.encode()
-    assert kind_of(written(tmp_path / "a.npz", content)) is None
 
 
 def test_an_array_that_is_cut_or_damaged(tmp_path):

@@ -29,8 +29,14 @@ def write_zip(path, members):
     return path
 
 
-def cats(path, **more):
-    return {"source": "cats_vs_dogs", "path": str(path), "image_size": 4, "split": THIRDS, **more}
+def cats(path, **options):
+    return {
+        "source": "cats_vs_dogs",
+        "path": str(path),
+        "image_size": 4,
+        "split": THIRDS,
+        **options,
+    }
 
 
 def members(count=12):
@@ -58,11 +64,11 @@ def test_cats_take_the_first_readable_of_each_class_in_numeric_order(tmp_path, m
     skipped = {"file": "Cat/2.jpg", "reason": "cannot identify image file"}
     assert data.record["skipped"] == [skipped]
     assert data.record["source_sha256"] == {"cats.zip": disk.file_sha256(path)}
-    found = {0: set(), 1: set()}
+    result = {0: set(), 1: set()}
     for split in paths.SPLITS:
         for image, label in zip(data.images(split), data.labels(split), strict=True):
-            found[int(label)].add(int(image.max()))
-    assert found == {0: {0, 1, 3, 4}, 1: {100, 102, 103, 104}}
+            result[int(label)].add(int(image.max()))
+    assert result == {0: {0, 1, 3, 4}, 1: {100, 102, 103, 104}}
 
 
 @pytest.mark.parametrize("error", [MemoryError(), OSError(errno.EIO, "Input/output error")])
@@ -93,14 +99,6 @@ def test_faults_of_an_archive(tmp_path):
     text.write_bytes(b"no zip")
     for broken in (cut, text):
         assert f"{broken}: cannot be read (" in fault(tmp_path, cats(broken))
-
-
-def test_images_with_more_than_8_bits_are_skipped_by_name(tmp_path):
-    folder = write_folder(tmp_path / "mine", count=5)
-    Image.fromarray(np.array([[0, 65535]], np.uint16)).save(folder / "a" / "deep.png")
-    record = prepared(tmp_path, folder_of(folder)).record
-    reason = "more than 8 bits per channel, mode I;16"
-    assert record["skipped"] == [{"file": "a/deep.png", "reason": reason}]
 
 
 def test_bytes_are_left_as_they_are_where_the_scale_is_1(tmp_path):
@@ -136,9 +134,9 @@ def write_folder(folder, names=("b", "a"), count=4):
     return folder
 
 
-def folder_of(path, **more):
+def folder_of(path, **options):
     source = {"source": "image_folder", "path": str(path), "image_size": 4, "channels": 1}
-    return {**source, "split": THIRDS, **more}
+    return {**source, "split": THIRDS, **options}
 
 
 def test_image_folder(tmp_path):

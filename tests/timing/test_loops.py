@@ -57,7 +57,7 @@ def sgd(rate: float = 0.1):
 
 def trained(model, data, batch_size: int, steps: int) -> np.ndarray:
     """The weights after steps of whole batches by the training's own loop."""
-    batches = step_loop.Batches(batch_size, whole=True)
+    batches = step_loop.Batches(batch_size, drop_remainder=True)
     loop = step_loop.StepLoop(model, sgd(), data, batches)
     loop.run(np.arange(len(data.labels), dtype=np.int32), 0, steps, step_loop.Totals())
     return weights(model)

@@ -24,16 +24,16 @@ def photographs(count=5, size=40, dtype=np.uint8):
 def test_the_copy_is_the_upper_left_four_fifths_of_the_image():
     """As the document makes it with Pillow: resize((250, 250)), crop((0, 0, 200, 200))."""
     images = photographs(size=200)
-    found = augmentations.stretched(images)
-    assert (found.shape, found.dtype) == (images.shape, images.dtype)
-    for image, copy in zip(images, found, strict=True):
+    result = augmentations.stretched(images)
+    assert (result.shape, result.dtype) == (images.shape, images.dtype)
+    for image, copy in zip(images, result, strict=True):
         stretched = Image.fromarray(image).resize((250, 250), Image.Resampling.BICUBIC)
         expected = np.asarray(stretched.crop((0, 0, 200, 200))).astype(int)
         assert np.abs(copy.astype(int) - expected).max() <= 1
     floats = photographs(dtype=np.float32)
-    found = augmentations.stretched(floats)
-    assert found.dtype == np.float32
-    np.testing.assert_allclose(found[:, 0, 0], floats[:, 0, 0], atol=0.02)
+    result = augmentations.stretched(floats)
+    assert result.dtype == np.float32
+    np.testing.assert_allclose(result[:, 0, 0], floats[:, 0, 0], atol=0.02)
 
 
 def test_crop_doubles_the_set_and_nothing_else_does():

@@ -33,7 +33,7 @@ def trained(factors, images, targets):
     rates = optimizers.schedule(factors, course)
     import tensorflow as tf
 
-    size, offset = (tf.Variable(each, dtype=tf.int32) for each in (factors["batch_size"], 0))
+    size, offset = (tf.Variable(item, dtype=tf.int32) for item in (factors["batch_size"], 0))
     batches = step_loop.Batches(size, offset=offset)
     learned = Learned(tasks.REGRESSION, deviations=(1.0,))
     examples = Examples(images, targets[:, None], 1.0, learned)
@@ -54,7 +54,7 @@ def by_hand(factors, images, targets):
     for epoch in range(factors["epochs"]):
         order, used = step_loop.epoch_order(0, epoch, len(images)), course.used(epoch)
         for start, stop in zip(used, used[1:], strict=False):
-            rate = factors["learning_rate"] * [each for at, each in changes if at <= update][-1]
+            rate = factors["learning_rate"] * [item for at, item in changes if at <= update][-1]
             batch = order[start:stop]
             errors = images[batch] @ weights - targets[batch]
             weights = weights - rate * 2 * images[batch].T @ errors / len(batch)
@@ -81,8 +81,8 @@ def regression():
 )
 def test_updates_are_those_by_hand(regression, given):
     factors = names.parse_run(run_name(learning_rate=0.01, epochs=3, **given))
-    found = trained(factors, *regression)
-    np.testing.assert_allclose(found, by_hand(factors, *regression), rtol=2e-4)
+    result = trained(factors, *regression)
+    np.testing.assert_allclose(result, by_hand(factors, *regression), rtol=2e-4)
 
 
 def test_a_rising_batch_size_has_the_risk_of_a_falling_rate():
@@ -98,7 +98,7 @@ def test_a_rising_batch_size_has_the_risk_of_a_falling_rate():
         course, risk = Course(factors, examples), float(dimension)
         changes, sizes = course.rates(), np.diff(course.used(0))
         for update, size in enumerate(sizes):
-            rate = factors["learning_rate"] * [each for at, each in changes if at <= update][-1]
+            rate = factors["learning_rate"] * [item for at, item in changes if at <= update][-1]
             spread = 4 * rate**2 / size
             risk = risk * ((1 - 2 * rate) ** 2 + spread * (dimension + 1))
             risk += spread * dimension * noise**2
@@ -107,7 +107,7 @@ def test_a_rising_batch_size_has_the_risk_of_a_falling_rate():
     given = {"learning_rate": 0.02, "epochs": 1, **RISING}
     growing = names.parse_run(run_name(**given))
     falling = names.parse_run(run_name(**given | {"largest_batch_size": 8}))
-    found = {}
+    result = {}
     for name, factors in (("growing", growing), ("falling", falling)):
         risks = []
         for seed in range(12):
@@ -116,9 +116,9 @@ def test_a_rising_batch_size_has_the_risk_of_a_falling_rate():
             truth = np.ones(dimension)
             targets = (images @ truth + noise * generator.normal(size=examples)).astype(np.float32)
             risks.append(float(np.sum((trained(factors, images, targets) - truth) ** 2)))
-        found[name] = np.mean(risks)
+        result[name] = np.mean(risks)
         error = 4 * np.std(risks, ddof=1) / np.sqrt(len(risks))
-        assert found[name] == pytest.approx(expected(factors), abs=error)
+        assert result[name] == pytest.approx(expected(factors), abs=error)
     assert 0.5 < expected(growing) / expected(falling) < 2
     assert Course(growing, examples).updates(1) < 0.6 * Course(falling, examples).updates(1)
 
@@ -126,8 +126,8 @@ def test_a_rising_batch_size_has_the_risk_of_a_falling_rate():
 @pytest.mark.slow
 def test_a_killed_ramp_ends_with_the_same_bits(digits, tmp_path):
     run = run_name(**RISING, optimizer="adam", evaluate_every=150, micro_batch_size=8)
-    whole = with_digits(digits, tmp_path / "whole")
-    done = train(whole, run)
+    complete = with_digits(digits, tmp_path / "whole")
+    done = train(complete, run)
     again = with_digits(digits, tmp_path / "again")
     arguments = ("train", "--results", str(again), "--run", run)
     arguments += ("--chunk-steps", "2", "--checkpoint-seconds", "0")
@@ -137,11 +137,11 @@ def test_a_killed_ramp_ends_with_the_same_bits(digits, tmp_path):
         process.send_signal(signal.SIGKILL)
         process.communicate(timeout=300)
     assert train(again, run)["resumed"] == 2
-    assert_same_bits(whole / "runs" / run, again / "runs" / run)
-    folders = [folder / "runs" / run for folder in (whole, again)]
+    assert_same_bits(complete / "runs" / run, again / "runs" / run)
+    folders = [folder / "runs" / run for folder in (complete, again)]
     one, other = ((folder / "trajectory.csv").read_text() for folder in folders)
     assert one == other
     factors = names.parse_run(run)
-    examples = len(np.load(next((whole / "data").glob("*/train_labels.npy"))))
+    examples = len(np.load(next((complete / "data").glob("*/train_labels.npy"))))
     course = Course(factors, examples)
     assert done["steps_run"] == course.updates(3)

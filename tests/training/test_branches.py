@@ -56,13 +56,13 @@ def test_updates_are_those_by_hand_and_nothing_moves(optimizer):
     window = Window.of(SETTINGS, 4, 50)
     assert window == ((1, 2, 4), 4, 16, 2)
     following = np.resize(order[::-1], window.examples)
-    found = Branches(*left, window).losses(following, 0.02)
+    result = Branches(*left, window).losses(following, 0.02)
     for value, variable in zip(before, variables, strict=True):
         np.testing.assert_array_equal(value, variable.numpy())
-    for factor, loss in zip(window.factors, found, strict=True):
+    for factor, loss in zip(window.factors, result, strict=True):
         weights, moments = before[0][:, 0].astype(float), [np.zeros(3)] * 2
         if optimizer == "adam":
-            slots = {each.name: each.numpy() for each in adam.variables}
+            slots = {item.name: item.numpy() for item in adam.variables}
             names = [name for name in slots if "momentum" in name or "velocity" in name]
             moments = [slots[name][:, 0].astype(float) for name in sorted(names)]
         rate = 0.02 * (factor if optimizer == "sgd" else factor**0.5)
@@ -110,7 +110,7 @@ def test_known_risks_of_a_noisy_quadratic():
     means, errors = np.mean(losses, axis=0), np.std(losses, axis=0, ddof=1) / np.sqrt(60)
     known = [expected(factor) for factor in (1, 2, 4, 8, 16)]
     assert np.all(np.abs(means - known) < 4 * errors)
-    critical = [critical_factor([1, 2, 4, 8, 16], each, tolerance) for each in (means, known)]
+    critical = [critical_factor([1, 2, 4, 8, 16], item, tolerance) for item in (means, known)]
     assert critical[0] == critical[1] and 1 < critical[1] < 16
 
 
@@ -129,8 +129,8 @@ def test_half_of_the_progress_is_kept_at_the_noise_over_the_loss():
 
     sizes = [2 ** (power / 4) for power in range(-32, 29)]
     losses = [after(size) for size in sizes]
-    found = critical_factor(sizes, losses, (loss - losses[0]) / 2)
-    assert found == pytest.approx(noise / loss, rel=0.2)
+    result = critical_factor(sizes, losses, (loss - losses[0]) / 2)
+    assert result == pytest.approx(noise / loss, rel=0.2)
 
 
 def test_a_branch_that_diverges_has_no_loss():

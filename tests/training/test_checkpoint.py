@@ -34,14 +34,14 @@ def path(tmp_path):
 
 
 def test_progress_goes_round(path):
-    found, values = load(path)
-    assert (found.epoch, found.step, values) == (1, 2, [1.0, 2.0])
-    assert math.isnan(found.best_value)
-    assert found.update_norms().tolist() == [1, 1, 0]
-    for arrays, name, size in ((found.best, "trainable:a", 3), (found.epoch_start, "a/b:c", 1)):
+    result, values = load(path)
+    assert (result.epoch, result.step, values) == (1, 2, [1.0, 2.0])
+    assert math.isnan(result.best_value)
+    assert result.update_norms().tolist() == [1, 1, 0]
+    for arrays, name, size in ((result.best, "trainable:a", 3), (result.epoch_start, "a/b:c", 1)):
         assert {key: array.size for key, array in arrays.items()} == {name: size}
-    found.step = 0  # its variables are those of the epoch's start
-    checkpoint.save(path, "key", found, [keras.Variable([1.0, 2.0])])
+    result.step = 0  # its variables are those of the epoch's start
+    checkpoint.save(path, "key", result, [keras.Variable([1.0, 2.0])])
     assert load(path)[0].epoch_start == {}
 
 
@@ -86,8 +86,8 @@ FACTORS = {
 
 @pytest.mark.parametrize("name", first(FACTORS))
 def test_a_training_that_is_stopped_goes_on_with_the_same_bits(name, results, tmp_path):
-    more = {"epochs": 2, "update_norms": True, "evaluate_every": 40, **FACTORS[name]}
-    run = TrainingRun(results, names.run_name({**names.parse_run(RUN), **more}))
+    options = {"epochs": 2, "update_norms": True, "evaluate_every": 40, **FACTORS[name]}
+    run = TrainingRun(results, names.run_name({**names.parse_run(RUN), **options}))
     limits = FitLimits(chunk_steps=2, checkpoint_seconds=1e9)
 
     def trained(folder, pauses=None):
@@ -101,18 +101,18 @@ def test_a_training_that_is_stopped_goes_on_with_the_same_bits(name, results, tm
         training.fit()
         return training
 
-    whole = trained("whole")
-    assert not whole.checkpoint.exists()  # none was due
+    complete = trained("whole")
+    assert not complete.checkpoint.exists()  # none was due
     for pauses in (1, 3):  # in the first epoch, and in the second
         with pytest.raises(Interrupted):
             trained("cut", pauses)
     cut = trained("cut")
     assert (cut.progress.resumed, cut.progress.epoch) == (2, 2)
-    for one, other in zip(whole.variables, cut.variables, strict=True):
+    for one, other in zip(complete.variables, cut.variables, strict=True):
         np.testing.assert_array_equal(one.numpy(), other.numpy())
-    norms = [each.progress.update_norms() for each in (whole, cut)]
+    norms = [item.progress.update_norms() for item in (complete, cut)]
     np.testing.assert_array_equal(*norms)
-    for row in (*whole.progress.history, *cut.progress.history):
+    for row in (*complete.progress.history, *cut.progress.history):
         del row["seconds"]
-    assert whole.progress.history == cut.progress.history
-    assert whole.progress.trajectory == cut.progress.trajectory
+    assert complete.progress.history == cut.progress.history
+    assert complete.progress.trajectory == cut.progress.trajectory

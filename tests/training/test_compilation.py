@@ -40,7 +40,7 @@ def trained(cuts=(0, 4), given: Examples | None = None, **changes) -> tuple[Tota
         for start, stop in zip(cuts, cuts[1:], strict=False):
             _, totals, _, own = loop.run(order, start, stop, totals)
             norms += [*own]
-    return totals, [*norms, *(part for each in model.weights for part in each.numpy().ravel())]
+    return totals, [*norms, *(part for item in model.weights for part in item.numpy().ravel())]
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
@@ -56,18 +56,18 @@ def test_it_is_the_same_up_to_rounding(optimizer, changes):
 
 def test_wherever_calls_are_cut_the_bits_are_the_same():
     """The last batch of an epoch is smaller: another program."""
-    whole = trained(compilation="xla")
-    assert trained((0, 1, 3, 4), compilation="xla") == whole
-    assert trained(compilation="xla") == whole
+    complete = trained(compilation="xla")
+    assert trained((0, 1, 3, 4), compilation="xla") == complete
+    assert trained(compilation="xla") == complete
 
 
 def test_it_takes_no_examples_from_the_disk(tmp_path, monkeypatch):
     monkeypatch.setattr(memory_limits, "_LARGEST_ARRAY", 0.0)
-    found = examples()
-    np.save(tmp_path / "images.npy", found.images)
+    result = examples()
+    np.save(tmp_path / "images.npy", result.images)
     images = np.lib.format.open_memmap(tmp_path / "images.npy", mode="r")
     with pytest.raises(UserError, match=r"compilation: .*received xla"):
-        trained(given=Examples(images, found.labels, found.scale), compilation="xla")
+        trained(given=Examples(images, result.labels, result.scale), compilation="xla")
 
 
 def test_dropout_draws_as_often_and_the_same_each_time():
@@ -89,10 +89,10 @@ def test_dropout_draws_as_often_and_the_same_each_time():
         batches = Batches.of(factors, SIZE, None)
         loop = StepLoop(model, optimizers.make_optimizer(factors), examples(), batches)
         loop.run(np.arange(COUNT, dtype=np.int32), 0, 4, Totals())
-        return [each.numpy() for each in model.variables]
+        return [item.numpy() for item in model.variables]
 
     plain, compiled, again = drawn("none"), drawn("xla"), drawn("xla")
-    generators = [index for index, each in enumerate(plain) if each.dtype.kind in "iu"]
+    generators = [index for index, item in enumerate(plain) if item.dtype.kind in "iu"]
     assert generators
     for index, value in enumerate(compiled):
         np.testing.assert_array_equal(value, again[index])

@@ -56,13 +56,13 @@ def test_several_sets_of_examples_in_one_call_have_the_same_bits():
     layer = keras.layers.Dense(3, activation="softmax", kernel_regularizer="l2")
     model = chain(keras.layers.Dropout(0.5), layer)
     sets = [Examples(*examples(n, seed=n), 1 / 16) for n in (23, 5, 40)]
-    first = losses.Objective(model, sets[0], chunk=7, whole=True)
-    objectives = [first, *(first.over(each) for each in sets[1:])]
+    first = losses.Objective(model, sets[0], chunk=7, noinline=True)
+    objectives = [first, *(first.over(item) for item in sets[1:])]
     evaluate = losses.together(objectives)
     alone = losses.Objective(model, sets[2], chunk=7)
     assert objectives[2].evaluate() == alone.evaluate()
     for _ in range(2):
-        assert evaluate() == [each.evaluate() for each in objectives]
+        assert evaluate() == [item.evaluate() for item in objectives]
         first.set_weights(first.weights() * 3 + 0.5)  # what the call reads, it reads anew
 
 

@@ -14,30 +14,30 @@ from batchscope.training import optimizers
 from digit_runs import run_name
 
 
-def made(**factors):
+def built(**factors):
     return optimizers.make_optimizer(names.parse_run(run_name(**factors)))
 
 
 @pytest.mark.parametrize("name", optimizer_constants.CONSTANTS)
 def test_constants_are_those_of_keras_where_none_is_given(name):
-    own = made(optimizer=name)
+    own = built(optimizer=name)
     of_keras = inspect.signature(type(own).__init__).parameters
-    has = {each for each in optimizer_constants.NAMES if each in of_keras} - {"weight_decay"}
+    has = {item for item in optimizer_constants.NAMES if item in of_keras} - {"weight_decay"}
     stated = dict(optimizer_constants.CONSTANTS[name])
     assert (of_keras["weight_decay"].default or 0) == stated.pop("weight_decay", 0)
-    assert stated == {each: of_keras[each].default for each in has}
-    (kind,) = (each for each in dir(keras.optimizers) if each.lower() == type(own).__name__.lower())
+    assert stated == {item: of_keras[item].default for item in has}
+    (kind,) = (item for item in dir(keras.optimizers) if item.lower() == type(own).__name__.lower())
     plain = getattr(keras.optimizers, kind)(learning_rate=0.05).get_config()
     decay = {"weight_decay": 0 if name != "adamw" else 0.004}
-    for found in (own, made(optimizer=name, **decay)):
-        assert found.get_config() == {**plain, "name": found.name}
+    for result in (own, built(optimizer=name, **decay)):
+        assert result.get_config() == {**plain, "name": result.name}
 
 
 def test_given_constants_reach_the_optimizer_after_their_rules():
     given = {"beta_1": 0.8, "beta_2": 0.9, "epsilon": 1e-3, "weight_decay": 0.1}
-    found = made(batch_size=64, optimizer="adamw", beta_scaling="half_life", **given)
-    assert (found.beta_1, found.epsilon, found.weight_decay) == (0.8, 1e-3, 0.1)
-    assert found.beta_2 == pytest.approx(0.81)
+    result = built(batch_size=64, optimizer="adamw", beta_scaling="half_life", **given)
+    assert (result.beta_1, result.epsilon, result.weight_decay) == (0.8, 1e-3, 0.1)
+    assert result.beta_2 == pytest.approx(0.81)
 
 
 def updates(optimizer, weights):
@@ -62,15 +62,17 @@ def weights_of(count):
 @pytest.mark.parametrize("name", ["Adam", "AdamW", "SGD"])
 def test_an_update_is_that_of_keras_in_fewer_operations(name):
     """The same bits; of Adam to the rounding of 1 - beta_2, which Keras has in double precision."""
-    own = made(optimizer=name.lower())
-    found, operations = updates(own, weights_of(4))
+    own = built(optimizer=name.lower())
+    result, operations = updates(own, weights_of(4))
     kept = getattr(keras.optimizers, name)(learning_rate=0.05)
     expected, _ = updates(kept, weights_of(4))
     fused = name in ("Adam", "AdamW")
-    for start, *pair in zip([each.numpy() for each in weights_of(4)], found, expected, strict=True):
-        np.testing.assert_allclose(*(each - start for each in pair), rtol=5e-5 if fused else 0)
-    assert sum(each.type == "ResourceApplyAdam" for each in operations) == 4 * fused
-    assert [each.name for each in own.variables] == [each.name for each in kept.variables]
+    for start, *pair in zip(
+        [item.numpy() for item in weights_of(4)], result, expected, strict=True
+    ):
+        np.testing.assert_allclose(*(item - start for item in pair), rtol=5e-5 if fused else 0)
+    assert sum(item.type == "ResourceApplyAdam" for item in operations) == 4 * fused
+    assert [item.name for item in own.variables] == [item.name for item in kept.variables]
     assert own.iterations.numpy() == 3
 
 
@@ -79,7 +81,7 @@ def test_adamw_is_that_of_its_paper_with_its_constants_and_rates():
     rates = keras.optimizers.schedules.PolynomialDecay(0.1, 5, 0.0)
     constants = {"beta_1": 0.8, "beta_2": 0.95, "epsilon": 1e-3, "weight_decay": 0.1}
     parsed = names.parse_run(run_name(optimizer="adamw", **constants))
-    found, _ = updates(optimizers.make_optimizer(parsed, rates), weights_of(1))
+    result, _ = updates(optimizers.make_optimizer(parsed, rates), weights_of(1))
     beta_1, beta_2, epsilon, decay = constants.values()
     weight = weights_of(1)[0].numpy().astype(float)
     mean = square = np.zeros_like(weight)
@@ -89,7 +91,7 @@ def test_adamw_is_that_of_its_paper_with_its_constants_and_rates():
         square = beta_2 * square + (1 - beta_2) * gradient**2
         step = rate * math.sqrt(1 - beta_2**count) / (1 - beta_1**count)
         weight = weight * (1 - rate * decay) - step * mean / (np.sqrt(square) + epsilon)
-    np.testing.assert_allclose(found[0], weight, rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(result[0], weight, rtol=1e-6, atol=1e-7)
 
 
 FALLS = {
@@ -117,10 +119,10 @@ def test_rates_rise_with_the_warm_up_and_fall_to_zero_at_the_horizon(schedule, g
     )
     five = 5 * factors["batch_size"]  # examples of five updates
     rates = optimizers.schedule(factors, Course(factors, five))
-    found = [float(rates(update)) for update in range(21)]
+    result = [float(rates(update)) for update in range(21)]
     left = 20 - len(rise)
     expected = rise + [top * FALLS[schedule](update / left) for update in range(left + 1)]
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-7)
     in_graph = optimizers.make_optimizer(factors, rates)
     variable = keras.Variable(0.0)
     for update in range(8):  # as its own count of updates has it

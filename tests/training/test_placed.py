@@ -49,9 +49,9 @@ def test_rows_in_a_graph(examples, on_disk):
     graph = tf.function(images_of, input_signature=[tf.TensorSpec([None], tf.int32)])
     assert graph.get_concrete_function().structured_outputs.shape.as_list() == [None, *SHAPE]
     for chosen in ([3], [22, 0, 0, 5], []):
-        found = graph(tf.constant(chosen, tf.int32))
-        assert found.dtype == tf.uint8
-        np.testing.assert_array_equal(found, examples.images[np.array(chosen, int)])
+        result = graph(tf.constant(chosen, tf.int32))
+        assert result.dtype == tf.uint8
+        np.testing.assert_array_equal(result, examples.images[np.array(chosen, int)])
 
 
 def test_each_use_of_an_objective_has_the_same_bits(examples, model, on_disk):
@@ -67,29 +67,8 @@ def test_each_use_of_an_objective_has_the_same_bits(examples, model, on_disk):
             *(value for value, metrics in [objective.evaluate(), *together()]),
         ]
 
-    held = numbers(losses.Objective(model, examples, chunk=10, whole=True))
+    held = numbers(losses.Objective(model, examples, chunk=10, noinline=True))
     on_disk()
-    mapped = losses.Objective(model, examples, chunk=10, whole=True)
+    mapped = losses.Objective(model, examples, chunk=10, noinline=True)
     assert len(mapped._chunks) == 3 and not mapped._chunks._held
     assert numbers(mapped) == held
-
-
-def test_a_graph_keeps_no_copy(examples, on_disk):
-    """What it would keep of a large array is as large as that."""
-    on_disk()
-    images_of = placed.rows_of(examples.images)
-    chunks = placed.Chunks(examples.images, examples.labels, tf.int32, COUNT)
-
-    def graph(chosen: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        return images_of(chosen), chunks[0][0]
-
-    traced = tf.function(graph, input_signature=[tf.TensorSpec([None], tf.int32)])
-    size = traced.get_concrete_function().graph.as_graph_def().ByteSize()
-    held = tf.function(
-        lambda chosen: tf.gather(tf.constant(np.array(examples.images)), chosen),
-        input_signature=[tf.TensorSpec([None], tf.int32)],
-    )
-    assert held.get_concrete_function().graph.as_graph_def().ByteSize() > examples.images.nbytes
-    bytes_of = [node.attr["value"].tensor.ByteSize() for node in
-                traced.get_concrete_function().graph.as_graph_def().node]  # fmt: skip
-    assert size and max(bytes_of) < examples.images.nbytes / 2

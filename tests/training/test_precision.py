@@ -48,14 +48,14 @@ def test_layers_and_outputs_have_half_the_width_and_weights_and_losses_keep_thei
         [keras.Input((3,)), keras.layers.Dense(2, dtype=precision, **penalties)]
     )
     model(tf.ones((4, 3)))
-    assert [each.dtype for each in losses.penalties(model)] == [tf.float32] * 2
+    assert [item.dtype for item in losses.penalties(model)] == [tf.float32] * 2
 
 
 @pytest.mark.parametrize(("precision", "micro_batch"), zip(MIXED, (0, 4), strict=True))
 @pytest.mark.slow
 def test_it_trains_nearly_as_float32_does(precision, micro_batch):
     plain, mixed = trained("float32"), trained(precision, micro_batch)
-    start, ends = built("float32").get_weights(), [each[0].get_weights() for each in (plain, mixed)]
+    start, ends = built("float32").get_weights(), [item[0].get_weights() for item in (plain, mixed)]
     moved, apart = (
         np.concatenate([(one - other).ravel() for one, other in zip(*pair, strict=True)])
         for pair in ((ends[0], start), (ends[1], ends[0]))

@@ -122,8 +122,8 @@ def test_killed_before_the_first_checkpoint_or_while_the_results_are_written(
         path.write_bytes(b"half")
     done = forked(DYING, *call, *words, *limits)
     assert done.returncode == -signal.SIGKILL, done.stderr
-    found = {path.name for path in folder.glob("*")}
-    assert found - {"initial.npz", "updates.npz", "training.lock", "epochs"} == left
+    result = {path.name for path in folder.glob("*")}
+    assert result - {"initial.npz", "updates.npz", "training.lock", "epochs"} == left
     assert not any(path.exists() for path in half)
     assert train(again, run, "--model-file", model)["resumed"] == resumed
     assert_same_training(results / "runs" / run, folder)

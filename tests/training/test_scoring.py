@@ -41,11 +41,11 @@ def labels():
 
 def test_errors_are_those_of_scikit_learn_in_the_targets_own_units():
     network = model()
-    loss, found = losses.Objective(network, numbers(), chunk=16).evaluate()
+    loss, result = losses.Objective(network, numbers(), chunk=16).evaluate()
     predicted, scale = network(ROWS).numpy(), np.array(DEVIATIONS)
     given = NUMBERS * scale, predicted * scale
     assert loss == pytest.approx(((NUMBERS - predicted) ** 2).mean(), rel=1e-6)
-    assert found == {
+    assert result == {
         "r2": pytest.approx(sklearn.metrics.r2_score(*given), rel=1e-5),
         "mse": pytest.approx(sklearn.metrics.mean_squared_error(*given), rel=1e-5),
         "mae": pytest.approx(sklearn.metrics.mean_absolute_error(*given), rel=1e-5),
@@ -62,8 +62,8 @@ def test_errors_are_those_of_scikit_learn_in_the_targets_own_units():
 )
 def test_losses_are_those_of_keras(loss, of_error):
     network = model()
-    found, _ = losses.Objective(network, numbers(loss)).evaluate()
-    assert found == pytest.approx(float(of_error(NUMBERS, network(ROWS))), rel=1e-5)
+    result, _ = losses.Objective(network, numbers(loss)).evaluate()
+    assert result == pytest.approx(float(of_error(NUMBERS, network(ROWS))), rel=1e-5)
 
 
 def loss_of_a_step(network, images, targets, learned):
@@ -118,9 +118,9 @@ def test_the_tokens_of_a_sequence_have_smoothed_targets():
     keras_loss = keras.losses.CategoricalCrossentropy(from_logits=True, label_smoothing=0.2)
     learned = Learned(tasks.CLASSIFICATION, {"label_smoothing": 0.2})
     scored = scoring.of(learned)
-    found, _ = scored.minimised(tf.constant(tokens), outputs)
+    result, _ = scored.minimised(tf.constant(tokens), outputs)
     expected = keras_loss(np.eye(3, dtype=np.float32)[tokens], outputs)
-    assert float(tf.reduce_mean(found)) == pytest.approx(float(expected), rel=1e-5)
+    assert float(tf.reduce_mean(result)) == pytest.approx(float(expected), rel=1e-5)
 
 
 def test_a_target_without_spread_has_no_share_in_r2():
@@ -128,21 +128,21 @@ def test_a_target_without_spread_has_no_share_in_r2():
     constant[:, 1] = 2.0
     examples = Examples(ROWS, constant, 1.0, Learned(tasks.REGRESSION, deviations=DEVIATIONS))
     network = model()
-    _, found = losses.Objective(network, examples).evaluate()
+    _, result = losses.Objective(network, examples).evaluate()
     expected = sklearn.metrics.r2_score(NUMBERS[:, 0], network(ROWS).numpy()[:, 0])
-    assert found["r2"] == pytest.approx(expected, rel=1e-5)
+    assert result["r2"] == pytest.approx(expected, rel=1e-5)
 
 
 @pytest.mark.parametrize("activation", ["sigmoid", "linear"])
 def test_several_labels_have_a_binary_cross_entropy_and_micro_f1(activation):
     network = model(activation=activation)
-    loss, found = losses.Objective(network, labels(), chunk=16).evaluate()
+    loss, result = losses.Objective(network, labels(), chunk=16).evaluate()
     logits = ROWS @ network.get_weights()[0]
     chances = 1 / (1 + np.exp(-logits))
     expected = -np.where(NAMED > 0, np.log(chances), np.log(1 - chances)).mean()
     assert loss == pytest.approx(expected, rel=1e-5)
     f1 = sklearn.metrics.f1_score(NAMED, logits > 0, average="micro")
-    assert found == {"f1": pytest.approx(f1)}
+    assert result == {"f1": pytest.approx(f1)}
 
 
 def test_nothing_named_where_nothing_is_true_is_no_division_by_zero():
@@ -153,7 +153,7 @@ def test_nothing_named_where_nothing_is_true_is_no_division_by_zero():
 @pytest.mark.parametrize("examples", [numbers(), labels()], ids=["numbers", "labels"])
 def test_an_epoch_adds_up_its_scores_however_it_is_cut(examples):
     """Micro-batches too; the metrics are those of the weights where the rate is 0."""
-    found = []
+    result = []
     for micro_batch, stops in ((0, (7,)), (0, (3, 7)), (4, (7,))):
         network = model()
         batches = step_loop.Batches(8, micro_batch=micro_batch)
@@ -162,10 +162,10 @@ def test_an_epoch_adds_up_its_scores_however_it_is_cut(examples):
         for stop in stops:
             order = step_loop.epoch_order(0, 0, 50)
             start, totals, _, _ = loop.run(order, start, stop, totals)
-        found.append(loop.scoring.metrics(totals.scores, examples.labels))
+        result.append(loop.scoring.metrics(totals.scores, examples.labels))
     _, expected = losses.Objective(model(), examples).evaluate()
-    assert all(each == pytest.approx(expected, rel=1e-6) for each in found)
-    assert found[0] == found[1]
+    assert all(item == pytest.approx(expected, rel=1e-6) for item in result)
+    assert result[0] == result[1]
 
 
 def test_a_step_follows_the_gradient_of_the_mean_squared_error():

@@ -31,11 +31,11 @@ def transformer():
 
 def test_a_position_sees_no_later_one():
     model = tf.function(transformer())
-    whole = model(INPUTS).numpy()
+    complete = model(INPUTS).numpy()
     for position in range(LENGTH):
         other = INPUTS.copy()
         other[:, position] = (other[:, position] + 1) % CLASSES
-        moved = np.abs(model(other).numpy() - whole).max(axis=(0, 2))
+        moved = np.abs(model(other).numpy() - complete).max(axis=(0, 2))
         assert (moved[:position] == 0).all()
         assert (moved[position:] > 0).all()
 
@@ -74,19 +74,19 @@ def test_an_embedding_has_a_dense_gradient():
     table, rows = tf.Variable(tf.ones((5, 2))), tf.constant([1, 1, 3])
     with tf.GradientTape() as tape:
         picked = tf.reduce_sum(tf.gather(table, rows))
-    (found,) = losses.dense([tape.gradient(picked, table)])
-    assert found.numpy().tolist() == [[0, 0], [2, 2], [0, 0], [1, 1], [0, 0]]
+    (result,) = losses.dense([tape.gradient(picked, table)])
+    assert result.numpy().tolist() == [[0, 0], [2, 2], [0, 0], [1, 1], [0, 0]]
     assert losses.dense([None]) == [None]
 
 
-def own_model(tmp_path, body, classes=CLASSES, kind=example_kinds.TOKENS, **more):
+def own_model(tmp_path, body, classes=CLASSES, kind=example_kinds.TOKENS, **options):
     path = tmp_path / "own.py"
     path.write_text(
         "import keras\nfrom keras import layers\n\n\ndef build(input_shape, classes):\n"
         f"    return keras.Sequential([{body}])\n"
     )
     token = model_files.token("own", str(path))
-    model_input = model_inputs.ModelInput((LENGTH,), classes, kind, **more)
+    model_input = model_inputs.ModelInput((LENGTH,), classes, kind, **options)
     model_checks.check(token, model_input, path)
     return models.build(token, model_input, 0, path)
 

@@ -1,9 +1,7 @@
 """Training: what stops it and what is kept; its rates, its updates, and running out of memory."""
 
-import gc
 import os
 import resource
-import weakref
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -174,13 +172,13 @@ def test_norms_are_those_of_the_weights_differences_and_change_no_bit():
     labels = random.integers(0, 3, 44)
     factors = names.parse_run(run_name(optimizer="adam", learning_rate=0.01))
 
-    def made(update_norms: bool) -> tuple:
+    def built(update_norms: bool) -> tuple:
         model = models.build("small_cnn", model_inputs.ModelInput((8, 8, 1), 3), 0)
         given = (Examples(images, labels, 1 / 255), step_loop.Batches(4), update_norms)
         return model, step_loop.StepLoop(model, optimizers.make_optimizer(factors), *given)
 
     order = step_loop.epoch_order(0, 0, 44)
-    model, steps = made(update_norms=False)
+    model, steps = built(update_norms=False)
     way = [model.get_weights()]
     for at in range(11):
         steps.run(order, at, at + 1, step_loop.Totals())
@@ -189,22 +187,11 @@ def test_norms_are_those_of_the_weights_differences_and_change_no_bit():
         np.sqrt(sum(((b.astype(float) - a) ** 2).sum() for a, b in zip(*pair, strict=True)))
         for pair in zip(way[:-1], way[1:], strict=True)
     ]
-    model, steps = made(update_norms=True)
+    model, steps = built(update_norms=True)
     parts = [steps.run(order, *part, step_loop.Totals())[3] for part in ((0, 7), (7, 11))]
     np.testing.assert_allclose(np.concatenate(parts), expected, rtol=1e-6)
     for kept, plain in zip(model.get_weights(), way[-1], strict=True):
         assert kept.tobytes() == plain.tobytes()
-
-
-def test_a_loop_keeps_no_array_of_its_caller():
-    """Else the memory that a batch takes would be measured with the caller's copy."""
-    images = np.random.default_rng(0).integers(0, 256, (8, 8, 8, 1), np.uint8)
-    given, kept = Examples(images, np.zeros(8, int), 1 / 255), weakref.ref(images)
-    model = models.build("small_cnn", model_inputs.ModelInput((8, 8, 1), 3), 0)
-    steps = step_loop.StepLoop(model, keras.optimizers.SGD(0.1), given, step_loop.Batches(4))
-    del images, given
-    gc.collect()
-    assert kept() is None and steps.examples == 8
 
 
 @pytest.mark.parametrize(

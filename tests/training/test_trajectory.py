@@ -23,29 +23,29 @@ def rows(folder: Path) -> list[dict[str, float]]:
 
 def grid(every: int, epochs: int, examples: int, batch_size: int) -> list[int]:
     """Examples used at the evaluations of a training, counted one update after the other."""
-    found, used, k = [], 0, 1
+    result, used, k = [], 0, 1
     for _ in range(epochs):
         left = examples
         while left:
             left -= min(batch_size, left)
             now = used + examples - left
             if now >= k * every:
-                found.append(now)
+                result.append(now)
                 k = now // every + 1
         used += examples
-    return found
+    return result
 
 
 @pytest.mark.parametrize("batch_size", [1, 7, 1078])
 @pytest.mark.parametrize("every", [1, 99, 3000])
 def test_an_evaluation_follows_the_first_update_by_which_its_examples_were_used(batch_size, every):
     course = Course(parse_run(run_name(batch_size=batch_size, epochs=4)), 1078)
-    found = [
+    result = [
         epoch * 1078 + min(step * batch_size, 1078)
         for epoch in range(4)
         for step in trajectory.evaluation_steps(every, epoch, course)
     ]
-    assert found == grid(every, 4, 1078, batch_size)
+    assert result == grid(every, 4, 1078, batch_size)
     assert trajectory.evaluation_steps(0, 0, course) == []
 
 
@@ -78,18 +78,18 @@ def test_evaluations_change_no_bit_of_a_training(dropout_run, evaluated):
 @pytest.mark.slow
 def test_rows_stand_on_the_grid_and_at_the_end(evaluated):
     folder = evaluated[0] / "runs" / evaluated[1]
-    found = rows(folder)
+    result = rows(folder)
     examples = len(np.load(next((evaluated[0] / "data").glob("*/train_labels.npy"))))
     expected = {*grid(EVERY, 6, examples, 100), 6 * examples}
-    assert [row["examples"] for row in found] == sorted(expected)
-    assert [row["epoch"] for row in found] == [row["examples"] / examples for row in found]
+    assert [row["examples"] for row in result] == sorted(expected)
+    assert [row["epoch"] for row in result] == [row["examples"] / examples for row in result]
     steps = -(-examples // 100)
-    last = found[-1]
+    last = result[-1]
     assert last["updates"] == record(*evaluated)["steps_run"] == 6 * steps
     # At an epoch's end a trajectory says what the history says.
     for name in ("validation_loss", "validation_accuracy"):
         assert last[name] == column(folder, name)[-1]
-    assert found[0]["train_loss"] > last["train_loss"] > 0
+    assert result[0]["train_loss"] > last["train_loss"] > 0
     for split in ("validation", "test"):
-        assert all(0 <= row[f"{split}_accuracy"] <= 1 for row in found)
-        assert last[f"{split}_accuracy"] > found[0][f"{split}_accuracy"]
+        assert all(0 <= row[f"{split}_accuracy"] <= 1 for row in result)
+        assert last[f"{split}_accuracy"] > result[0][f"{split}_accuracy"]

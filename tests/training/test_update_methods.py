@@ -52,8 +52,8 @@ def test_proximal_against_its_inner_steps_by_hand(gamma, inner_steps):
         anchor = expected
         for _ in range(inner_steps):
             expected = expected - RATE * (CURVATURES * expected + gamma * (expected - anchor))
-    found = quadratic(method=Method("proximal", gamma, inner_steps), updates=2)
-    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    result = quadratic(method=Method("proximal", gamma, inner_steps), updates=2)
+    np.testing.assert_allclose(result, expected, rtol=1e-5)
 
 
 def test_sam_against_a_step_by_hand():
@@ -102,9 +102,9 @@ def trained(method, updates=3):
 
 def test_one_inner_step_is_the_plain_update_to_the_last_bit():
     plain, totals = trained(Method())
-    found, same = trained(Method("proximal", 2.0, 1))
+    result, same = trained(Method("proximal", 2.0, 1))
     assert same == totals
-    assert all(map(np.array_equal, plain, found))
+    assert all(map(np.array_equal, plain, result))
 
 
 @pytest.mark.parametrize("method", first(["sam", "proximal"]))
@@ -114,12 +114,12 @@ def test_a_batch_is_one_function_within_an_update(method):
     After a single update all of them are those of a plain one: the first gradient is the same.
     """
     plain, totals = trained(Method(), updates=1)
-    found, same = trained(Method(method, inner_steps=2), updates=1)
+    result, same = trained(Method(method, inner_steps=2), updates=1)
     assert same == totals
     variables = network().variables
     same = {
         variable.path: np.array_equal(one, other)
-        for variable, one, other in zip(variables, plain, found, strict=True)
+        for variable, one, other in zip(variables, plain, result, strict=True)
     }
     assert all(same[variable.path] for variable in variables if not variable.trainable)
     assert not all(same[variable.path] for variable in variables if variable.trainable)
@@ -141,8 +141,8 @@ def in_parts(micro_batch, optimizer="SGD", augment=None, dropout=0.0):
     outputs = keras.layers.Dense(5, kernel_regularizer=keras.regularizers.L2(0.1))(x)
     model = keras.Model(inputs, outputs)
     batches = step_loop.Batches(10, augment=augment, micro_batch=micro_batch)
-    made = getattr(keras.optimizers, optimizer)(0.05)
-    steps = step_loop.StepLoop(model, made, examples, batches, update_norms=True)
+    built = getattr(keras.optimizers, optimizer)(0.05)
+    steps = step_loop.StepLoop(model, built, examples, batches, update_norms=True)
     totals, norms = step_loop.Totals(), []
     for epoch in range(2):
         order = step_loop.epoch_order(0, epoch, EXAMPLES)
@@ -155,9 +155,9 @@ def in_parts(micro_batch, optimizer="SGD", augment=None, dropout=0.0):
 @pytest.mark.parametrize("optimizer", first(["SGD", "Adam"]))
 @pytest.mark.parametrize("micro_batch", first([4, 1, 16]))
 def test_micro_batches_give_the_weights_of_one_piece_to_rounding(micro_batch, optimizer):
-    whole, totals, norms = in_parts(0, optimizer)
-    found, own, own_norms = in_parts(micro_batch, optimizer)
-    np.testing.assert_allclose(found, whole, rtol=2e-4, atol=2e-6)
+    complete, totals, norms = in_parts(0, optimizer)
+    result, own, own_norms = in_parts(micro_batch, optimizer)
+    np.testing.assert_allclose(result, complete, rtol=2e-4, atol=2e-6)
     np.testing.assert_allclose(own_norms, norms, rtol=1e-3)
     assert own.loss == pytest.approx(totals.loss, rel=1e-5)
     assert own.scores == totals.scores
@@ -185,8 +185,8 @@ def test_batch_normalisation_moves_once_per_micro_batch():
         return evaluate
 
     scores = SimpleNamespace(shape=(), type=tf.int64)
-    made = update_methods.accumulated(evaluation, tf.range(3), 2, [], scores)
-    _, counted, _ = tf.function(made, autograph=False)()
+    built = update_methods.accumulated(evaluation, tf.range(3), 2, [], scores)
+    _, counted, _ = tf.function(built, autograph=False)()
     assert counted == 3
     # From 0 half of the way to 2, the mean of the first micro-batch, and half of that to 5.
     np.testing.assert_allclose(layer.moving_mean.numpy(), [3.0, 0.0], rtol=1e-6)

@@ -34,13 +34,13 @@ def numbers(results: Path) -> dict[str, dict[str, float]]:
     with np.load(results / "runs" / RUN / "final.npz") as weights:
         norm = float(np.sqrt(sum((weights[name] ** 2).sum() for name in weights.files)))
     train = {key: done[key] for key in ("best_validation_loss", "best_epoch", "steps_run")}
-    found = {"train": {**train, "norm": norm}}
+    result = {"train": {**train, "norm": norm}}
     for measure, settings in SETTINGS.items():
         output = results / f"{measure}.json"
         words = ("--run", RUN, "--settings", settings, "--output", str(output))
         assert door(measure, "--results", str(results), *words).wait() == 0
-        found[measure] = json.loads(output.read_text())["values"]
-    return found
+        result[measure] = json.loads(output.read_text())["values"]
+    return result
 
 
 @pytest.fixture(scope="module")

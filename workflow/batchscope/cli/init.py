@@ -127,12 +127,12 @@ def _explore(name: str, arguments: Namespace) -> dict[str, Any]:
     is_built_in = arguments.data in dataset_definitions.BUILT_IN
     definition = _definition(arguments.data, arguments.label, arguments.task)
     data = _prepared(name, definition, arguments.results)
-    model = _model(arguments.model, data.look.kind)
+    model = _model(arguments.model, data.model_input.kind)
     try:
         if model["model_file"]:
-            for note in model_checks.check(model["token"], data.look, model["model_file"]):
+            for note in model_checks.check(model["token"], data.model_input, model["model_file"]):
                 print(note, file=sys.stderr)
-        network = models.build(model["token"], data.look, 0, model["model_file"])
+        network = models.build(model["token"], data.model_input, 0, model["model_file"])
     except TrainsItself as error:
         text = page.render(
             "command_study.txt.j2",

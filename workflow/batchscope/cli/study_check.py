@@ -95,7 +95,7 @@ def _read(
                 name = names.split_token(dataset)[0]
                 inputs[dataset], sizes[dataset] = model_inputs.sized(name, definition)
             else:
-                inputs[dataset] = datasets.look(results, dataset, definition)
+                inputs[dataset] = datasets.model_input(results, dataset, definition)
         except UserError as error:
             problems += str(error).splitlines()
     return inputs, sizes, problems

@@ -10,7 +10,7 @@ from typing import Any
 
 _HOMES = {
     "prepare": "preparation",
-    **dict.fromkeys(("Dataset", "Examples", "Learned", "load", "look"), "prepared"),
+    **dict.fromkeys(("Dataset", "Examples", "Learned", "load", "model_input"), "prepared"),
 }
 __all__ = [*_HOMES]
 

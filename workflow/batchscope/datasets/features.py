@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from pandas.api.types import is_numeric_dtype
 
 from batchscope.errors import unexpected
 
-
-class Columns(NamedTuple):
-    """The columns of a table, before `Features` converts them."""
-
-    names: list[str]
-    categories: dict[int, list[str]]  # position of a column of words -> word of each code
-    dropped: int  # rows that were dropped for a missing cell
+if TYPE_CHECKING:
+    import pandas
 
 
 class Features:
@@ -26,38 +22,37 @@ class Features:
 
     Args:
         place: Place of the data set, for errors.
-        train: Rows of shape (n, columns), float64; rows of a table can have NaN and codes.
-        columns: Columns of a table; None if every column is a number without missing values.
+        train: Columns of numbers and of words, which can have missing values.
     """
 
-    def __init__(self, place: str, train: np.ndarray, columns: Columns | None) -> None:
+    def __init__(self, place: str, train: pandas.DataFrame) -> None:
         from sklearn.compose import ColumnTransformer
         from sklearn.impute import SimpleImputer
         from sklearn.pipeline import make_pipeline
         from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-        self.columns, words = columns, columns.categories if columns else {}
-        for index in np.flatnonzero(np.isnan(train).all(axis=0)).tolist():
-            if index not in words:
-                received = f"no value of {columns.names[index]} to train on"
-                raise unexpected(place, received, "at least one", "`ignore` leaves it out")
+        are_numbers = train.dtypes.map(is_numeric_dtype)
+        for name in train.columns[are_numbers & train.isna().all()]:
+            received = f"no value of {name} to train on"
+            raise unexpected(place, received, "at least one", "`ignore` leaves it out")
         steps = []
         # Neighbours of one kind share a step, so the features keep the order of the columns.
-        for has_words, group in itertools.groupby(range(train.shape[1]), words.__contains__):
-            indices = list(group)
+        for is_number, group in itertools.groupby(train, are_numbers.get):
+            names = list(group)
             step: Any = make_pipeline(SimpleImputer(strategy="median"), StandardScaler())
-            if has_words:
-                codes = [np.unique(train[:, index]) for index in indices]
-                codes = [values[~np.isnan(values)] for values in codes]
-                step = OneHotEncoder(categories=codes, handle_unknown="ignore", sparse_output=False)
-            steps.append((f"{'words' if has_words else 'numbers'} {indices[0]}", step, indices))
-        self._transformer = ColumnTransformer(steps).fit(train)
-        self.count = self._transformer.transform(train[:1]).shape[1]
+            if not is_number:
+                step = OneHotEncoder(
+                    categories=[np.sort(train[name].dropna().unique()) for name in names],
+                    feature_name_combiner=lambda name, word: f"{name}={word}",
+                    handle_unknown="ignore",
+                    sparse_output=False,
+                )
+            steps.append((str(names[0]), step, names))
+        self._transformer = ColumnTransformer(steps, verbose_feature_names_out=False).fit(train)
+        self._is_table = train.columns.dtype.kind != "i"  # columns of an array have numbers
 
-    def transform(self, rows: np.ndarray) -> np.ndarray:
-        """Return the features of rows, float32 of shape (n, count)."""
-        if not len(rows):
-            return np.zeros((0, self.count), np.float32)
+    def transform(self, rows: pandas.DataFrame) -> np.ndarray:
+        """Return the features of rows, float32 of shape (n, features)."""
         with np.errstate(over="ignore"):
             return self._transformer.transform(rows).astype(np.float32)
 
@@ -68,25 +63,21 @@ class Features:
         """
         means: list[float] = []
         deviations: list[float] = []
-        names: list[str] = []
         medians: dict[str, float] = {}
         categories: dict[str, list[str]] = {}
-        for kind, step, indices in self._transformer.transformers_:
-            columns = [self.columns.names[index] for index in indices] if self.columns else []
-            if kind.startswith("numbers"):
-                imputer, scaler = (fitted for _, fitted in step.steps)
+        for _, step, names in self._transformer.transformers_:
+            if hasattr(step, "categories_"):
+                category_lists = [values.tolist() for values in step.categories_]
+                categories |= dict(zip(names, category_lists, strict=True))
+                means += [0.0] * sum(map(len, category_lists))
+                deviations += [1.0] * sum(map(len, category_lists))
+            else:
+                imputer, scaler = step
+                medians |= dict(zip(names, imputer.statistics_.tolist(), strict=True))
                 means += scaler.mean_.tolist()
                 deviations += scaler.scale_.tolist()
-                medians |= zip(columns, imputer.statistics_.tolist(), strict=False)
-                names += columns
-                continue
-            for name, index, codes in zip(columns, indices, step.categories_, strict=True):
-                categories[name] = [self.columns.categories[index][int(code)] for code in codes]
-                means += [0.0] * len(codes)
-                deviations += [1.0] * len(codes)
-                names += [f"{name}={word}" for word in categories[name]]
         record = {"feature_means": means, "feature_deviations": deviations}
-        if self.columns is not None:
-            record |= {"feature_names": names, "feature_medians": medians}
-            record |= {"categories": categories, "dropped": self.columns.dropped}
+        if self._is_table:
+            names = self._transformer.get_feature_names_out().tolist()
+            record |= {"feature_names": names, "feature_medians": medians, "categories": categories}
         return record

@@ -82,6 +82,6 @@ def check(place: str, values: np.ndarray, is_valid: np.ndarray, expected: str) -
     """Raise a `UserError` with the first invalid value and its row, and its column if any."""
     if not is_valid.all():
         row, *column = np.argwhere(~is_valid)[0].tolist()
-        where = f"row {row}" + "".join(f", column {index}" for index in column)
+        location = f"row {row}" + "".join(f", column {index}" for index in column)
         value = repr(values[(row, *column)].tolist())[:100]
-        raise unexpected(place, f"{value} in {where}", expected)
+        raise unexpected(place, f"{value} in {location}", expected)

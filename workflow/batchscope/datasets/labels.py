@@ -109,7 +109,7 @@ def _classes(part_labels: Labels) -> tuple[dict[str, np.ndarray], list[str]]:
         index = np.minimum(np.searchsorted(values, labels), len(values) - 1)
         kinds.check(place, labels, values[index] == labels, "a class of the training part")
         classes[part] = index.astype(np.int32)
-    return classes, [str(value) for value in values.tolist()]
+    return classes, [wording.printable(str(value)) for value in values.tolist()]
 
 
 def _check_names(place: str, names: list[Any], counts: list[int]) -> None:
@@ -143,9 +143,9 @@ def _plain(place: str, labels: np.ndarray) -> np.ndarray:
         kinds.check(place, labels, one_hot, _LABEL)
         return labels.argmax(axis=1)
     with np.errstate(invalid="ignore"):
-        whole = labels.astype(np.int64)
-    kinds.check(place, labels, whole == labels, _LABEL)
-    return whole
+        integers = labels.astype(np.int64)
+    kinds.check(place, labels, integers == labels, _LABEL)
+    return integers
 
 
 def _numbers(part_labels: Labels, task: str) -> tuple[dict[str, np.ndarray], list[str]]:
@@ -200,8 +200,8 @@ def record(raw: Raw, parts: dict[str, np.ndarray]) -> dict[str, Any]:
 def baselines(task: str, parts: dict[str, np.ndarray]) -> dict[str, dict[str, float]]:
     """Return the metrics of the best constant prediction on validation and test.
 
-    A regression predicts the training mean of each target. A multi-label task
-    predicts the set of labels with the best micro-F1 on the training part.
+    A regression predicts the training mean of each target. A multi-label task predicts the set of
+    labels with the best micro-F1 on the training part.
     """
     from sklearn import metrics
 
@@ -209,20 +209,19 @@ def baselines(task: str, parts: dict[str, np.ndarray]) -> dict[str, dict[str, fl
         return float(metric(parts[part], np.broadcast_to(constant, parts[part].shape)))
 
     train = parts["train"]
-    constant, scores = (
-        train.mean(axis=0),
-        {
-            "r2": metrics.r2_score,
-            "mse": metrics.mean_squared_error,
-            "mae": metrics.mean_absolute_error,
-        },
-    )
     if task == tasks.MULTI_LABEL:
         f1 = functools.partial(metrics.f1_score, average="micro", zero_division=0.0)
         rank = np.argsort(np.argsort(-train.sum(axis=0), kind="stable"))
         most_frequent = [(rank < count).astype(int) for count in range(1, len(rank) + 1)]
         constant = max(most_frequent, key=functools.partial(score, f1, "train"))
         scores = {"f1": f1}
+    else:
+        constant = train.mean(axis=0)
+        scores = {
+            "r2": metrics.r2_score,
+            "mse": metrics.mean_squared_error,
+            "mae": metrics.mean_absolute_error,
+        }
     return {
         part: {name: score(metric, part, constant) for name, metric in scores.items()}
         for part in ("validation", "test")

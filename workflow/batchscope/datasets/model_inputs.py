@@ -54,15 +54,17 @@ def sized(name: str, definition: dict[str, Any]) -> tuple[ModelInput, int | None
     try:
         if listing := source.listing(request):
             photographs.check(request, listing)
-            model_input = ModelInput(source.shape(), len(listing.names), task=listing.task)
+            model_input = ModelInput(source.shape(), len(listing.names))
             count = _training_photos(source, listing)
         elif examples := source.examples():
             kind, task = source.kind_of_examples(), source.task_of_labels()
             model_input, count = ModelInput(*examples, kind, task=task), source.training_size()
         else:
-            raw, parts, *_, record = divided(request)
-            shape, usual_scale = tuple(record["input_shape"]), raw.usual_scale
-            model_input = ModelInput(shape, record["classes"], raw.kind, task=raw.task)
+            _, raw, parts, _, record = divided(request)
+            usual_scale = source.scale_of(raw)
+            model_input = ModelInput(
+                tuple(record["input_shape"]), record["classes"], raw.kind, task=raw.task
+            )
             if raw.kind == example_kinds.SEQUENCES:
                 largest = max(int(tokens.max()) for tokens, _ in parts.values())
                 model_input = model_input._replace(largest=largest)

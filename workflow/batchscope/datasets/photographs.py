@@ -15,7 +15,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, NamedTuple
 
 import numpy as np
 
@@ -24,7 +24,6 @@ from batchscope.datasets import splits
 from batchscope.datasets.raw import Pair, Raw, Request, on_disk
 from batchscope.errors import UserError
 from batchscope.store.paths import SPLITS
-from batchscope.study import tasks
 
 
 class Photo(NamedTuple):
@@ -32,19 +31,18 @@ class Photo(NamedTuple):
 
     part: str  # one of `SPLITS`; `train` before the parts are drawn
     group: str  # name of its class and part in messages
-    label: Any  # number of its class, or the numbers to predict
+    label: int  # number of its class
     name: str  # name in messages
     open: Callable[[], IO[bytes]]
 
 
 @dataclass
 class Listing:
-    """The images of a data set and their task, before any image is read."""
+    """The images of a data set, before any image is read."""
 
-    names: list[str]  # names of the classes, or of a regression's targets
+    names: list[str]  # names of the classes
     groups: list[str] = field(default_factory=list)  # classes and parts that need an image
     photos: list[Photo] = field(default_factory=list)  # by part; within a class in the order of use
-    task: str = tasks.CLASSIFICATION
     files: list[Path] = field(default_factory=list)  # files with the list or the images
     skipped: list[dict[str, str]] = field(default_factory=list)  # `file` and `reason`
 
@@ -56,14 +54,14 @@ def read(request: Request, listing: Listing) -> Raw:
     images = on_disk(
         request, _pixels(request, listing, kept, size, channels), (size, size, channels)
     )
-    dtype = np.float64 if listing.task == tasks.REGRESSION else np.int32
     pairs: dict[str, Pair] = {}
     for part in SPLITS:
         if rows := [row for row, photo in enumerate(kept) if photo.part == part]:
-            labels = np.array([kept[row].label for row in rows], dtype)
+            labels = np.array([kept[row].label for row in rows], np.int32)
             pairs[part] = images[rows[0] : rows[-1] + 1], labels
-    facts = {"fixed_parts": pairs, "skipped": listing.skipped, "task": listing.task}
-    return Raw(*pairs.pop("train"), listing.names, listing.files, **facts)
+    names = [wording.printable(name) for name in listing.names]
+    train = pairs.pop("train")
+    return Raw(*train, names, listing.files, fixed_parts=pairs, skipped=listing.skipped)
 
 
 def _pixels(
@@ -102,8 +100,8 @@ def check(request: Request, listing: Listing) -> None:
     _check_counts(request, listing, listing.photos)
     drawn = [part for part in SPLITS[1:] if part not in {photo.part for photo in listing.photos}]
     counts = Counter(photo.group for photo in listing.photos if photo.part == "train")
-    members = counts.values() if listing.task == tasks.CLASSIFICATION else [counts.total()]
-    splits.assign(request.place, [np.arange(count) for count in members], request.split, drawn)
+    groups = [np.arange(count) for count in counts.values()]
+    splits.assign(request.place, groups, request.split, drawn)
 
 
 def _check_counts(request: Request, listing: Listing, photos: list[Photo]) -> None:

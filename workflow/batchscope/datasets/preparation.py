@@ -1,7 +1,5 @@
 """Preparation of a data set: read it, split it, write its folder below `results/data`."""
 
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,6 +10,7 @@ from batchscope.datasets import labels as task_labels
 from batchscope.datasets import splits, verification
 from batchscope.datasets.features import Features
 from batchscope.datasets.raw import Raw, Request
+from batchscope.datasets.source import DataSource
 from batchscope.errors import UserError, unexpected
 from batchscope.store import paths, records
 from batchscope.store.paths import ARRAYS, RECORD
@@ -19,6 +18,8 @@ from batchscope.study import dataset_definitions, example_kinds, names, tasks
 
 SKIPPED_LISTED = 100  # largest number of skipped files in a record; all are counted
 _ROWS = 1024  # images that are copied at once
+
+Parts = dict[str, tuple[np.ndarray, np.ndarray]]  # array that contains the part, and its rows
 
 
 def prepare(token: str, definition: dict[str, Any], results: Path | str) -> list[str]:
@@ -58,10 +59,10 @@ def system_error(place: str, error: OSError) -> UserError:
 class Divided(NamedTuple):
     """A data set in memory, divided into parts."""
 
+    source: DataSource
     raw: Raw
-    parts: dict[str, tuple[np.ndarray, np.ndarray]]  # array that contains the part, and its rows
+    parts: Parts
     labels: dict[str, np.ndarray]  # labels of the rows, as in `Raw`
-    features: Features | None  # None unless the examples are rows
     record: dict[str, Any]  # entries of its record
 
 
@@ -71,7 +72,8 @@ def divided(request: Request) -> Divided:
     Raises:
         UserError: If it cannot be prepared.
     """
-    raw = _printable(dataset_definitions.read(request.definition).read(request))
+    source = dataset_definitions.read(request.definition)
+    raw = source.read(request)
     groups, class_counts = [np.arange(len(raw.labels))], {}
     # Tokens have a class per position.
     has_classes = raw.task == tasks.CLASSIFICATION and raw.kind != example_kinds.TOKENS
@@ -90,73 +92,71 @@ def divided(request: Request) -> Divided:
         if 0 in class_counts["train"]:
             name = raw.class_names[class_counts["train"].index(0)]
             raise unexpected(request.place, f"no example of {name} to train on", "at least one")
-    features = None
+    features_record = {}
     if raw.kind == example_kinds.ROWS:
-        # Features are fitted on the training part, because training must not use the others.
-        features = Features(request.place, raw.images[assigned["train"]], raw.columns)
+        parts, features_record = _features(request.place, parts)
     record = {
         "classes": len(raw.class_names),
         "class_names": raw.class_names,
-        "input_shape": [features.count] if features else list(raw.images.shape[1:]),
+        "input_shape": list(parts["train"][0].shape[1:]),
         **({} if raw.kind == example_kinds.IMAGES else {"kind": raw.kind}),
-        **(features.record() if features else {}),
+        **features_record,
+        **({} if raw.dropped is None else {"dropped": raw.dropped}),
         **task_labels.record(raw, labels),
         "counts": {part: len(labels[part]) for part in paths.SPLITS},
         "class_counts": class_counts,
     }
-    return Divided(raw, parts, labels, features, record)
+    return Divided(source, raw, parts, labels, record)
 
 
-def _printable(raw: Raw) -> Raw:
-    """Return a data set without control characters in names of classes, words and files.
+def _features(place: str, parts: Parts) -> tuple[Parts, dict[str, Any]]:
+    """Return the features of rows by part, and their entries of the record."""
+    import pandas
 
-    The classes of a text are its characters, which stay.
-    """
-    if raw.kind == example_kinds.TOKENS:
-        return raw
-    clean, columns = wording.printable, raw.columns
-    if columns is not None:
-        categories = {index: [*map(clean, values)] for index, values in columns.categories.items()}
-        columns = columns._replace(categories=categories)
-    skipped = [{key: clean(text) for key, text in entry.items()} for entry in raw.skipped]
-    class_names = [*map(clean, raw.class_names)]
-    return replace(raw, class_names=class_names, columns=columns, skipped=skipped)
+    frames = {part: pandas.DataFrame(rows).iloc[chosen] for part, (rows, chosen) in parts.items()}
+    # Fitted on the training part, because training must not use the others.
+    features = Features(place, frames["train"])
+    arrays = {part: features.transform(frame) for part, frame in frames.items()}
+    return {
+        part: (array, np.arange(len(array))) for part, array in arrays.items()
+    }, features.record()
 
 
 def _write(request: Request) -> dict[str, Any]:
-    raw, parts, labels, features, record = divided(request)
-    total, stored = 0, features.transform if features else np.asarray
+    source, raw, parts, labels, record = divided(request)
+    total = 0
     for part in paths.SPLITS:
         np.save(request.scratch / f"{part}_labels.npy", task_labels.stored(labels[part], record))
-        total += _write_images(request.scratch / f"{part}_images.npy", *parts[part], stored)
+        total += _write_images(request.scratch / f"{part}_images.npy", *parts[part])
+    skipped = [
+        {key: wording.printable(text) for key, text in entry.items()}
+        for entry in raw.skipped[:SKIPPED_LISTED]
+    ]
     return {
-        "scale": float(request.definition.get("scale") or raw.usual_scale),
+        "scale": float(request.definition.get("scale") or source.scale_of(raw)),
         **record,
         "source": request.definition.get("path") or raw.origin,
         "source_sha256": {
             wording.printable(path.name): disk.file_sha256(path) for path in raw.files
         },
         "split_seed": request.split.get("seed", 0),
-        "skipped": raw.skipped[:SKIPPED_LISTED],
+        "skipped": skipped,
         "skipped_count": len(raw.skipped),
         "bytes": total,
     }
 
 
-def _write_images(
-    path: Path, images: np.ndarray, rows: np.ndarray, stored: Callable[[np.ndarray], np.ndarray]
-) -> int:
+def _write_images(path: Path, images: np.ndarray, rows: np.ndarray) -> int:
     """Write rows of images in blocks; return their bytes.
 
     Plain writes turn a full disk into an error. With a memory map it would be a signal.
     """
-    like = stored(images[rows[:0]])
     header = {
-        "descr": np.lib.format.dtype_to_descr(like.dtype),
+        "descr": np.lib.format.dtype_to_descr(images.dtype),
         "fortran_order": False,
-        "shape": (len(rows), *like.shape[1:]),
+        "shape": (len(rows), *images.shape[1:]),
     }
     with open(path, "wb") as file:
         np.lib.format.write_array_header_1_0(file, header)
-        parts = (rows[start : start + _ROWS] for start in range(0, len(rows), _ROWS))
-        return sum(file.write(np.ascontiguousarray(stored(images[part])).data) for part in parts)
+        blocks = (rows[start : start + _ROWS] for start in range(0, len(rows), _ROWS))
+        return sum(file.write(np.ascontiguousarray(images[block]).data) for block in blocks)

@@ -65,15 +65,17 @@ class Dataset:
         return self.record.get("task", tasks.CLASSIFICATION)
 
     @property
-    def look(self) -> ModelInput:
-        """Shape, classes and task. The largest token of sequences is missing; see `look`."""
+    def model_input(self) -> ModelInput:
+        """Shape, classes and task. The largest token of sequences is missing; see `model_input`."""
         kind = self.record.get("kind", example_kinds.IMAGES)
-        look = ModelInput(self.input_shape, self.classes, kind, task=self.task)
+        model_input = ModelInput(self.input_shape, self.classes, kind, task=self.task)
         definition = self.record.get("definition")
         if kind != example_kinds.IMAGES or not definition:
-            return look
+            return model_input
         name = names.split_token(self.folder.name)[0]
-        return look._replace(scaling=ImageScaling.from_definition(name, definition, self.scale))
+        return model_input._replace(
+            scaling=ImageScaling.from_definition(name, definition, self.scale)
+        )
 
     def examples(self, split: str) -> Examples:
         deviations = tuple(self.record.get("target_deviations", ()))
@@ -90,7 +92,7 @@ class Dataset:
         Classes are int32 of shape (n,), or one per token. Several labels are int32 of shape (n,
         labels), a regression's numbers float32 of shape (n, targets).
         """
-        shape = self.input_shape if self.look.kind == example_kinds.TOKENS else ()
+        shape = self.input_shape if self.model_input.kind == example_kinds.TOKENS else ()
         if self.task != tasks.CLASSIFICATION:
             shape = (self.classes,)
         return self._array(split, "labels", shape)
@@ -114,7 +116,7 @@ def load(results: Path | str, token: str) -> Dataset:
     return dataset
 
 
-def look(results: Path | str, token: str, definition: dict[str, Any]) -> ModelInput | None:
+def model_input(results: Path | str, token: str, definition: dict[str, Any]) -> ModelInput | None:
     """Return the shape, classes and task of a data set.
 
     Before the preparation, they come from its definition and its files.
@@ -125,7 +127,7 @@ def look(results: Path | str, token: str, definition: dict[str, Any]) -> ModelIn
     if records.data_record(results, token) is None:
         return sized(names.split_token(token)[0], definition)[0]
     dataset = load(results, token)
-    if dataset.look.kind != example_kinds.SEQUENCES:
-        return dataset.look
+    if dataset.model_input.kind != example_kinds.SEQUENCES:
+        return dataset.model_input
     largest = max(int(dataset.images(split).max()) for split in paths.SPLITS)
-    return dataset.look._replace(largest=largest)
+    return dataset.model_input._replace(largest=largest)

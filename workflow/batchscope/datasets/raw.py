@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from batchscope import disk
-from batchscope.datasets.features import Columns
 from batchscope.datasets.source import expanded
 from batchscope.errors import UserError, unexpected
 from batchscope.study import example_kinds, tasks
@@ -47,8 +46,9 @@ class Request:
 class Raw:
     """A data set from its source, before the split.
 
-    Images have the shape (n, height, width, channels), uint8 or float32; rows of numbers (n,
-    features), float64, not yet standardised; tokens (n, length), int32. Classes are int32 of shape
+    Images have the shape (n, height, width, channels), uint8 or float32; tokens (n, length), int32.
+    Rows of numbers are float64, (n, features), or the data frame of a table, not yet standardised.
+    Class names of anything but tokens are printable. Classes are int32 of shape
     (n,), or (n, length) for tokens. The numbers of a regression are float64 of shape (n, targets),
     not yet standardised. Several labels are 0 or 1, int32 of shape (n, labels).
     """
@@ -59,17 +59,11 @@ class Raw:
     files: list[Path]  # files that were read; the record has their SHA-256
     origin: str = ""  # origin of the files in words, if the definition has no path
     fixed_parts: dict[str, Pair] = field(default_factory=dict)  # parts that the files have already
-    scale: float | None = None  # factor of the images, if it is not `usual_scale`
     stratified: bool = True  # whether the split is drawn class by class
     skipped: list[dict[str, str]] = field(default_factory=list)  # `file` and `reason`
     kind: str = example_kinds.IMAGES  # one of `example_kinds.KINDS`
     task: str = tasks.CLASSIFICATION  # one of `tasks.TASKS`
-    # Columns of a table (its rows have NaN and codes); None if every column is a feature.
-    columns: Columns | None = None
-
-    @property
-    def usual_scale(self) -> float:
-        return self.scale or (1 / 255 if self.images.dtype == np.uint8 else 1.0)
+    dropped: int | None = None  # rows of a table that lack a cell
 
 
 @contextlib.contextmanager

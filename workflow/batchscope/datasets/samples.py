@@ -34,18 +34,18 @@ def few(folder: Path, record: dict[str, Any]) -> list[Sample]:
     if not all((folder / f"train_{array}.npy").exists() for array in ("images", "labels")):
         return []
     examples, names = data.images("train"), list(map(str, record.get("class_names", ())))
-    if data.look.kind == example_kinds.TOKENS:
+    if data.model_input.kind == example_kinds.TOKENS:
         between = "" if all(len(name) == 1 for name in names) else " "
         texts = [[names[token] for token in row] for row in examples[:_LINES]]
         return [Sample("", text=between.join(row).replace("\n", "\u21b5")) for row in texts]
-    if data.look.kind != example_kinds.IMAGES:
+    if data.model_input.kind != example_kinds.IMAGES:
         return []
-    labels, shown = np.asarray(data.labels("train")), names[:_CLASSES]
-    per_class = max(1, _IMAGES // len(shown))
+    labels, class_names = np.asarray(data.labels("train")), names[:_CLASSES]
+    per_class = max(1, _IMAGES // len(class_names))
     small = max(data.input_shape[:2]) <= _LOSSLESS
     return [
         Sample(name, _webp(example, data.scale, small), small=small)
-        for label, name in enumerate(shown)
+        for label, name in enumerate(class_names)
         for example in examples[np.flatnonzero(labels == label)[:per_class]]
     ]
 

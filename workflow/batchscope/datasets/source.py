@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
+import numpy as np
 from pydantic import AfterValidator, Field
 
 from batchscope.problems import Place, Problem, missing, received, unmet
@@ -63,7 +64,7 @@ class DataSource(Model):
         members: Largest number of examples of each class; empty if the file decides.
         path_is: Test of the path, and the expected value for messages.
         overlapping: Whether the parts overlap, so that a loss on them is meaningless.
-        usual_scale: Factor of images if the definition has no `scale`.
+        usual_scale: Factor of images of bytes if the definition has no `scale`.
     """
 
     built_in: ClassVar[str] = ""
@@ -86,6 +87,11 @@ class DataSource(Model):
     def listing(self, request: Request) -> Listing | None:
         """Return the image files by names alone; None if the source is not a list of files."""
         return None
+
+    def scale_of(self, raw: Raw) -> float:
+        """Return the factor of the examples if the definition has no `scale`."""
+        are_bytes = raw.kind == IMAGES and raw.images.dtype == np.uint8
+        return self.usual_scale if are_bytes else 1.0
 
     def resolved(self) -> dict[str, Any]:
         return self.model_dump()

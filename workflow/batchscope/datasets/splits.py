@@ -11,19 +11,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import numpy as np
 from pydantic import AfterValidator, Field
 
-from batchscope.datasets.raw import Pair
 from batchscope.datasets.source import exact, is_none
 from batchscope.errors import unexpected
 from batchscope.problems import Place, Problem, received
 from batchscope.store.paths import SPLITS
-from batchscope.study.model import Integer, Model, Positive, Seed, Share
-
-MNIST_TEST = 10_000  # images
+from batchscope.study.model import Model, Positive, Seed
 
 # Name of a folder, column or array, in lower case -> its part.
 PART_OF = {
@@ -50,7 +47,7 @@ def split_counts(shares: Mapping[str, float], members: int) -> tuple[int, int, i
     return tuple(counts)
 
 
-class _Shares(Model):
+class Shares(Model):
     """Fractions or counts per class, by part."""
 
     def training_size(self, members: tuple[int, ...]) -> int:
@@ -83,7 +80,7 @@ class _Shares(Model):
                 yield received((*place, empty[0]), shares[empty[0]], "one example or more")
 
 
-class Split(_Shares):
+class Split(Shares):
     """Three fractions (0.6, 0.2, 0.2) or three counts per class (600, 200, 200).
 
     Without classes, as in a regression, counts are examples in all.
@@ -101,53 +98,13 @@ class Split(_Shares):
 FIFTHS = Split(train=0.6, validation=0.2, test=0.2)
 
 
-class NpzSplit(_Shares):
+class NpzSplit(Shares):
     """Shares of the training part that become the parts that a file or folder does not have."""
 
     train: OptionalPart = None
     validation: OptionalPart = None
     test: OptionalPart = None
     seed: Seed = 0
-
-
-class TextSplit(_Shares):
-    """Three fractions by position: the first part trains, the next validates, the last tests.
-
-    No window belongs to two parts.
-    """
-
-    train: Share
-    validation: Share
-    test: Share
-
-
-class MnistSplit(Model):
-    """Number of images that validate, and the part that contains them.
-
-    From `train`, the 60,000 training images (or those that `per_class` keeps), or from `test`, the
-    10,000 test images: then all training images train, and fewer images test.
-    """
-
-    validation: Annotated[Integer, Field(ge=1, le=59_999)] = 10_000
-    """Images that validate, in all."""
-    validation_from: Annotated[
-        Literal["train", "test"], Field(exclude_if=lambda value: value == "train")
-    ] = "train"
-    """Part that contains them."""
-    seed: Seed = 0
-
-    def training_size(self, members: tuple[int, ...]) -> int:
-        return sum(members) - (self.validation if self.validation_from == "train" else 0)
-
-    def problems(
-        self, place: Place, members: tuple[int, ...], has_classes: bool = True
-    ) -> Iterator[Problem]:
-        """Yield a problem if `validation` is not below the number of images."""
-        part = self.validation_from
-        images = sum(members) if part == "train" else MNIST_TEST
-        if members and self.validation >= images:
-            expected = f"at most {images - 1} of the {images} {part} images"
-            yield received((*place, "validation"), self.validation, expected)
 
 
 def sizes(place: str, members: int, split: dict[str, Any], drawn: Collection[str]) -> list[int]:
@@ -174,18 +131,6 @@ def sizes(place: str, members: int, split: dict[str, Any], drawn: Collection[str
     return counts
 
 
-def divided(place: str, tested: Pair, split: dict[str, Any]) -> dict[str, Pair]:
-    """Divide a test set into `split.validation` examples for validation and the rest for test."""
-    examples, labels = tested
-    count = split["validation"]
-    if count >= len(labels):
-        received = f"{count}, for {len(labels)} test examples"
-        raise unexpected(f"{place}.split.validation", received, "a smaller number")
-    rows = _shuffler(split, "validation").permutation(len(labels))
-    chosen = {"validation": rows[:count], "test": rows[count:]}
-    return {part: (examples[picked], labels[picked]) for part, picked in chosen.items()}
-
-
 def assign(
     place: str, groups: list[np.ndarray], split: dict[str, Any], drawn: Collection[str]
 ) -> dict[str, np.ndarray]:
@@ -203,12 +148,13 @@ def assign(
             parts[part].append(dealt)
     result = {}
     for part in ("train", *drawn):
-        result[part] = _shuffler(split, part).permutation(np.concatenate(parts[part]))
+        result[part] = shuffler(split, part).permutation(np.concatenate(parts[part]))
         if len(result[part]) == 0:
             received = f"{split.get(part)}, which leaves none of {sum(map(len, groups))} examples"
             raise unexpected(f"{place}.split.{part}", received, "at least one")
     return result
 
 
-def _shuffler(split: dict[str, Any], part: str) -> np.random.Generator:
+def shuffler(split: dict[str, Any], part: str) -> np.random.Generator:
+    """Return the generator of the final order of a part."""
     return np.random.default_rng([split.get("seed", 0), _ORDER + SPLITS.index(part)])

@@ -61,7 +61,7 @@ def verify(study: plan.Study, results: Path | str) -> str:
     data = [paths.dataset_record(results, token) for token in study.datasets]
     names = (*study.runs, *study.commands)
     runs = [paths.run_record(paths.run_folder(results, run)) for run in names]
-    datasets, finished = ([path for path in found if path.exists()] for found in (data, runs))
+    datasets, finished = ([path for path in records if path.exists()] for records in (data, runs))
     problems: list[str] = []
     for record in (*datasets, *finished):
         delete, files = record if record in finished else record.parent, {}

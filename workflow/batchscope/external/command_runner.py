@@ -102,36 +102,39 @@ def _run(folder: Path, run: commands.CommandRun) -> Ended:
         shutil.rmtree(files, ignore_errors=True)
     files.mkdir(parents=True, exist_ok=True)
     resumed = any(files.iterdir())
-    words, env = run.resolved(str(files))
+    arguments, env = run.resolved(str(files))
     before = memory_limits.kill_count()
     supervisor.become_subreaper()
-    here, there = socket.socketpair()
-    with here, open(output, "wb") as out:
-        with there:
+    socket_here, socket_there = socket.socketpair()
+    with socket_here, open(output, "wb") as out:
+        with socket_there:
             process = subprocess.Popen(
-                [sys.executable, "-I", supervisor.__file__, *words],
+                [sys.executable, "-I", supervisor.__file__, *arguments],
                 cwd=command.folder,
                 env=_environment(command) | env,
-                stdin=there,
+                stdin=socket_there,
                 stdout=out,
                 stderr=out,
                 start_new_session=True,
             )
         gpu, family = (0 if command.gpus else None), Family(process.pid)
         sampler = Sampler(INTERVAL, command.threads, gpu, family)
-        with fork_server.forwarded_signals(lambda signum: here.sendall(bytes([signum]))), sampler:
-            said = _said(here, folder, output)
+        with (
+            fork_server.forwarded_signals(lambda signum: socket_here.sendall(bytes([signum]))),
+            sampler,
+        ):
+            answer = _answer(socket_here, folder, output)
         supervisor.kill_descendants()  # if the supervisor was killed
         process.wait()
     series = sampler.series()
-    summary, seconds = samples.summary(series), said.get("seconds")
-    peaks = filter(None, (summary["memory_peak_mb"], said.get("largest_mb")))
+    summary, seconds = samples.summary(series), answer.get("seconds")
+    peaks = filter(None, (summary["memory_peak_mb"], answer.get("largest_mb")))
     used = {name: summary[name] for name in _MEASURED}
     used |= {"memory_peak_mb": max(peaks, default=None), "resumed": resumed}
     return Ended(
-        said.get("status", -signal.SIGKILL),
+        answer.get("status", -signal.SIGKILL),
         _last_lines(output),
-        bool(said.get("signals")),
+        bool(answer.get("signals")),
         memory_limits.limit_met(before),
         None if resumed else seconds,
         {**used, "gpu_device": sampler.gpu_device},
@@ -171,17 +174,17 @@ def _environment(command: commands.Command) -> dict[str, str]:
     return inherited | dict.fromkeys(_THREADS, str(command.threads)) | hidden
 
 
-def _said(here: socket.socket, folder: Path, output: Path) -> dict[str, Any]:
+def _answer(connection: socket.socket, folder: Path, output: Path) -> dict[str, Any]:
     """Return the supervisor's answer after the end of the command; {} if it was killed."""
     begun = time.monotonic()
     run_job = (folder.parents[1], "run_command", folder.name)
     with progress.running(*run_job):
-        while not select.select([here], [], [], progress.SECONDS)[0]:
+        while not select.select([connection], [], [], progress.SECONDS)[0]:
             printed = "".join(_last_lines(output)[-1:])[: allocation_errors.MESSAGE_LENGTH]
             text = f"{wording.duration(time.monotonic() - begun)} so far"
             progress.say(*run_job, f"{text}: {printed}" if printed else text)
-    with contextlib.suppress(OSError, ValueError), here.makefile() as answer:
-        return json.loads(answer.readline())
+    with contextlib.suppress(OSError, ValueError), connection.makefile() as lines:
+        return json.loads(lines.readline())
     return {}
 
 
@@ -205,9 +208,9 @@ def _judged(
     """
     if ended.stopped:
         raise UserError(f"{folder.name}: stopped by a signal.")
-    rows, stated = pandas.DataFrame(), ""
+    rows, logged_status = pandas.DataFrame(), ""
     try:
-        rows, stated = _evaluated(folder, run)
+        rows, logged_status = _evaluated(folder, run)
     except UserError:
         if ended.status == 0:
             raise
@@ -215,9 +218,11 @@ def _judged(
         return records.OUT_OF_MEMORY, refusal, rows
     if ended.status in _KILLED and ended.limit_mb is not None:
         return records.OUT_OF_MEMORY, memory_limits.record_or_retry(folder, ended.limit_mb), rows
-    if stated in (records.DIVERGED, records.OUT_OF_MEMORY):
-        message = "A loss of the log is no longer finite." if stated == records.DIVERGED else ""
-        return stated, message or "The log says so.", rows
+    if logged_status in (records.DIVERGED, records.OUT_OF_MEMORY):
+        message = (
+            "A loss of the log is no longer finite." if logged_status == records.DIVERGED else ""
+        )
+        return logged_status, message or "The log says so.", rows
     if ended.status:
         print(*ended.lines, sep="\n")
         by_signal = f"by {signal.Signals(-ended.status).name}" if ended.status < 0 else ""
@@ -226,8 +231,8 @@ def _judged(
             f"{folder.name}: The command ended {by_signal or f'with exit status {ended.status}'}. "
             f"Last line: {last or 'none'} ({folder / paths.COMMAND_OUTPUT})"
         )
-    if stated in _UNSUCCESSFUL:
-        raise UserError(f"{folder.name}: The status of the log is {stated}.")
+    if logged_status in _UNSUCCESSFUL:
+        raise UserError(f"{folder.name}: The status of the log is {logged_status}.")
     return records.FINISHED, "", rows
 
 

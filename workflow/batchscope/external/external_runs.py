@@ -55,8 +55,13 @@ class LoggedRuns:
         """The factors that distinguish series, without numbers that follow from the others."""
         kept = [name for name in self.factors if self.rows[name].nunique() > 1]
         for name in [name for name in kept if _is_numeric(self.rows[name])]:
-            others = ["batch_size", *(other for other in kept if other != name)]
-            if not self.rows[[*others, name]].drop_duplicates().duplicated(others).any():
+            other_columns = ["batch_size", *(other for other in kept if other != name)]
+            if (
+                not self.rows[[*other_columns, name]]
+                .drop_duplicates()
+                .duplicated(other_columns)
+                .any()
+            ):
                 kept.remove(name)
         return kept
 
@@ -92,8 +97,8 @@ def read(keys: Logs, folder: Path | str = ".", metrics: Metrics = ()) -> LoggedR
     table = log_table.read(keys, log_table.found_paths(keys.files, Path(folder)), metrics)
     if table.ignored:
         key = f"`factors: [{problems.clip(table.ignored[0])}]`"
-        shown = f"{log_table.listed(table.ignored)} ({key}"
-        table.notes.append(f"not read: {shown}, `columns` and `metrics` name columns)")
+        text = f"{log_table.listed(table.ignored)} ({key}"
+        table.notes.append(f"not read: {text}, `columns` and `metrics` name columns)")
     rows = log_numbers.read(table)
     if "seed" not in rows:
         rows["seed"] = 0
@@ -191,8 +196,13 @@ def _factors(table: LogTable, rows: pandas.DataFrame) -> dict[str, list[Any]]:
                 f"{table.place(rows.index[0])}, {table.name(name)}: received a factor that changes "
                 "within a run; a column with one value per run is expected."
             )
-        known = run[values.notna() & run["counter"].notna()]
-        if changes and _may_vary(name) and not table.factors[name] and not known.duplicated().any():
+        counted = run[values.notna() & run["counter"].notna()]
+        if (
+            changes
+            and _may_vary(name)
+            and not table.factors[name]
+            and not counted.duplicated().any()
+        ):
             text = f"no factor, as it changes within a run: {table.name(name)}"
             table.notes.append(f"{text} (`factors: [{table.name(name)}]` if it does not)")
             continue
@@ -204,7 +214,6 @@ def _factors(table: LogTable, rows: pandas.DataFrame) -> dict[str, list[Any]]:
 
 
 def _may_vary(name: str) -> bool:
-    """Return whether a factor is a number that a schedule may change within a run."""
     return name in FACTORS and FACTORS[name].kind in ("int", "float")
 
 
@@ -257,21 +266,21 @@ def _telling_apart(table: LogTable, index: pandas.Index) -> str:
 
 def _evaluations(table: LogTable, rows: pandas.DataFrame) -> pandas.DataFrame:
     """Return rows without those that only state the end of their run."""
-    stated = rows[STATED].where(rows[STATED] != "")
-    rows[STATED] = stated.groupby(rows["order"]).transform("last").fillna("")
+    logged = rows[STATED].where(rows[STATED] != "")
+    rows[STATED] = logged.groupby(rows["order"]).transform("last").fillna("")
     alone = ~rows["order"].duplicated(keep=False)
     used = [name for name in PROGRESS if name in rows]
     outcomes = [name for name in table.outcomes if name in rows]
     nothing, uncounted = rows[outcomes].isna().all(axis=1), rows[used].isna().all(axis=1)
     raise_problems(_uncounted(table, rows[~alone & ~nothing], used[0]) if used else ())
     logs = table.places["log"].loc[rows.index]
-    is_table = logs.map(lambda at: table.logs[at].format in csv_log.FORMATS)
+    is_table = logs.map(lambda at: table.logs[at].format == csv_log.FORMAT)
     rows = rows[alone | ~nothing | (is_table & ~uncounted)]
     if rows.empty:
         raise table.no_outcome("columns")
     if lost := [table.logs[at].path for at in logs.unique() if at not in {*logs.loc[rows.index]}]:
-        shown = wording.some(lost)
-        table.notes.append(f"{wording.count(len(lost), 'log')} without any outcome: {shown}")
+        count = wording.count(len(lost), "log")
+        table.notes.append(f"{count} without any outcome: {wording.some(lost)}")
     return rows
 
 
@@ -341,7 +350,6 @@ def _not_compared(runs: LoggedRuns) -> Iterator[str]:
 
 
 def as_logged(runs: LoggedRuns) -> pandas.DataFrame:
-    """Return the rows under the names that logs have."""
-    known = (*_RUN, *runs.factors, *AXES, "epoch", *own_columns.outcomes(runs.metrics), "status")
-    names = [name for name in known if name in runs.rows]
+    columns = (*_RUN, *runs.factors, *AXES, "epoch", *own_columns.outcomes(runs.metrics), "status")
+    names = [name for name in columns if name in runs.rows]
     return runs.rows[names].rename(columns=lambda name: name.removeprefix(own_columns.OWN))

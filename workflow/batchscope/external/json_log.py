@@ -22,7 +22,7 @@ def parsed(text: str) -> Any:
         return None
 
 
-def whole(path: str, content: Any) -> Log:
+def read(path: str, content: Any) -> Log:
     """Return the log of one value: objects become rows, and lists of one length columns of rows.
 
     Nested keys have dotted names. Lists without progress, as in Keras's `history`, have a value for
@@ -55,13 +55,13 @@ def _rows(value: Any, outer: dict[str, str]) -> Iterator[dict[str, str]]:
         yield ({} if counted else {"epoch": str(at + 1)}) | outer | row
 
 
-def lines(path: str, text: str, stated: Collection[str], metrics: Collection[str]) -> Log:
+def lines(path: str, text: str, user_names: Collection[str], metrics: Collection[str]) -> Log:
     """Return the log of a text with objects, one on a line. Other lines are passed over.
 
     An object without progress and outcomes states parameters of the lines that follow.
 
     Args:
-        stated: Names of progress and outcomes that the user states.
+        user_names: Names of progress and outcomes that the user states.
     """
     rows, parameters = [], {}
     for at, line in enumerate(text.splitlines(), start=1):
@@ -70,7 +70,7 @@ def lines(path: str, text: str, stated: Collection[str], metrics: Collection[str
         if not isinstance(content := parsed(line), dict):
             raise UserError(f"{path}, line {at}: received no JSON object; one is expected.")
         row = flat(content)
-        if any(name in stated or log_names.is_evaluated(name, metrics) for name in row):
+        if any(name in user_names or log_names.is_evaluated(name, metrics) for name in row):
             rows.append((at, parameters | row))
         else:
             parameters |= row

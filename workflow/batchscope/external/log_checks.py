@@ -38,14 +38,14 @@ def problems(table: LogTable, rows: pandas.DataFrame) -> Iterator[str]:
 def backwards(table: LogTable, rows: pandas.DataFrame) -> Iterator[str]:
     """Yield the first row of every column in which the progress of a run decreases."""
     for name in (name for name in (*AXES, "epoch") if name in rows):
-        known = rows.loc[rows[name].notna(), ["run", name]].rename_axis("row").reset_index()
-        before = known.groupby("run")[["row", name]].shift()
-        for at in known.index[known[name] < before[name]][:1]:
-            row, first = known.at[at, "row"], int(before.at[at, "row"])
+        counted = rows.loc[rows[name].notna(), ["run", name]].rename_axis("row").reset_index()
+        before = counted.groupby("run")[["row", name]].shift()
+        for at in counted.index[counted[name] < before[name]][:1]:
+            row, first = counted.at[at, "row"], int(before.at[at, "row"])
             hint = " (`columns: {seconds_per_epoch: ...}`, if it is the time of one epoch)"
             yield (
                 f"{table.place(row)}, {table.name(name)}: received "
-                f"{wording.shortest(known.at[at, name])}, less than the "
+                f"{wording.shortest(counted.at[at, name])}, less than the "
                 f"{wording.shortest(before.at[at, name])} of {table.place(first)}, where the run "
                 "had made fewer updates; amounts since the start are expected"
                 f"{hint if name == 'seconds' else ''}."
@@ -78,10 +78,12 @@ def copied(
     """
     evaluated = [name for name in outcomes if name in rows]
     names = [name for name in (*AXES, *evaluated) if name in rows]
-    known = rows[np.isfinite(rows[evaluated].astype(float)).any(axis=1)] if evaluated else rows[:0]
-    single = not known.duplicated(run).any()
-    bits = pandas.util.hash_pandas_object(known[names], index=False)
-    runs = known.assign(bits=bits).groupby(run, sort=False)
+    evaluations = (
+        rows[np.isfinite(rows[evaluated].astype(float)).any(axis=1)] if evaluated else rows[:0]
+    )
+    single = not evaluations.duplicated(run).any()
+    bits = pandas.util.hash_pandas_object(evaluations[names], index=False)
+    runs = evaluations.assign(bits=bits).groupby(run, sort=False)
     runs = runs.agg({**dict.fromkeys(keys, "first"), "bits": tuple})
     runs = runs[single | (runs["bits"].map(len) > 1)]
     again, groups = runs[runs.duplicated()], runs.drop_duplicates([*keys])

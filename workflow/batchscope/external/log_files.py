@@ -83,9 +83,8 @@ class Pattern:
             if name is None:
                 continue
             if spec or conversion or not name.isidentifier():
-                example = "logs/bs{batch_size}_seed{seed}.csv"
-                shown = problems.show(text)
-                raise UserError(f"received {shown}; names in braces are expected, as in {example}.")
+                expected = "names in braces are expected, as in logs/bs{batch_size}_seed{seed}.csv."
+                raise UserError(f"received {problems.show(text)}; {expected}")
             self._regex += f"(?P={name})" if name in self.names else f"(?P<{name}>[^/]+?)"
             self.names += [] if name in self.names else [name]
 
@@ -116,5 +115,5 @@ class Pattern:
 
 def relative(path: str) -> str:
     """Return a path without `..`, relative to the working directory if it is below it."""
-    here, absolute = os.getcwd(), os.path.abspath(path)
-    return os.path.relpath(absolute, here) if Path(absolute).is_relative_to(here) else absolute
+    folder, absolute = os.getcwd(), os.path.abspath(path)
+    return os.path.relpath(absolute, folder) if Path(absolute).is_relative_to(folder) else absolute

@@ -37,8 +37,8 @@ def read(table: LogTable) -> pandas.DataFrame:
         ConfigError: With a sentence for every column that has a cell without a number.
     """
     texts = table.texts
-    stated = texts["status"].str.lower() if "status" in texts else pandas.Series("", texts.index)
-    stated = stated.map(lambda text: _STATUSES.get(text, text))
+    statuses = texts["status"].str.lower() if "status" in texts else pandas.Series("", texts.index)
+    statuses = statuses.map(lambda text: _STATUSES.get(text, text))
     rows, wrong = pandas.DataFrame(index=texts.index), []
     for name in texts:
         if name not in (*_REQUIRED, *_AMOUNTS, *table.outcomes):
@@ -47,7 +47,7 @@ def read(table: LogTable) -> pandas.DataFrame:
         for text in texts[name].unique():
             values[text], word = math.nan, text.lower()
             if word in _STATUSES and name not in _REQUIRED:
-                stated = stated.mask((texts[name] == text) & (stated == ""), _STATUSES[word])
+                statuses = statuses.mask((texts[name] == text) & (statuses == ""), _STATUSES[word])
             elif name in _REQUIRED or word not in _ABSENT:
                 try:
                     values[text] = _number(name, text, table)
@@ -57,9 +57,9 @@ def read(table: LogTable) -> pandas.DataFrame:
             wrong.append(_invalid(table, name, texts.index[texts[name].isin(invalid)]))
         rows[name] = [values[text] for text in texts[name]]
     raise_problems(wrong)
-    rows = rows.dropna(axis=1, how="all").assign(**{STATED: stated})
-    words = table.names.get("batch_size", "").lower()
-    if not any(word in words for word in ("global", "effective", "total")):
+    rows = rows.dropna(axis=1, how="all").assign(**{STATED: statuses})
+    size_name = table.names.get("batch_size", "").lower()
+    if not any(word in size_name for word in ("global", "effective", "total")):
         for name in {*MULTIPLIERS} & {*rows}:  # micro-batches and devices of an update
             rows["batch_size"] *= rows[name].fillna(1).clip(lower=1).astype(int)
     return rows
@@ -73,12 +73,12 @@ def _number(name: str, text: str, table: LogTable) -> float:
     """
     if name in _REQUIRED:
         try:
-            whole = int(text)
+            number = int(text)
         except ValueError:  # 3.0, which is exact below 2^53 alone
-            whole = int(float(text)) if float(text).is_integer() and float(text) < 2**53 else -1
-        if not (name == "batch_size") <= whole < 2**63:  # which the tables do not hold
+            number = int(float(text)) if float(text).is_integer() and float(text) < 2**53 else -1
+        if not (name == "batch_size") <= number < 2**63:  # which the tables do not hold
             raise ValueError
-        return whole
+        return number
     plain = text.removesuffix("%")
     value = float(plain) / 100 if name in table.percent or plain != text else float(text)
     user_metric = tasks.user_metric(name, table.metrics)
@@ -93,8 +93,10 @@ def _number(name: str, text: str, table: LogTable) -> float:
 
 def _invalid(table: LogTable, name: str, places: pandas.Index) -> str:
     """Return the sentence about a column that has cells without a number."""
-    shown = problems.show(table.texts.at[places[0], name])
-    more = f", and {wording.count(len(places) - 1, 'more row')} like it" if len(places) > 1 else ""
+    cell = problems.show(table.texts.at[places[0], name])
+    like_it = (
+        f", and {wording.count(len(places) - 1, 'more row')} like it" if len(places) > 1 else ""
+    )
     metric = METRICS.get(name) or tasks.user_metric(name, table.metrics)
     expected = metric.expected if metric else "a number from 0 on"
     if name in _REQUIRED:
@@ -102,7 +104,7 @@ def _invalid(table: LogTable, name: str, places: pandas.Index) -> str:
     if metric and metric.share:
         expected += f" (`percent: [{table.name(name)}]` if it is in per cent)"
     place = f"{table.place(places[0])}, {table.name(name)}"
-    return f"{place}: received {shown}{more}; {expected} is expected."
+    return f"{place}: received {cell}{like_it}; {expected} is expected."
 
 
 def completed(table: LogTable, rows: pandas.DataFrame, keys: LogFormat) -> pandas.DataFrame:
@@ -123,10 +125,10 @@ def completed(table: LogTable, rows: pandas.DataFrame, keys: LogFormat) -> panda
     if (size := keys.examples_per_epoch) is not None:
         examples = examples.fillna(epochs * size)
         rows = rows.assign(epoch=epochs.fillna(examples / size))
-        whole = np.floor(examples / size + _ROUNDING)
-        rest = (examples - whole * size).clip(lower=0)
+        full_epochs = np.floor(examples / size + _ROUNDING)
+        remainder = (examples - full_epochs * size).clip(lower=0)
         of_epoch = np.ceil(size / rows["batch_size"])
-        updates = updates.fillna(whole * of_epoch + rest / rows["batch_size"])
+        updates = updates.fillna(full_epochs * of_epoch + remainder / rows["batch_size"])
     rows = rows.assign(updates=updates.fillna(examples / rows["batch_size"]), examples=examples)
     used = [name for name in PROGRESS if name in rows]
     rows = rows.sort_values(["order", *used], kind="stable")
@@ -174,12 +176,11 @@ def _with_epochs(table: LogTable, rows: pandas.DataFrame, keys: LogFormat) -> pa
 
 def status(rows: pandas.DataFrame, metrics: tasks.Metrics) -> str:
     """Return the status of a run that its rows state, or `diverged` if it ends with no number."""
-    stated = [text for text in rows[STATED] if text and text != records.FINISHED]
-    return stated[-1] if stated else records.DIVERGED if diverged(rows, metrics) else ""
+    statuses = [text for text in rows[STATED] if text and text != records.FINISHED]
+    return statuses[-1] if statuses else records.DIVERGED if diverged(rows, metrics) else ""
 
 
 def diverged(rows: pandas.DataFrame, metrics: tasks.Metrics) -> bool:
-    """Return whether the last losses of a run are not finite."""
     names = (*LOSSES, *own_columns.of_metrics(metrics))
     losses = rows.reindex(columns=names).dropna(how="all")
     return len(losses) > 0 and bool(np.isinf(losses.iloc[-1].astype(float)).any())

@@ -20,9 +20,8 @@ from batchscope.external.log_files import Log
 from batchscope.study import log_names
 from batchscope.study.log_keys import LogFormat
 
-_SHEETS = (".xlsx", ".xls")
 _LOOKED_FOR = (
-    "JSON, JSON lines, a table (CSV, Excel) with a known column or one that `columns: "
+    "JSON, JSON lines, a CSV table with a known column or one that `columns: "
     "{validation_loss: ...}` names, event files of TensorBoard, a trainer_state.json of Hugging "
     "Face, or a chart of Weights & Biases"
 )
@@ -37,8 +36,6 @@ def read(path: str, keys: LogFormat, metrics: Collection[str] = ()) -> list[Log]
     place = Path(path)
     if place.is_dir() or (place.is_file() and tensorboard.EVENTS in place.name):
         return tensorboard.read(path, keys.columns, metrics)
-    if place.suffix.lower() in _SHEETS and place.is_file():
-        return [csv_log.excel(path)]
     text = log_files.text(path)
     if keys.lines:
         return [printed_lines.read(path, text, keys.lines)]
@@ -46,11 +43,11 @@ def read(path: str, keys: LogFormat, metrics: Collection[str] = ()) -> list[Log]
     if hugging_face.is_state(content):
         return [hugging_face.read(path, content)]
     if isinstance(content, dict | list):
-        return [json_log.whole(path, content)]
+        return [json_log.read(path, content)]
     if any(line.lstrip()[:1] == "{" and json_log.parsed(line) for line in text.splitlines()):
         columns = keys.columns.items()
-        stated = {theirs for ours, theirs in columns if log_names.is_evaluated(ours, metrics)}
-        return [json_log.lines(path, text, stated, metrics)]
+        user_named = {theirs for ours, theirs in columns if log_names.is_evaluated(ours, metrics)}
+        return [json_log.lines(path, text, user_named, metrics)]
     header = [cell.strip(' "') for cell in re.split(r"[,;\t]", text.partition("\n")[0])]
     named = {cell for cell in header if log_names.ours(cell.rpartition(" - ")[2], metrics)}
     if not named and not {*header} & {*keys.columns.values()}:

@@ -97,14 +97,14 @@ def read(keys: LogFormat, paths: Mapping[str, Mapping[str, str]], metrics: Metri
     """
     user_names, is_external = [metric.name for metric in metrics], isinstance(keys, Logs)
     patterns = keys.pattern if is_external else {}
-    stated = {theirs: ours for ours, theirs in keys.columns.items()}
-    stated |= {name: name for name in (keys.factors if is_external else ())}
-    named, names, percent, ignored, of_runs = {*stated.values()}, {}, set(), {}, True
+    user_columns = {theirs: ours for ours, theirs in keys.columns.items()}
+    user_columns |= {name: name for name in (keys.factors if is_external else ())}
+    named, names, percent, ignored, of_runs = {*user_columns.values()}, {}, set(), {}, True
     logs, tables, places = [], [], []
     for path, factors in paths.items():
         for log in log_reading.read(path, keys, user_names):
             values = _of_patterns(log, factors, patterns)
-            mapping = _mapping(log, stated, values, user_names)
+            mapping = _mapping(log, user_columns, values, user_names)
             ignored |= dict.fromkeys(name for name in log.rows if name not in {*mapping, *patterns})
             names |= {ours: theirs for theirs, ours in mapping.items() if ours != theirs}
             percent |= {
@@ -120,13 +120,13 @@ def read(keys: LogFormat, paths: Mapping[str, Mapping[str, str]], metrics: Metri
     present = dict.fromkeys(name for log in logs for name in log.rows)
     raise_problems(
         problems.received((key,), name, f"one of {listed(present)}", present).line
-        for key, keyed in (("columns or factors", stated), ("pattern", patterns))
+        for key, keyed in (("columns or factors", user_columns), ("pattern", patterns))
         for name in keyed
         if name and name not in present
     )
     texts = pandas.concat(tables, ignore_index=True).fillna("")
-    known = (*_READ, *own_columns.outcomes(metrics))
-    factors = {name: name in named for name in texts if name not in known}
+    read_names = (*_READ, *own_columns.outcomes(metrics))
+    factors = {name: name in named for name in texts if name not in read_names}
     frame = pandas.DataFrame(places, columns=["log", "line"])
     table = LogTable(texts, frame, logs, names, percent, factors, [*ignored], of_runs, metrics)
     _check(table)
@@ -149,8 +149,7 @@ def found_paths(patterns: Iterable[str], folder: Path) -> dict[str, dict[str, st
     return paths
 
 
-def _known(name: str) -> str:
-    """Return our name of a factor that a path states."""
+def _our_factor(name: str) -> str:
     ours = log_names.ours(name)
     return ours if ours in (*_READ, *run_factors.FACTORS) else name
 
@@ -172,7 +171,7 @@ def _of_patterns(
             texts = log.rows[column]
             matched = {text: _matched(pattern, text, log.path) for text in texts.unique()}
             values |= pandas.DataFrame([*texts.map(matched)], texts.index).to_dict("series")
-    return {_known(name): value for name, value in values.items()}
+    return {_our_factor(name): value for name, value in values.items()}
 
 
 def _matched(pattern: str, text: str, path: str) -> dict[str, str]:
@@ -187,13 +186,13 @@ def _matched(pattern: str, text: str, path: str) -> dict[str, str]:
 
 
 def _mapping(
-    log: Log, stated: Mapping[str, str], taken: Iterable[str], metrics: Collection[str]
+    log: Log, user_columns: Mapping[str, str], present: Iterable[str], metrics: Collection[str]
 ) -> dict[str, str]:
     """Return name in the log -> our name, without the columns that are not read.
 
     Args:
-        stated: Name in the log -> our name, as the user states it.
-        taken: Our names that need no column.
+        user_columns: Name in the log -> our name, by the user.
+        present: Our names that need no column.
 
     Raises:
         UserError: If several columns have one of our names.
@@ -201,10 +200,14 @@ def _mapping(
     cells = log.rows
     by_format = PROGRESS if log.progress else ()
     result = {
-        theirs: ours for theirs, ours in stated.items() if theirs in cells and ours not in by_format
+        theirs: ours
+        for theirs, ours in user_columns.items()
+        if theirs in cells and ours not in by_format
     }
-    others = [name for name in cells if name not in result]
-    for ours, several in log_names.candidates(others, metrics, {*result.values(), *taken}).items():
+    remaining = [name for name in cells if name not in result]
+    for ours, several in log_names.candidates(
+        remaining, metrics, {*result.values(), *present}
+    ).items():
         if len(several) > 1:
             raise UserError(
                 f"{log.path}: received {wording.listed(several)}, each of which may be {ours}; one "

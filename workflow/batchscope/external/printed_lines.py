@@ -41,8 +41,8 @@ def read(path: str, text: str, patterns: Sequence[str]) -> Log:
             for match in filter(None, (expression.search(line) for expression in expressions)):
                 rows[at] = match.groupdict()
     if not rows:
-        shown = wording.listed(map(problems.show, patterns), "or")
-        raise UserError(f"{path}: received no line like {shown}. {proposed(text)}")
+        listed = wording.listed(map(problems.show, patterns), "or")
+        raise UserError(f"{path}: received no line like {listed}. {proposed(text)}")
     return Log(path, "printed lines", json_log.table(path, rows.items()))
 
 
@@ -61,9 +61,8 @@ def _compiled(pattern: str) -> re.Pattern[str]:
             return re.compile(expression)
     except re.error:  # a name occurs twice, or is no identifier
         pass
-    shown = problems.show(pattern)
     text = f'different names in braces are expected, as in "{_EXAMPLE}"'
-    raise UserError(f"lines: received {shown}; {text}.")
+    raise UserError(f"lines: received {problems.show(pattern)}; {text}.")
 
 
 def _of_keras(text: str) -> dict[int, dict[str, str]]:
@@ -86,10 +85,10 @@ def detected(text: str) -> str:
     """
     if _of_keras(text):
         return KERAS
-    known = {*log_names.IDENTITY, *log_names.PROGRESS, *log_names.OUTCOMES}
+    names = {*log_names.IDENTITY, *log_names.PROGRESS, *log_names.OUTCOMES}
     lines = (line.strip() for _, line in _lines(text) if len(line) < _LONGEST)
     patterns = [
-        _OTHER_NUMBER.sub("*", _BEFORE_NAMES.sub("", log_names.pattern([line], known), count=1))
+        _OTHER_NUMBER.sub("*", _BEFORE_NAMES.sub("", log_names.pattern([line], names), count=1))
         for line in lines
     ]
     useful = [pattern for pattern in patterns if len({*_PLACEHOLDER.findall(pattern)}) > 1]
@@ -99,5 +98,5 @@ def detected(text: str) -> str:
 def proposed(text: str) -> str:
     """Return the advice to read printed lines, with a pattern for a line of the text."""
     pattern = detected(text) or _EXAMPLE
-    shown = pattern if pattern == KERAS else f'"{pattern}"'
-    return f"Printed lines are read by `lines: {shown}`."
+    value = pattern if pattern == KERAS else f'"{pattern}"'
+    return f"Printed lines are read by `lines: {value}`."

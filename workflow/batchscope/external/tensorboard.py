@@ -19,13 +19,13 @@ _OF_EPOCHS = "epoch_"  # begins the tags that Keras counts by epochs
 _SAME_SCALE = 2.0  # largest ratio of the last steps of two tags that count the same
 
 
-def read(path: str, stated: Mapping[str, str], metrics: Collection[str]) -> list[Log]:
+def read(path: str, columns: Mapping[str, str], metrics: Collection[str]) -> list[Log]:
     """Return the log of an event file, or of every run with event files below a folder.
 
     A folder train or validation, as Keras and PyTorch write them, is a part of the run above it.
 
     Args:
-        stated: Our name -> tag. The tag of `updates` or `epoch` says what steps count.
+        columns: Our name -> tag. The tag of `updates` or `epoch` says what steps count.
         metrics: User-defined metrics.
     """
     root = Path(path)
@@ -37,10 +37,10 @@ def read(path: str, stated: Mapping[str, str], metrics: Collection[str]) -> list
     for file in files:
         is_part = file.parent != root and log_names.is_split(file.parent.name)
         by_run.setdefault(file.parent.parent if is_part else file.parent, []).append(file)
-    return [_run(str(run), parts, stated, metrics) for run, parts in by_run.items()]
+    return [_run(str(run), parts, columns, metrics) for run, parts in by_run.items()]
 
 
-def _run(run: str, paths: list[Path], stated: Mapping[str, str], metrics: Collection[str]) -> Log:
+def _run(run: str, paths: list[Path], columns: Mapping[str, str], metrics: Collection[str]) -> Log:
     """Return the log of one run with a row per step."""
     steps: dict[str, dict[int, str]] = {}  # of each tag
     clock: dict[int, float] = {}
@@ -53,9 +53,9 @@ def _run(run: str, paths: list[Path], stated: Mapping[str, str], metrics: Collec
     if not steps:
         raise UserError(f"{run}: received no number in its event files; some are expected.")
     outcomes = [
-        tag for tag in steps if tag in stated.values() or log_names.is_evaluated(tag, metrics)
+        tag for tag in steps if tag in columns.values() or log_names.is_evaluated(tag, metrics)
     ]
-    unit, tags = _scale(run, {tag: max(steps[tag]) for tag in outcomes or steps}, stated)
+    unit, tags = _scale(run, {tag: max(steps[tag]) for tag in outcomes or steps}, columns)
     rows = {}
     for step in sorted({step for tag in tags for step in steps[tag]}):
         since = clock[step] - min(clock.values())
@@ -67,7 +67,7 @@ def _run(run: str, paths: list[Path], stated: Mapping[str, str], metrics: Collec
     return Log(run, "TensorBoard event files", table, tuple(map(str, paths)), "step", unit)
 
 
-def _scale(run: str, last: dict[str, int], stated: Mapping[str, str]) -> tuple[str, list[str]]:
+def _scale(run: str, last: dict[str, int], columns: Mapping[str, str]) -> tuple[str, list[str]]:
     """Return the unit of the steps, and the tags that have this unit.
 
     Args:
@@ -77,7 +77,7 @@ def _scale(run: str, last: dict[str, int], stated: Mapping[str, str]) -> tuple[s
         UserError: If the steps count different things.
     """
     for unit in ("updates", "epoch"):
-        if (tag := stated.get(unit)) in last:
+        if (tag := columns.get(unit)) in last:
             return unit, [name for name in last if _is_same_scale(last[name], last[tag])]
     low, high = min(last, key=last.__getitem__), max(last, key=last.__getitem__)
     if not _is_same_scale(last[low], last[high]):

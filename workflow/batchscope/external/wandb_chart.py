@@ -12,17 +12,17 @@ _SPREAD = ("__MIN", "__MAX")  # end the columns of the spread over grouped runs
 
 
 def is_chart(log: Log) -> bool:
-    first, *others = log.rows.columns
-    return first in _AXES and any(_BETWEEN in name for name in others)
+    axis, *curves = log.rows.columns
+    return axis in _AXES and any(_BETWEEN in name for name in curves)
 
 
 def read(log: Log) -> Log:
     """Return a chart with a row per run and step; the column `run` has the names of the runs."""
     import pandas
 
-    axis, *columns = log.rows.columns
+    axis, *curves = log.rows.columns
     parts = []
-    for column in columns:
+    for column in curves:
         run, _, metric = column.rpartition(_BETWEEN)
         if run and not column.endswith(_SPREAD):
             rows = log.rows[log.rows[column] != ""]

@@ -54,7 +54,7 @@ class FinishedRun(TrainingRun):
         from batchscope.training import models
 
         token, seed = self.factors["model"], self.factors["seed"]
-        model = models.build(token, self.data.look, seed, self.model_file)
+        model = models.build(token, self.data.model_input, seed, self.model_file)
         try:
             models.set_weights(model, *self.weights(which))
         except UserError as error:

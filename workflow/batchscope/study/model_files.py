@@ -24,7 +24,7 @@ from batchscope.study.networks import NETWORKS
 _IMPORTED = {*sys.stdlib_module_names, "batchscope", "keras", "numpy", "tensorflow"}
 
 
-_SAVED = (".keras", ".h5", ".hdf5")
+_SAVED = ".keras"
 
 
 def expanded(path: Any) -> Any:
@@ -50,7 +50,7 @@ def digest(path: Path | str) -> str:
 
 
 def is_saved(path: Path | str) -> bool:
-    return Path(path).suffix in _SAVED
+    return Path(path).suffix == _SAVED
 
 
 def named_files(path: Path | str) -> dict[str, Path]:
@@ -144,9 +144,9 @@ def _parse(file: Path) -> ast.Module:
 
 def problem(place: Place, path: str) -> Problem | None:
     """Return the problem of a user's model file that shows without running it, or None."""
-    is_named = path.endswith((".py", *_SAVED))
+    is_named = path.endswith((".py", _SAVED))
     if not is_named or (why := unmet(Path(path), Path.is_file)) is not None:
-        expected = "an existing Python file, a .keras or .h5 file or a built-in model"
+        expected = "an existing Python file, a .keras file or a built-in model"
         return received(place, path, expected, NETWORKS, why if is_named else "")
     try:
         digest(path)

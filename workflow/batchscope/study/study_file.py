@@ -97,8 +97,8 @@ class StudyFile(Model):
     """
     models: dict[Name, FilePath] = {}
     """User-defined models, by name: path of a Python file with `build(input_shape, classes) ->
-    keras.Model` or a Keras model `model`, or of a `.keras` or `.h5` file, with new
-    initial weights. Built-in models need no entry.
+    keras.Model` or a Keras model `model`, or of a `.keras` file, with new initial
+    weights. Built-in models need no entry.
     """
     defaults: DefaultFactors = {}
     """Factors of every run, unless an experiment states them."""

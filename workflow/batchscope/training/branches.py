@@ -1,9 +1,9 @@
 """Branches of a training from a point, with larger batches.
 
 All branches of a point use the same examples in the same order: the next ones of the training. A
-branch of factor k has k times the batch size and a constant rate: that of the training, times k for
-sgd or the square root of k otherwise (`batch_phases.rate_factor`). Its loss is the validation loss
-at `parts` places that divide the window evenly, smoothed exponentially: l <- (l + loss) / 2.
+branch of factor k has k times the batch size and a constant rate: the rate of the training, times k
+for sgd or the square root of k otherwise (`batch_phases.rate_factor`). Its loss is the validation
+loss at `parts` places that divide the window evenly, smoothed exponentially: l <- (l + loss) / 2.
 
 Source: W. Merrill et al. 2025, "Critical Batch Size Revisited", arXiv 2505.23971.
 """
@@ -44,8 +44,8 @@ class Window(NamedTuple):
         factors = tuple(sorted({1, *settings["factors"]}))
         largest = factors[-1] * batch_size
         parts = settings["evaluations"]
-        wanted = settings["window"] or examples
-        return cls(factors, batch_size, math.ceil(wanted / parts / largest) * largest, parts)
+        length = settings["window"] or examples
+        return cls(factors, batch_size, math.ceil(length / parts / largest) * largest, parts)
 
 
 @dataclass
@@ -63,7 +63,7 @@ class Branches:
     def __post_init__(self) -> None:
         self._optimizer = optimizers.make_optimizer(self.factors)
         self._size = tf.Variable(self.window.batch_size, False, dtype=tf.int32)
-        batches = replace(self.batches, size=self._size, whole=True, offset=0)
+        batches = replace(self.batches, size=self._size, drop_remainder=True, offset=0)
         self._loop = StepLoop(self.model, self._optimizer, self.examples, batches)
         # The model's variables contain the generators of its layers of dropout.
         augment = self.batches.augment
@@ -73,24 +73,24 @@ class Branches:
         """Return the smoothed loss of each branch from here; NaN for one that diverged.
 
         Args:
-            order: The next examples, int32, as many as the window has.
+            order: The next examples of the window, int32.
             rate: Learning rate of the training's next update.
         """
-        here = [variable.numpy() for variable in self._shared]
-        losses = [self._branch(order, rate, factor, here) for factor in self.window.factors]
-        assign(self._shared, here)
+        values = [variable.numpy() for variable in self._shared]
+        losses = [self._branch(order, rate, factor, values) for factor in self.window.factors]
+        assign(self._shared, values)
         return losses
 
     def _branch(
-        self, order: np.ndarray, rate: float, factor: int, here: Sequence[np.ndarray]
+        self, order: np.ndarray, rate: float, factor: int, values: Sequence[np.ndarray]
     ) -> float:
-        assign(self._shared, here)
+        assign(self._shared, values)
         # Without its rate, which is no variable if it follows a schedule.
-        own, other = (
+        variables, training_variables = (
             [variable for variable in optimizer.variables if variable.name != "learning_rate"]
             for optimizer in (self._optimizer, self.optimizer)
         )
-        assign(own, [variable.value for variable in other])
+        assign(variables, [variable.value for variable in training_variables])
         times = batch_phases.rate_factor(self.factors["optimizer"], factor)
         self._optimizer.learning_rate = rate * times
         size, smoothed = factor * self.window.batch_size, math.nan

@@ -1,4 +1,4 @@
-"""Progress of a training, and the checkpoint from which a killed one continues."""
+"""Progress of a training, and the checkpoint that a killed training continues from."""
 
 import json
 import math
@@ -50,8 +50,8 @@ class Progress:
 def save(path: Path, key: str, progress: Progress, variables: list[keras.Variable]) -> None:
     """Write a checkpoint atomically.
 
-    The variables are all that a step changes: weights, moving statistics, generators and those of
-    the optimizer.
+    The variables are all that a step changes: weights, moving statistics, generators and the
+    optimizer's variables.
     """
     numbers = {"key": key, **vars(progress)}
     best, start, _ = (numbers.pop(name) for name in ("best", "epoch_start", "norms"))

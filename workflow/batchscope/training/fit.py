@@ -96,13 +96,19 @@ class Training:
         augment = augmentations.layer(factors["augmentation"], factors["seed"])
         size, offset = factors["batch_size"], 0
         if self.course.varies:
-            size, offset = (tf.Variable(each, False, dtype=tf.int32) for each in (size, offset))
+            size, offset = (tf.Variable(value, False, dtype=tf.int32) for value in (size, offset))
         self.batches = Batches.of(factors, size, augment, offset=offset)
-        given = self.model, self.optimizer, self.training_set, self.batches, factors["update_norms"]
-        self.loop = replicas.make_loop(factors, *given)
+        arguments = (
+            self.model,
+            self.optimizer,
+            self.training_set,
+            self.batches,
+            factors["update_norms"],
+        )
+        self.loop = replicas.make_loop(factors, *arguments)
         evaluated = bool(factors["evaluate_every"])
         validation = data.examples("validation")
-        self.validation = losses.Objective(self.model, validation, whole=evaluated)
+        self.validation = losses.Objective(self.model, validation, noinline=evaluated)
         self.evaluate = trajectory.evaluator(self.validation, data) if evaluated else None
         # `model.variables` has the generators of dropout, which `model.weights` leaves out.
         self.variables = [*self.model.variables, *self.optimizer.variables]
@@ -132,8 +138,8 @@ class Training:
     def _train_epochs(self, epochs: int) -> End:
         while self.progress.epoch < epochs:
             if not self._train_epoch() or not self._end_epoch():
-                where = f"epoch {self.progress.epoch + 1}, step {self.progress.step}"
-                message = f"The loss was no longer finite at {where}."
+                place = f"epoch {self.progress.epoch + 1}, step {self.progress.step}"
+                message = f"The loss was no longer finite at {place}."
                 return End(records.DIVERGED, "diverged", message)
             if (loss := self._target_loss()) is not None:
                 return End(records.FINISHED, "train_loss", f"The training loss is {loss:.6g}.")
@@ -179,14 +185,14 @@ class Training:
         """Run the rest of an epoch; return whether every loss was finite."""
         progress = self.progress
         order = epoch_order(self.factors["seed"], progress.epoch, self.examples)
-        every, segments = self.factors["evaluate_every"], self.course.segments(progress.epoch)
-        due = trajectory.evaluation_steps(every, progress.epoch, self.course)
+        interval, segments = self.factors["evaluate_every"], self.course.segments(progress.epoch)
+        due = trajectory.evaluation_steps(interval, progress.epoch, self.course)
         visits = [update - self.course.updates(progress.epoch) for update in self.visits]
         halts = sorted({*due, *visits})
         while progress.step < segments[-1].stop:
             start = progress.step
             coming = halts[bisect.bisect_right(halts, start) :][:1]
-            segment = next(each for each in segments if start < each.stop)
+            segment = next(segment for segment in segments if start < segment.stop)
             self.batches.follow(segment)
             stop = min(start + self._chunk, segment.stop, *coming)
             totals = Totals(progress.loss, progress.scores)
@@ -242,11 +248,11 @@ class Training:
 
     def keep_wanted(self, over: bool) -> set[int]:
         """Delete the snapshots that nothing reads; return the epochs that are read."""
-        wanted = snapshot_epochs.epochs_to_keep(self.read, self.progress.epoch, over)
+        epochs = snapshot_epochs.epochs_to_keep(self.read, self.progress.epoch, over)
         for path in self.snapshots.glob("*.npz"):
-            if path.stem.isdigit() and int(path.stem) not in wanted:
+            if path.stem.isdigit() and int(path.stem) not in epochs:
                 path.unlink()
-        return wanted
+        return epochs
 
     @property
     def updates(self) -> int:
@@ -261,8 +267,8 @@ class Training:
         """Return loss and metrics on the validation data, computed once after an update."""
         if self._validated[0] != self.updates:
             with self._evaluating():
-                found = trajectory.named("validation", self.validation.evaluate())
-            self._validated = (self.updates, found)
+                metrics = trajectory.named("validation", self.validation.evaluate())
+            self._validated = (self.updates, metrics)
         return self._validated[1]
 
     def _add_to_trajectory(self) -> None:
@@ -273,12 +279,12 @@ class Training:
             return
         examples = progress.epoch * self.examples + self.used
         with self._evaluating():
-            found = self.evaluate()
+            metrics = self.evaluate()
         # The row of the history, if this update ends an epoch.
-        own = tasks.columns(self.run.data.task, "validation")
-        self._validated = self.updates, {name: found[name] for name in own}
+        columns = tasks.columns(self.run.data.task, "validation")
+        self._validated = self.updates, {name: metrics[name] for name in columns}
         place = {"updates": self.updates, "epoch": examples / self.examples}
-        rows.append({"examples": examples, **place, **found})
+        rows.append({"examples": examples, **place, **metrics})
 
     @contextlib.contextmanager
     def _evaluating(self) -> Iterator[None]:

@@ -38,13 +38,14 @@ def scaled(images: tf.Tensor, scale: float) -> tf.Tensor:
 
 
 def penalties(model: keras.Model) -> list[tf.Tensor]:
-    return [scoring.full_precision(tf.convert_to_tensor(each)) for each in model.losses]
+    return [scoring.full_precision(tf.convert_to_tensor(loss)) for loss in model.losses]
 
 
 def dense(gradients: list[Any]) -> list[tf.Tensor | None]:
     """Return gradients as tensors. Keras's Adam squares the parts of a row with two lookups."""
     return [
-        tf.convert_to_tensor(one) if isinstance(one, tf.IndexedSlices) else one for one in gradients
+        tf.convert_to_tensor(gradient) if isinstance(gradient, tf.IndexedSlices) else gradient
+        for gradient in gradients
     ]
 
 
@@ -84,8 +85,8 @@ class Objective:
         batch_statistics: Normalise by the statistics of each chunk instead of the moving ones. The
             model's dropout layers are switched off permanently, and its moving statistics drift, so
             the caller must own the model.
-        whole: Whether a graph that calls this one keeps it whole. Otherwise TensorFlow optimises
-            both together, and the last bits differ from those of a call from outside.
+        noinline: Whether a graph that calls this one keeps it as a function. Otherwise TensorFlow
+            optimises both together, and the last bits differ from a call from outside.
     """
 
     def __init__(
@@ -94,7 +95,7 @@ class Objective:
         examples: Examples,
         chunk: int | None = None,
         batch_statistics: bool = False,
-        whole: bool = False,
+        noinline: bool = False,
     ) -> None:
         self.model = model
         self.variables = model.trainable_variables
@@ -114,7 +115,7 @@ class Objective:
             tf.TensorSpec([None, *np.shape(examples.labels)[1:]], self.scoring.labels),
         ]
         vector = tf.TensorSpec([self.size], tf.float64)
-        options = {"experimental_attributes": {"_noinline": True}} if whole else {}
+        options = {"experimental_attributes": {"_noinline": True}} if noinline else {}
         self._sums = _graph(self._sums_in_graph, *chunks, **options)
         self._examples = _graph(self._parts, *chunks)
         self._sum_and_gradient = _graph(self._sum_and_gradient_in_graph, *chunks)
@@ -233,8 +234,8 @@ class Objective:
     def hessian_times(self, direction: np.ndarray) -> np.ndarray:
         """Return H v, float64, where H is the Hessian of the mean loss at the current weights.
 
-        It differentiates twice in reverse (Pearlmutter 1994). At a kink (ReLU, a maximum), H is
-        that of the smooth piece that contains the weights.
+        It differentiates twice in reverse (Pearlmutter 1994). At a kink (ReLU, a maximum), H
+        belongs to the smooth piece that contains the weights.
 
         Raises:
             LookupError: If an operation of the model has no second derivative in TensorFlow.
@@ -249,24 +250,24 @@ class Objective:
 def together(objectives: Sequence[Objective]) -> Callable[[], list[Evaluated]]:
     """Return a function that evaluates mean loss and metrics over several sets of examples.
 
-    It is one call into a graph: for a small network, a call costs about as much as a hundred
+    It is one call into a graph: for a small network, a call costs about the time of a hundred
     examples. The objectives are one function over several sets (`Objective.over`). If it is
-    `whole`, the numbers are those of `evaluate`, bit for bit.
+    `noinline`, the numbers equal those of `evaluate`, bit for bit.
     """
 
     def compute() -> list[tuple[tf.Tensor, tf.Tensor]]:
-        found: list[tuple[tf.Tensor, tf.Tensor]] = []
+        sums: list[tuple[tf.Tensor, tf.Tensor]] = []
         for objective in objectives:
-            with tf.control_dependencies([sums for sums, _ in found[-1:]]):
-                found.append(objective.totals())
-        return found
+            with tf.control_dependencies([losses for losses, _ in sums[-1:]]):
+                sums.append(objective.totals())
+        return sums
 
     graph = _graph(compute).get_concrete_function()  # a call need not look for its trace
 
     def evaluate() -> list[Evaluated]:
         return [
-            each.evaluated(*(part.numpy() for part in sums))
-            for each, sums in zip(objectives, graph(), strict=True)
+            objective.evaluated(*(part.numpy() for part in sums))
+            for objective, sums in zip(objectives, graph(), strict=True)
         ]
 
     return evaluate

@@ -24,7 +24,7 @@ def build(
 ) -> keras.Model:
     """Return a new network; the same one for the same arguments.
 
-    The seed is that of Keras's, NumPy's and Python's generators. Keras forgets the names that it
+    Keras's, NumPy's and Python's generators get the seed. Keras forgets the names that it
     has given, so that the paths of variables do not depend on other models of the process.
 
     Args:
@@ -67,7 +67,7 @@ def weights(model: keras.Model) -> tuple[Arrays, Arrays]:
 
 
 def _key(model: keras.Model, variable: keras.Variable) -> str:
-    # Keras puts a Sequential's own name before those of its variables; a functional's not.
+    # Keras puts the name of a Sequential before the names of its variables.
     return variable.path.removeprefix(f"{model.name}/")
 
 

@@ -23,7 +23,7 @@ ACTIVATIONS = {
 
 
 def _chain(name: str, input_shape: Shape, *parts: layers.Layer) -> keras.Model:
-    # Functional: a Sequential puts its own name before those of its variables.
+    # Functional: a Sequential puts its name before the names of its variables.
     inputs = outputs = keras.Input(input_shape, name="images")
     for part in parts:
         outputs = part(outputs)

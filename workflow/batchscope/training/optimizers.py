@@ -40,7 +40,7 @@ def schedule(factors: dict[str, Any], course: Course) -> Schedule | None:
     - `cosine`: r (1 + cos(pi t / T)) / 2 (Loshchilov and Hutter 2017, arXiv 1608.03983,
       equation 5, without restarts).
 
-    If the batch size rises, the rate is r times that of its phase (`batch_phases`).
+    If the batch size rises, the rate is r times the factor of its phase (`batch_phases`).
     """
     rate, rise = effective_learning_rate(factors), course.updates(factors["warmup_epochs"])
     scaled = factors["learning_rate_scaling"] != "none"
@@ -53,10 +53,10 @@ def schedule(factors: dict[str, Any], course: Course) -> Schedule | None:
     )
     fall = course.updates(factors["epochs"]) - rise
     if course.varies:
-        updates, factor = zip(*course.rates(), strict=True)
+        updates, factors_of_rate = zip(*course.rates(), strict=True)
         # Each value holds up to a boundary and with it.
         ends = [update - rise - 1 for update in updates[1:]]
-        rates = [rate * each for each in factor]
+        rates = [rate * factor for factor in factors_of_rate]
         decay = keras.optimizers.schedules.PiecewiseConstantDecay(ends, rates)
     elif factors["schedule"] == "cosine":
         decay = keras.optimizers.schedules.CosineDecay(rate, fall)
@@ -85,17 +85,17 @@ def make_optimizer(
     """Return the Keras optimizer of a run; without a schedule, its rate is the effective one."""
     options = {name: factors[name] for name in ("momentum", "nesterov") if factors[name]}
     options["learning_rate"] = schedule or effective_learning_rate(factors)
-    made = _fused(_OPTIMIZERS[factors["optimizer"]])(**options, **_constants(factors))
+    optimizer = _fused(_OPTIMIZERS[factors["optimizer"]])(**options, **_constants(factors))
     scaled = factors["precision"] == "mixed_float16"
-    return keras.optimizers.LossScaleOptimizer(made) if scaled else made
+    return keras.optimizers.LossScaleOptimizer(optimizer) if scaled else optimizer
 
 
 def _constants(factors: dict[str, Any]) -> dict[str, float]:
     """Return the constants that differ from Keras's defaults."""
-    wanted = {*optimizer_constants.SCALED.get(factors["beta_scaling"], ())}
-    wanted |= {name for name in optimizer_constants.NAMES if factors[name] != DEFAULT}
+    names = {*optimizer_constants.SCALED.get(factors["beta_scaling"], ())}
+    names |= {name for name in optimizer_constants.NAMES if factors[name] != DEFAULT}
     effective = optimizer_constants.effective(factors)
-    constants = {name: effective[name] for name in optimizer_constants.NAMES if name in wanted}
+    constants = {name: effective[name] for name in optimizer_constants.NAMES if name in names}
     if constants.get("weight_decay") == 0 and factors["optimizer"] != "adamw":
         del constants["weight_decay"]  # a decay of nothing would be computed at every step
     return constants

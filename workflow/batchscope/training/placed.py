@@ -20,8 +20,8 @@ def stays_on_disk(images: Any) -> bool:
 def rows_of(images: Any) -> Callable[[tf.Tensor], tf.Tensor]:
     """Return a function from indices, int32 of shape (b,), to rows of examples in a graph."""
     if not stays_on_disk(images):
-        held = tf.constant(images)  # the graph outlives the arrays: it keeps copies
-        return lambda chosen: tf.gather(held, chosen)
+        constant = tf.constant(images)  # the graph outlives the arrays: it keeps copies
+        return lambda chosen: tf.gather(constant, chosen)
     kind = tf.as_dtype(images.dtype)
     private_interfaces.read_at_random(images)
 

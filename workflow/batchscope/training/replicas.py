@@ -159,10 +159,10 @@ def _compute(
     share = tf.cast(size, tf.float32) / tf.cast(batch, tf.float32)
     present = tf.cast(size > 0, tf.float32)
     weights = [tf.convert_to_tensor(variable.value) for variable in model.trainable_variables]
-    others = model.non_trainable_variables
-    old = [tf.convert_to_tensor(variable.value) for variable in others]
-    given = [_own_seed(*pair, replica) for pair in zip(others, old, strict=True)]
-    values = zip([*model.trainable_variables, *others], [*weights, *given], strict=True)
+    other_variables = model.non_trainable_variables
+    old = [tf.convert_to_tensor(variable.value) for variable in other_variables]
+    seeded = [_own_seed(*pair, replica) for pair in zip(other_variables, old, strict=True)]
+    values = zip([*model.trainable_variables, *other_variables], [*weights, *seeded], strict=True)
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(weights)
         # Keras's layers cannot set a mirrored variable from within a replica.
@@ -175,8 +175,8 @@ def _compute(
         parts += [tf.math.multiply_no_nan(penalty, share) for penalty in penalties]
         loss = tf.add_n(parts)
     gradients = losses.dense(tape.gradient(loss, weights))
-    new = [after.get_current_value(variable) for variable in others]
-    state = [_state_move(*three, share) for three in zip(old, given, new, strict=True)]
+    new = [after.get_current_value(variable) for variable in other_variables]
+    state = [_state_move(*three, share) for three in zip(old, seeded, new, strict=True)]
     sums = scored.total(scores)
     sums = tf.where(size > 0, sums, tf.zeros_like(sums))
     return tf.cast(loss, tf.float64), sums, gradients, state
@@ -191,14 +191,14 @@ def _own_seed(variable: keras.Variable, value: tf.Tensor, replica: tf.Tensor) ->
 
 
 def _state_move(
-    old: tf.Tensor, given: tf.Tensor, new: tf.Tensor, share: tf.Tensor
+    old: tf.Tensor, seeded: tf.Tensor, new: tf.Tensor, share: tf.Tensor
 ) -> tf.Tensor | None:
     """Return None for an unchanged variable, a float's move times the share, or a new value.
 
-    The model had `given` instead of `old`: the state of a generator with the replica's seed.
+    The model had `seeded` instead of `old`: the state of a generator with the replica's seed.
     """
-    if new is given:
+    if new is seeded:
         return None
     if old.dtype.is_floating:
         return tf.math.multiply_no_nan(new - old, tf.cast(share, old.dtype))
-    return new if given is old else new - (given - old)
+    return new if seeded is old else new - (seeded - old)

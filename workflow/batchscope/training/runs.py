@@ -34,8 +34,8 @@ class Setup:
 
         factors = self.factors
         seed = factors.get("seed", 0)  # a timing has none
-        given = factors["model"], self.data.look, seed, self.model_file
-        return models.build(*given, replicas.scope(factors), factors["precision"])
+        arguments = factors["model"], self.data.model_input, seed, self.model_file
+        return models.build(*arguments, replicas.scope(factors), factors["precision"])
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ def logits(outputs: tf.Tensor) -> tf.Tensor:
     """Return the logits of a classifier, from its probabilities or as they are.
 
     A cross-entropy of probabilities cannot exceed 16.1 in float32 (Keras clips them at 1e-7), and
-    has no gradient beyond. Keras's softmax and sigmoid keep their input on their result. The input
-    of TensorFlow's is that of the operation that made the tensor.
+    has no gradient beyond. Keras's softmax and sigmoid keep their input on their result. The
+    operation of TensorFlow's has it as its input.
     """
     kept = private_interfaces.kept_logits(outputs)
     if kept is not None:
@@ -49,7 +49,7 @@ class Scoring(abc.ABC):
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Return loss, shape (n,), and scores of each example.
 
-        The outputs must be what the model returned, untouched.
+        The outputs must be the untouched result of the model.
         """
 
     def minimised(self, labels: tf.Tensor, outputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -75,8 +75,8 @@ def _binary_cross_entropy(labels: tf.Tensor, numbers: tf.Tensor, smoothing: floa
 class _Classes(Scoring):
     """Cross-entropy, and number of correct predictions.
 
-    With a label for each position of a sequence, the loss is the mean over positions, and each of
-    them has a score.
+    With a label for each position of a sequence, the loss is the mean over positions, and each
+    position has a score.
     """
 
     def examples(

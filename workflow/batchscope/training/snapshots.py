@@ -35,7 +35,7 @@ def write(run: TrainingRun, epoch: int | str) -> None:
             disk.copy(kept, path)
         else:
             _train_again(run, number, path)
-    os.utime(path)  # newer than the run's record, from which it is made
+    os.utime(path)  # newer than the run's record, its source
 
 
 def _train_again(run: TrainingRun, epoch: int, path: Path) -> None:
@@ -60,10 +60,10 @@ def _train_again(run: TrainingRun, epoch: int, path: Path) -> None:
 def check_same(run: TrainingRun, epoch: int, history: list[dict]) -> None:
     """Refuses weights that are not the run's: another machine or TensorFlow rounds otherwise."""
     rows = records.RunFiles(run.folder).rows("history.csv")
-    numbers = [column for column in records.history_columns(run.data.task) if column != "seconds"]
-    found = [[str(row[column]) for column in numbers] for row in history[:epoch]]
-    expected = [[row.get(column) for column in numbers] for row in rows[:epoch]]
-    if found != expected:
+    columns = [column for column in records.history_columns(run.data.task) if column != "seconds"]
+    numbers = [[str(row[column]) for column in columns] for row in history[:epoch]]
+    expected = [[row.get(column) for column in columns] for row in rows[:epoch]]
+    if numbers != expected:
         raise UserError(
             f"{run.folder / 'history.csv'}: received another history of {epoch} epochs when "
             "training again; the same one is expected. The run was trained on another machine or "

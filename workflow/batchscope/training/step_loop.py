@@ -30,7 +30,7 @@ class Batches:
     # Examples per update, on all replicas together. The value of an int32 variable may change
     # between calls into the graph, without another trace.
     size: int | tf.Variable
-    whole: bool = False  # whether the last batch is left out if it is smaller, unless it is alone
+    drop_remainder: bool = False  # whether a smaller last batch is left out, unless it is alone
     # Changes a batch of scaled images, (b, height, width, channels), before the model sees them.
     augment: keras.layers.Layer | None = None
     method: Method = Method()
@@ -45,7 +45,7 @@ class Batches:
         factors: dict[str, Any],
         size: int | tf.Variable,
         augment: keras.layers.Layer | None,
-        **given: Any,
+        **options: Any,
     ) -> Batches:
         """Return the batches of a training with these factors."""
         return cls(
@@ -54,7 +54,7 @@ class Batches:
             method=Method.of(factors),
             micro_batch=factors["micro_batch_size"],
             compiled=factors["compilation"] == "xla",
-            **given,
+            **options,
         )
 
     def follow(self, segment: Segment) -> None:
@@ -119,9 +119,9 @@ class StepLoop:
         ) -> tuple[tf.Tensor, ...]:
             start = step
             size = tf.convert_to_tensor(batches.size)  # read once if it is a variable
-            rest = 0 if batches.whole else size - 1
+            incomplete = 0 if batches.drop_remainder else size - 1
             offset = tf.convert_to_tensor(batches.offset)
-            steps = tf.maximum(1, (examples - offset + rest) // size)
+            steps = tf.maximum(1, (examples - offset + incomplete) // size)
 
             def body(
                 step: tf.Tensor, loss: tf.Tensor, scores: tf.Tensor, *norms: tf.TensorArray

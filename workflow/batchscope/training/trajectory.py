@@ -12,16 +12,16 @@ from batchscope.training.losses import Evaluated, Objective, together
 MOST_EXAMPLES = 512
 
 
-def evaluation_steps(every: int, epoch: int, course: Course) -> list[int]:
-    """Return the steps of an epoch, from 1, after which the run is evaluated; none if `every` is 0.
+def evaluation_steps(interval: int, epoch: int, course: Course) -> list[int]:
+    """Return the steps of an epoch, from 1, after which the run is evaluated.
 
-    They are the first updates after k * `every` examples of the training, k = 1, 2, ...: the same
-    grid for every batch size, late by less than a batch.
+    They are the first updates after k * `interval` examples of the training, k = 1, 2, ...: the
+    same grid for every batch size, late by less than a batch. An interval of 0 has none.
     """
-    if not every:
+    if not interval:
         return []
     used = epoch * course.examples + np.array(course.used(epoch), np.int64)
-    return (np.flatnonzero(np.diff(used // every)) + 1).tolist()
+    return (np.flatnonzero(np.diff(used // interval)) + 1).tolist()
 
 
 def fixed_subset(examples: int) -> np.ndarray:

@@ -141,7 +141,7 @@ def accumulated(
             return start + micro_batch, loss + share * part_loss, scores + part_scores, *sums
 
         zeros = [tf.zeros(variable.shape, variable.dtype) for variable in variables]
-        # One at a time: the memory is that of one.
+        # One at a time: one part is in memory.
         _, loss, scores, *sums = tf.while_loop(
             lambda start, *_: start < size,
             body,

@@ -103,29 +103,15 @@ def _saved(path: Path) -> object:
 
     Keras's safe mode runs no code of the file. Of the compilation only the optimizer is read.
     """
-    if path.suffix == ".keras":
-        with zipfile.ZipFile(path) as archive:
-            text = archive.read("config.json")
-        optimizer = (json.loads(text)["compile_config"] or {}).get("optimizer")
-    else:
-        text, optimizer = _hdf5_config(path)
-    config = json.loads(text, object_hook=_without_policy)
+    with zipfile.ZipFile(path) as archive:
+        config = json.loads(archive.read("config.json"), object_hook=_without_policy)
+    optimizer = (config["compile_config"] or {}).get("optimizer")
     config["compile_config"] = None
     model = keras.saving.deserialize_keras_object(config, safe_mode=True)
     model.optimizer = None
     with suppress(Exception):  # Keras does not know a user-defined optimizer.
         model.optimizer = keras.optimizers.get(optimizer)
     return model
-
-
-def _hdf5_config(path: Path) -> tuple[str, Any]:
-    """Return the model of an older file in the new format of Keras, and its optimizer."""
-    import h5py
-
-    model = keras.saving.load_model(path, compile=False, safe_mode=True)
-    with h5py.File(path) as file:
-        compiled = json.loads(file.attrs.get("training_config", "{}"))
-    return json.dumps(keras.saving.serialize_keras_object(model)), compiled.get("optimizer_config")
 
 
 def _without_policy(config: dict[str, Any]) -> dict[str, Any]:
@@ -193,12 +179,12 @@ def errors_at_line(model_file: Path | str, problem: str) -> Iterator[None]:
 
 
 def _place(error: BaseException, model_file: Path | str) -> str:
-    """Return the line of a user's code at which an error arose, or the file alone."""
+    """Return the last line of a user's code in a traceback, or the file alone."""
     files = (Path(model_file), *model_files.local_modules(model_file).values())
-    shown = {os.path.abspath(file): str(file) for file in files}
+    paths = {os.path.abspath(file): str(file) for file in files}
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        if frame.filename in shown:
-            return f"{shown[frame.filename]}:{frame.lineno}"
+        if frame.filename in paths:
+            return f"{paths[frame.filename]}:{frame.lineno}"
     return str(model_file)
 
 

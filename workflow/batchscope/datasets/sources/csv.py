@@ -15,7 +15,6 @@ from pydantic_core import PydanticCustomError
 
 from batchscope import problems, wording
 from batchscope.datasets import kinds, labels
-from batchscope.datasets.features import Columns
 from batchscope.datasets.raw import Raw, Request, local_file, reading
 from batchscope.datasets.source import DataSource, FileSha256, Task, is_none
 from batchscope.datasets.splits import Split
@@ -49,15 +48,6 @@ def _columns(value: Any) -> Any:
 
 
 ColumnNames = Annotated[str | int | list[str | int], BeforeValidator(_columns)]
-Separator = Annotated[
-    str,
-    Field(
-        min_length=1,
-        max_length=1,
-        exclude_if=lambda value: value == ",",
-        description="Character between two cells.",
-    ),
-]
 
 
 class Csv(DataSource):
@@ -73,7 +63,10 @@ class Csv(DataSource):
     path: FilePath
     """The CSV file, or a Parquet file if its name ends in .parquet (needs the package pyarrow)."""
     sha256: FileSha256 = None
-    separator: Separator = ","
+    separator: Annotated[
+        str, Field(min_length=1, max_length=1, exclude_if=lambda value: value == ",")
+    ] = ","
+    """Character between two cells."""
     decimal: Annotated[Literal[".", ","], Field(exclude_if=lambda value: value == ".")] = "."
     """Decimal point or comma."""
     label: ColumnNames | None = None
@@ -107,26 +100,27 @@ class ParsedTable:
     """The columns of a table and their problems.
 
     Attributes:
-        values: Feature -> number or code of each row; NaN if missing.
-        words: Feature of words -> word of each code.
+        rows: Features: numbers or words, with missing values.
         refused: Column that cannot be a feature -> the reason.
         gaps: Features with missing cells.
     """
 
     def __init__(self, source: Csv, request: Request) -> None:
+        import pandas
+
         self.source, self.request, self.path = source, request, local_file(request)
         self.place = f"{request.place}: {self.path}"
         self.problems: list[str] = []
         self.frame = self._parquet() if self.path.suffix == ".parquet" else self._csv()
-        self.values: dict[str, np.ndarray] = {}
-        self.words: dict[str, list[str]] = {}
-        self.refused: dict[str, str] = {}
-        for name in self.features:
-            self._read_feature(name)
-        self.gaps = [name for name, values in self.values.items() if np.isnan(values).any()]
+        columns = {name: self._feature(name) for name in self.features}
+        reasons = {name: _refusal(cells) for name, cells in columns.items()}
+        self.refused = {name: reason for name, reason in reasons.items() if reason}
+        rows = pandas.DataFrame(columns).drop(columns=[*self.refused])
+        self.rows = rows.astype(dict.fromkeys(rows.select_dtypes(["number", "bool"]), float))
+        self.gaps = self.rows.columns[self.rows.isna().any()].tolist()
         for name in self.labels:
             self.frame[name] = self.frame[name].astype("str").str.strip()
-        missing = self.frame[[*self.values, *self.labels]].isna()
+        missing = self.frame[[*self.rows, *self.labels]].isna()
         self.kept = ~missing.any(axis=1) if source.missing == "drop" else missing.any(axis=1) | True
         fill = ", `missing: median` fills the gaps of features" if self.gaps else ""
         fix = f"`missing: drop` leaves such rows out{fill}"
@@ -143,20 +137,18 @@ class ParsedTable:
         return [str(text)] if reasons else []
 
     def raw(self) -> Raw:
-        """Return the rows as numbers and codes, with their labels."""
-        matrix = np.stack([*self.values.values()], axis=1)[self.kept]
+        """Return the rows with their labels."""
+        rows = self.rows[self.kept]
         place = f"{self.place}, column {wording.listed(self.labels)}"
-        if not len(matrix):
+        if rows.empty:
             raise unexpected(place, "no row without a missing cell", "one at least")
         values, task = self._label_values()
         pairs, classes, task = labels.labelled(
-            self.request.place, ROWS, task, {"train": matrix}, {"train": (place, values)}
+            self.request.place, ROWS, task, {"train": rows}, {"train": (place, values)}
         )
-        names = [*self.values]
-        words = {names.index(name): words for name, words in self.words.items()}
-        columns = Columns(names, words, len(self.frame) - len(matrix))
         classes = classes if task == tasks.CLASSIFICATION else self.labels
-        return Raw(*pairs["train"], classes, [self.path], columns=columns, kind=ROWS, task=task)
+        dropped = len(self.frame) - len(rows)
+        return Raw(*pairs["train"], classes, [self.path], dropped=dropped, kind=ROWS, task=task)
 
     def _parquet(self) -> Any:
         import pandas
@@ -222,9 +214,11 @@ class ParsedTable:
 
     def _note_cell(self, name: str, wrong: Any, received: str, expected: str, fix: str) -> None:
         """Note the first wrong cell of a column, with the number of the others."""
-        more = f"and {wording.count(int(wrong.sum()) - 1, 'more cell')}" if wrong.sum() > 1 else ""
+        remainder = (
+            f"and {wording.count(int(wrong.sum()) - 1, 'more cell')}" if wrong.sum() > 1 else ""
+        )
         place = f"{self.place}, column {name}, row {wrong.idxmax() + 1}"
-        self._note(place, f"{received}{wording.aside(more)}", expected, fix)
+        self._note(place, f"{received}{wording.aside(remainder)}", expected, fix)
 
     def _numbers(self, texts: Any) -> Any:
         """Return the numbers of texts; NaN for words."""
@@ -234,11 +228,11 @@ class ParsedTable:
             texts = texts.mask(texts.str.contains(".", regex=False, na=False)).str.replace(",", ".")
         return pandas.to_numeric(texts, errors="coerce")
 
-    def _read_feature(self, name: str) -> None:
-        """Read a column of features, or note why it cannot be one."""
+    def _feature(self, name: str) -> Any:
+        """Return a column as numbers or words."""
         cells = self.frame[name]
         if name in self.categorical or cells.dtype.kind not in "biuf":
-            cells = cells.astype("str").str.strip()
+            cells = cells.astype("str").str.strip().map(wording.printable, na_action="ignore")
             numbers = self._numbers(cells)
             distinct = cells.dropna().drop_duplicates().index
             # A few words among numbers are mistakes.
@@ -247,14 +241,7 @@ class ParsedTable:
                     fix = f"`categorical: {_yaml([name])}` takes words"
                     self._note_cell(name, wrong, repr(cells[wrong].iloc[0]), "a number", fix)
                 cells = numbers
-        if reason := _refusal(cells):
-            self.refused[name] = reason
-            return
-        if cells.dtype.kind not in "biuf":
-            category = cells.astype("category").cat
-            self.words[name] = list(category.categories)
-            cells = category.codes.where(cells.notna())
-        self.values[name] = cells.to_numpy(float, na_value=np.nan)
+        return cells
 
     def _label_values(self) -> tuple[np.ndarray, str | None]:
         """Return the labels of the kept rows (words, numbers, or columns of numbers) and the task.
@@ -272,9 +259,9 @@ class ParsedTable:
             are_flags = numbers.isin((0, 1)).all(axis=None)
             usual = tasks.MULTI_LABEL if are_flags else tasks.REGRESSION
             return numbers.to_numpy(), task or usual
-        words, number = texts[self.labels[0]], numbers[self.labels[0]]
+        texts, number = texts[self.labels[0]], numbers[self.labels[0]]
         are_classes = number.notna().all() and (not task or (number % 1 == 0).all())
-        return number.to_numpy() if are_classes else words.to_numpy(str), task
+        return number.to_numpy() if are_classes else texts.to_numpy(str), task
 
 
 def read_csv(place: str, path: Path, separator: str, decimal: str = ".", **options: Any) -> Any:
@@ -343,14 +330,14 @@ def _refusal(cells: Any) -> str:
         if is_range and present.is_unique:
             return f"the numbers of the rows, {low:.0f} to {high:.0f}"
         return f"{first} in every row" if low == high else ""
-    words = present.drop_duplicates()
-    if len(words) == 1 and len(present) == len(cells):
+    distinct = present.drop_duplicates()
+    if len(distinct) == 1 and len(present) == len(cells):
         return f"{first} in every row"
-    if words.str.fullmatch(_DATE).all():
+    if distinct.str.fullmatch(_DATE).all():
         return f"dates, such as {first!r}"
-    are_unique = len(present) >= _FEWEST and len(words) > _UNIQUE * len(present)
-    if are_unique or len(words) > _MOST_WORDS:
-        return f"{len(words)} different words, such as {first!r}"
+    are_unique = len(present) >= _FEWEST and len(distinct) > _UNIQUE * len(present)
+    if are_unique or len(distinct) > _MOST_WORDS:
+        return f"{len(distinct)} different words, such as {first!r}"
     return ""
 
 

@@ -5,22 +5,25 @@ from __future__ import annotations
 import dataclasses
 import gzip
 import struct
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from pydantic import Field
 
 from batchscope.datasets import splits
-from batchscope.datasets.raw import Raw, Request, local_or_downloaded, reading
+from batchscope.datasets.raw import Pair, Raw, Request, local_or_downloaded, reading
 from batchscope.datasets.source import DataSource, FileSha256, PerClass, Scale
 from batchscope.datasets.sources import npz
-from batchscope.datasets.splits import MnistSplit
 from batchscope.errors import unexpected
-from batchscope.study.model import FilePath
+from batchscope.problems import Place, Problem, received
+from batchscope.study.model import FilePath, Integer, Model, Seed
 
 URL = "https://storage.googleapis.com/tensorflow/tf-keras-datasets/mnist.npz"
 SHA256 = "731c5ac602752760c8e48fbffcf8c3b850d9dc2a2aedcf2cc48468fc17b673d1"
 
+_TEST_IMAGES = 10_000
 # Array -> name of its idx file, with or without `.gz`.
 _IDX = {
     "x_train": "train-images-idx3-ubyte",
@@ -28,6 +31,35 @@ _IDX = {
     "x_test": "t10k-images-idx3-ubyte",
     "y_test": "t10k-labels-idx1-ubyte",
 }
+
+
+class MnistSplit(Model):
+    """Number of images that validate, and the part that contains them.
+
+    From `train`, the 60,000 training images (or those that `per_class` keeps), or from `test`, the
+    10,000 test images: then all training images train, and fewer images test.
+    """
+
+    validation: Annotated[Integer, Field(ge=1, le=59_999)] = 10_000
+    """Images that validate, in all."""
+    validation_from: Annotated[
+        Literal["train", "test"], Field(exclude_if=lambda value: value == "train")
+    ] = "train"
+    """Part that contains them."""
+    seed: Seed = 0
+
+    def training_size(self, members: tuple[int, ...]) -> int:
+        return sum(members) - (self.validation if self.validation_from == "train" else 0)
+
+    def problems(
+        self, place: Place, members: tuple[int, ...], has_classes: bool = True
+    ) -> Iterator[Problem]:
+        """Yield a problem if `validation` is not below the number of images."""
+        part = self.validation_from
+        images = sum(members) if part == "train" else _TEST_IMAGES
+        if members and self.validation >= images:
+            expected = f"at most {images - 1} of the {images} {part} images"
+            yield received((*place, "validation"), self.validation, expected)
 
 
 class Mnist(DataSource):
@@ -74,12 +106,24 @@ class Mnist(DataSource):
             raise unexpected(place, received, "Keras's mnist.npz, or a folder of the idx files,")
         raw = npz.from_arrays(request, place, {key: arrays[key] for key in _IDX}, self.fixed_kind)
         if self.split.validation_from == "test":
-            fixed_parts = splits.divided(request.place, raw.fixed_parts["test"], request.split)
+            fixed_parts = _divided(request.place, raw.fixed_parts["test"], request.split)
             raw = dataclasses.replace(raw, fixed_parts=fixed_parts)
         if self.per_class is not None:
             rows = _first_of_each_class(request.place, raw, self.per_class)
             raw = dataclasses.replace(raw, images=raw.images[rows], labels=raw.labels[rows])
         return dataclasses.replace(raw, files=files, origin=URL, stratified=False)
+
+
+def _divided(place: str, tested: Pair, split: dict[str, Any]) -> dict[str, Pair]:
+    """Divide a test set into `split.validation` examples for validation and the rest for test."""
+    examples, labels = tested
+    count = split["validation"]
+    if count >= len(labels):
+        received = f"{count}, for {len(labels)} test examples"
+        raise unexpected(f"{place}.split.validation", received, "a smaller number")
+    rows = splits.shuffler(split, "validation").permutation(len(labels))
+    rows_of = {"validation": rows[:count], "test": rows[count:]}
+    return {part: (examples[picked], labels[picked]) for part, picked in rows_of.items()}
 
 
 def _first_of_each_class(place: str, raw: Raw, count: int) -> np.ndarray:

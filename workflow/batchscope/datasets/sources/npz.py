@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import AfterValidator, Field
 
-from batchscope.datasets import kinds, labels, npz_header
+from batchscope.datasets import kinds, labels
 from batchscope.datasets.raw import Raw, Request, local_file, reading
 from batchscope.datasets.source import DataSource, FileSha256, Task, exact, expanded, is_none
 from batchscope.datasets.splits import PART_OF, NpzSplit
@@ -60,13 +60,12 @@ class Npz(DataSource):
     def kind_of_examples(self) -> str | None:
         """Return the kind in the definition, or the kind that the headers of the arrays show."""
         try:
-            headers = npz_header.headers(expanded(self.path))
-            used = {name: headers[name] for name in headers if name in _USED}
-            name, label_name = _part_keys(self.path, used)["train"]
+            headers = _headers(expanded(self.path))
+            name, label_name = _part_keys(self.path, headers)["train"]
         except Exception:  # zipfile, zlib and ast raise nearly anything
             return self.kind  # `read` reports the fault
-        shape, dtype = used[name]
-        label_shape, _ = used.get(label_name, (None, None))
+        shape, dtype = headers[name]
+        label_shape, _ = headers.get(label_name, (None, None))
         return kinds.kind_of_arrays(shape, dtype.kind, label_shape, self.kind)
 
     def read(self, request: Request) -> Raw:
@@ -75,6 +74,19 @@ class Npz(DataSource):
         place = f"{request.place}: {path}"
         raw = from_arrays(request, place, read_npz(place, path), self.kind)
         return dataclasses.replace(raw, files=[path])
+
+
+def _headers(path: Path) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
+    """Return the shape and type of each array with a name in `_USED`, without reading its data."""
+    headers = {}
+    with zipfile.ZipFile(path) as archive:
+        for member in archive.namelist():
+            if (name := member.removesuffix(".npy").casefold()) in _USED:
+                with archive.open(member) as file:
+                    np.lib.format.read_magic(file)
+                    shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+                headers[name] = shape, dtype
+    return headers
 
 
 def read_npz(place: str, path: Path) -> dict[str, np.ndarray]:

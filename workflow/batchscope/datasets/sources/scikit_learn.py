@@ -18,7 +18,6 @@ class _BuiltIn(DataSource):
     """A data set of scikit-learn: rows with a class each."""
 
     fixed_kind = ROWS
-    usual_scale = 1.0
     targets: ClassVar[tuple[str, ...]] = ()  # names of the numbers to predict
     split: Split = FIFTHS
 
@@ -32,7 +31,7 @@ class _BuiltIn(DataSource):
         examples = data.images[..., None].astype(np.uint8) if is_image else data.data
         labels = data.target[:, None] if self.targets else data.target.astype(np.int32)
         names = [str(name) for name in self.targets or data.target_names]
-        facts = {"scale": self.usual_scale, "kind": self.fixed_kind, "task": self.fixed_task}
+        facts = {"kind": self.fixed_kind, "task": self.fixed_task}
         return Raw(examples, labels, names, [], origin(self.source), **facts)
 
 

@@ -11,16 +11,27 @@ from pydantic import Field
 
 from batchscope.datasets.raw import Pair, Raw, Request, local_file, reading
 from batchscope.datasets.source import DataSource, FileSha256
-from batchscope.datasets.splits import TextSplit, split_counts
+from batchscope.datasets.splits import Shares, split_counts
 from batchscope.errors import unexpected
 from batchscope.store.paths import SPLITS
 from batchscope.study.example_kinds import TOKENS
-from batchscope.study.model import FilePath, Integer
+from batchscope.study.model import FilePath, Integer, Share
 
 # In NumPy's folder: the docstrings of its compiled functions, 216,000 ASCII characters of English
 # prose and short examples in NumPy 2.4, under NumPy's licence (BSD 3-Clause). NumPy's version is
 # pinned, and so is this text.
 _BUILT_IN = ("_core", "_add_newdocs.py")
+
+
+class TextSplit(Shares):
+    """Three fractions by position: the first part trains, the next validates, the last tests.
+
+    No window belongs to two parts.
+    """
+
+    train: Share
+    validation: Share
+    test: Share
 
 
 class Text(DataSource):
