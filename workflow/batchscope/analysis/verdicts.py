@@ -21,6 +21,7 @@ inside the bounds, and contradicted if it is outside. docs/measures.md has the f
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -142,8 +143,11 @@ class Contrast:
 
     def decisive(self, name: str) -> Contrast:
         """Return the analysis with the smallest p-value, `analysis_p` or `analysis_p_against`."""
-        known = [analysis for analysis in self.analyses if analysis.n > 1]
-        return min(known, key=lambda one: getattr(one, name), default=self)
+        tested = [analysis for analysis in self.analyses if analysis.n > 1]
+        return min(tested, key=lambda contrast: getattr(contrast, name), default=self)
+
+    def first(self, replicates: int) -> Contrast:
+        return replace(self, numbers=np.asarray(self.numbers)[:replicates])
 
     def _tails(self, inside: int) -> list[float]:
         """Return the one-sided p of each bound: that the mean is inside (1) or outside (-1)."""
@@ -209,8 +213,9 @@ class Statement:
 
     @property
     def groups(self) -> tuple[Groups, Groups]:
-        every = tuple(range(len(self.contrasts)))
-        return self.supported_by or (every,), self.contradicted_by or tuple((at,) for at in every)
+        indices = tuple(range(len(self.contrasts)))
+        singles = tuple((index,) for index in indices)
+        return self.supported_by or (indices,), self.contradicted_by or singles
 
     @property
     def n(self) -> int:
@@ -228,63 +233,72 @@ class Statement:
     @property
     def identity(self) -> tuple[Any, ...]:
         """Equal for statements about the same numbers."""
+        fields = ("share", "low", "high", "open_low", "open_high")
         numbers = (
-            (one.values.tobytes(), one.share, one.low, one.high, one.open_low, one.open_high)
-            for one in self.contrasts
+            (contrast.values.tobytes(), *(getattr(contrast, name) for name in fields))
+            for contrast in self.contrasts
         )
         return self.groups, *numbers
 
     def weakest(self, group: Sequence[int], name: str) -> Contrast:
         """Return the contrast of a group with the largest p-value, `p` or `p_against`."""
-        return max((self.contrasts[at] for at in group), key=lambda one: _known(one, name))
+        return max((self.contrasts[index] for index in group), key=_p_value(name))
+
+    def first(self, replicates: int) -> Statement:
+        """Return the statement about the first replicates."""
+        contrasts, steps = (
+            tuple(contrast.first(replicates) for contrast in contrasts)
+            for contrasts in (self.contrasts, self.steps)
+        )
+        return replace(self, contrasts=contrasts, steps=steps)
 
     def judged(self, family_level: float) -> Row:
         """Return the columns of the verdict at the level of the statement's family."""
         supporting, contradicting = self.groups
         level, against = family_level / len(supporting), family_level / len(contradicting)
-        group = min(supporting, key=lambda group: _known(self.weakest(group, "p"), "p"))
+        group = min(supporting, key=lambda group: _p_value("p")(self.weakest(group, "p")))
         strongest = self.weakest(group, "p")
-        contraries = (self.weakest(one, "p_against") for one in contradicting)
-        contrary = min(contraries, key=lambda one: _known(one, "p_against"))
-        verdict, reason, more = Verdict.NOT_RESOLVED, Reason.NONE, None
+        contraries = (self.weakest(group, "p_against") for group in contradicting)
+        contrary = min(contraries, key=_p_value("p_against"))
+        verdict, reason, needed = Verdict.NOT_RESOLVED, Reason.NONE, None
         if strongest.p < level:
             verdict, deciding = Verdict.SUPPORTED, strongest
-            shown = deciding.decisive("analysis_p")
+            printed = deciding.decisive("analysis_p")
             if any(step.p_against * len(self.steps) < LEVEL for step in self.steps):
                 reason = Reason.NOT_AT_EVERY_STEP
         elif contrary.p_against < against:
             verdict, deciding = Verdict.CONTRADICTED, contrary
-            shown = deciding.decisive("analysis_p_against")
-            level = against / shown.bounds
+            printed = deciding.decisive("analysis_p_against")
+            level = against / printed.bounds
         else:
             undecided = [
-                at
-                for at in (*group, *range(len(self.contrasts)))
-                if not self.contrasts[at].p < level and not self.contrasts[at].p_against < against
+                index
+                for index, contrast in enumerate(self.contrasts)
+                if not contrast.p < level and not contrast.p_against < against
             ]
-            shown = self.weakest([at for at in undecided if at in group] or undecided or group, "p")
-            deciding = shown
-            level = min(level, against / shown.bounds)
-            more, reason = shown.replicates_to_resolve(level), shown.open_reason(level)
+            in_group = [index for index in group if index in undecided]
+            deciding = printed = self.weakest(in_group or undecided or group, "p")
+            level = min(level, against / printed.bounds)
+            needed, reason = printed.replicates_to_resolve(level), printed.open_reason(level)
         if self.n < LEAST_SEEDS:
             verdict = Verdict.ONE_SEED if self.n == 1 else Verdict.PROVISIONAL
-            level, reason, more = LEVEL, Reason.NONE, LEAST_SEEDS
+            level, reason, needed = LEVEL, Reason.NONE, LEAST_SEEDS
         if self.n == 0:
-            verdict, reason, more = Verdict.NOT_TESTABLE, Reason.NO_VALUE, None
-        n = min(shown.n, self.n)
+            verdict, reason, needed = Verdict.NOT_TESTABLE, Reason.NO_VALUE, None
+        n = min(printed.n, self.n)
         p, p_against = self.p if n > 1 else (math.nan, math.nan)
         return {
             "verdict": OF_MARGIN.get(verdict, verdict) if self.of_margin else verdict,
             "reason": reason,
-            **_printed((shown.mean, *shown.ends(level, level)), self.ratio),
+            **_printed((printed.mean, *printed.ends(level, level)), self.ratio),
             "n": n,
-            "level": shown.share * level if n > 1 else math.nan,
+            "level": printed.share * level if n > 1 else math.nan,
             "p": p,
             "p_against": p_against,
-            "seeds_to_resolve": more,
-            "deciding": shown,
-            "later_analyses": deciding.analyses[::-1].index(shown),
-            "against": shown.cells.get("against"),
+            "seeds_to_resolve": needed,
+            "deciding": printed,
+            "later_analyses": deciding.analyses[::-1].index(printed),
+            "against": printed.cells.get("against"),
         }
 
 
@@ -310,15 +324,15 @@ class ComparisonWithBest(Statement):
             compared = [contrast for contrast in analysis if contrast.n]
             if not compared:
                 continue
-            ends = [one.ends(LEVEL, self._level_beyond(one)) for one in analysis]
+            ends = [contrast.ends(LEVEL, self._level_beyond(contrast)) for contrast in analysis]
             low, high = map(min, zip(*ends, strict=True))
             best = min(compared, key=lambda contrast: contrast.mean)
             if low > -margin or high < -margin:
                 break
-        verdict, reason, more = Verdict.NOT_RESOLVED, Reason.NONE, None
-        if min(contrast.n for contrast in self.contrasts) < LEAST_SEEDS:
+        verdict, reason, needed = Verdict.NOT_RESOLVED, Reason.NONE, None
+        if self.n < LEAST_SEEDS:
             verdict = Verdict.PROVISIONAL if best.n > 1 else Verdict.ONE_SEED
-            more = LEAST_SEEDS
+            needed = LEAST_SEEDS
         elif low > -margin:
             verdict = Verdict.WITHIN
         elif high < -margin:
@@ -326,7 +340,7 @@ class ComparisonWithBest(Statement):
         else:
             reasons = {contrast.open_low or contrast.open_high for contrast in compared}
             reason = next(filter(None, reasons), reason)
-            more = None if reason else self._seeds_to_resolve()
+            needed = None if reason else self._seeds_to_resolve()
         if best.n < LEAST_WITH_INTERVAL:
             low, high = -math.inf, math.inf
         numbers = (-best.mean, -high, -low) if self.negative else (best.mean, low, high)
@@ -335,25 +349,25 @@ class ComparisonWithBest(Statement):
             "reason": reason,
             **_printed(numbers, self.ratio),
             "n": best.n,
-            "seeds_to_resolve": more,
+            "seeds_to_resolve": needed,
             "against": best.cells["against"],
         }
 
     def _level_beyond(self, contrast: Contrast) -> float:
         """Return the level a_ij, before the share of the analysis."""
-        whole = contrast.share * LEVEL / self.pairs
+        most = contrast.share * LEVEL / self.pairs
         if contrast.n < 2:
-            return whole
+            return most
         apart = 2 * -contrast.low / contrast.error if contrast.error else math.inf
 
         def excess(level: float) -> float:
             critical = special.stdtrit(contrast.n - 1, 1 - level)
-            return level + special.stdtr(contrast.n - 1, -(critical + apart)) - whole
+            return level + special.stdtr(contrast.n - 1, -(critical + apart)) - most
 
         # With both ends of the margin far from or close to each other, the root is an end.
-        if excess(whole) <= 0 or excess(whole / 2) >= 0:
-            return (whole if excess(whole) <= 0 else whole / 2) / contrast.share
-        return optimize.brentq(excess, whole / 2, whole, xtol=1e-16, rtol=1e-14) / contrast.share
+        if excess(most) <= 0 or excess(most / 2) >= 0:
+            return (most if excess(most) <= 0 else most / 2) / contrast.share
+        return optimize.brentq(excess, most / 2, most, xtol=1e-16, rtol=1e-14) / contrast.share
 
     def _seeds_to_resolve(self) -> int | None:
         """Return the number of seeds needed to decide whether the size is within the margin.
@@ -361,9 +375,9 @@ class ComparisonWithBest(Statement):
         It is beyond the margin if one other size shows it: the soonest counts. It is within the
         margin of all other sizes: the last counts.
         """
-        others = [one for one in self.contrasts if one.ends(LEVEL, LEVEL)[0] <= one.low]
-        worse = [one for one in others if one.mean < one.low]
-        seeds = [self._seeds_of_pair(one) for one in worse or others]
+        undecided = [pair for pair in self.contrasts if pair.ends(LEVEL, LEVEL)[0] <= pair.low]
+        worse = [pair for pair in undecided if pair.mean < pair.low]
+        seeds = [self._seeds_of_pair(pair) for pair in worse or undecided]
         if worse:
             return min((count for count in seeds if count is not None), default=None)
         return None if None in seeds else max(seeds, default=None)
@@ -387,15 +401,16 @@ class ComparisonWithBest(Statement):
 S = TypeVar("S", bound=Statement)
 
 
-def _known(contrast: Contrast, name: str) -> float:
-    return float(np.nan_to_num(getattr(contrast, name), nan=2.0))
+def _p_value(name: str) -> Callable[[Contrast], float]:
+    """Return a key for sorting by `p` or `p_against`, last those without one."""
+    return lambda contrast: float(np.nan_to_num(getattr(contrast, name), nan=2.0))
 
 
 def _printed(numbers: Iterable[float], ratio: bool) -> dict[str, float]:
     """Return estimate, low and high; an open end is NaN."""
-    shown = (math.nan if math.isinf(number) else float(number) for number in numbers)
-    ends = map(exponential, shown) if ratio else shown
-    return dict(zip(("estimate", "low", "high"), ends, strict=True))
+    finite = (math.nan if math.isinf(number) else float(number) for number in numbers)
+    values = map(exponential, finite) if ratio else finite
+    return dict(zip(("estimate", "low", "high"), values, strict=True))
 
 
 def exponential(value: float) -> float:
@@ -427,7 +442,7 @@ def judge(rows: Sequence[Row], family: str = "") -> list[Row]:
             # Statements about the same numbers, such as the time of a step at several learning
             # rates, are one statement of the family.
             tests.setdefault(row.get(family), {})[statement.identity] = statement.p
-    levels = {name: family_level(np.ravel([*found.values()])) for name, found in tests.items()}
+    levels = {name: family_level(np.ravel([*p.values()])) for name, p in tests.items()}
     return [_judged(row, levels.get(row.get(family), LEVEL)) for row in rows]
 
 
@@ -476,13 +491,14 @@ def staged(analyses: Sequence[S], shares: Sequence[float]) -> S:
     """
 
     def merged(name: str) -> tuple[Contrast, ...]:
-        cells = [[contrast.cells for contrast in getattr(one, name)] for one in analyses]
-        spent = [
-            [replace(contrast, share=share) for contrast in getattr(one, name)]
-            for one, share, names in zip(analyses, shares, cells, strict=True)
+        contrasts = [getattr(statement, name) for statement in analyses]
+        cells = [[contrast.cells for contrast in at_analysis] for at_analysis in contrasts]
+        with_shares = [
+            [replace(contrast, share=share) for contrast in at_analysis]
+            for at_analysis, share, names in zip(contrasts, shares, cells, strict=True)
             if names == cells[-1]
         ]
-        return tuple(_over_analyses(contrasts) for contrasts in zip(*spent, strict=True))
+        return tuple(_over_analyses(same) for same in zip(*with_shares, strict=True))
 
     return replace(analyses[-1], contrasts=merged("contrasts"), steps=merged("steps"))
 
@@ -500,8 +516,30 @@ def at_analyses(replicates: int, planned: Sequence[int], statement: Callable[[in
     Args:
         statement: Number of the first replicates -> the statement about them.
     """
-    seen = stages.seen(replicates, planned)
-    return staged([statement(count) for count, _ in seen], [share for _, share in seen])
+    counts, shares = zip(*stages.seen(replicates, planned), strict=True)
+    return staged([*map(statement, counts)], shares)
+
+
+def all_of(parts: Sequence[Statement], ratio: bool) -> Statement:
+    """Return the statement that all parts hold.
+
+    If the weakest part is shown, so is every other one; a part that fails shows the contrary.
+    """
+    contrasts: list[Contrast] = []
+    supporting, contradicting = [], []
+    for part in parts:
+        start = len(contrasts)
+        contrasts += part.contrasts
+        for groups, of_parts in zip(part.groups, (supporting, contradicting), strict=True):
+            of_parts.append(tuple(tuple(start + index for index in group) for group in groups))
+    weakest = max(range(len(parts)), key=lambda index: parts[index].p[0], default=None)
+    return Statement(
+        tuple(contrasts),
+        supported_by=() if weakest is None else supporting[weakest],
+        contradicted_by=tuple(itertools.chain(*contradicting)),
+        steps=tuple(step for part in parts for step in part.steps),
+        ratio=ratio,
+    )
 
 
 def trend(values: Any, positions: Any, rises: bool, **properties: Any) -> Statement:
@@ -511,17 +549,17 @@ def trend(values: Any, positions: Any, rises: bool, **properties: Any) -> Statem
     err far more often than they say if they are not.
 
     Args:
-        values: Shape (replicates, positions), at least two positions; a replicate with a gap is
-            left out.
+        values: Shape (replicates, positions), at least two positions. A replicate without a finite
+            value at every position is left out.
         positions: Ascending, on the scale of the slopes: log2 of the batch size.
         properties: Other fields of the slope's `Contrast`.
     """
     values, positions = np.asarray(values, float), np.asarray(positions, float)
-    complete = values[np.isfinite(values).all(axis=1)]
+    values = np.where(np.isfinite(values).all(axis=1, keepdims=True), values, math.nan)
     bound = {"low" if rises else "high": 0.0}
-    slope = Contrast(slopes(complete, positions), **bound, **properties)
+    slope = Contrast(slopes(values, positions), **bound, **properties)
     first, second = np.triu_indices(len(positions) if len(positions) > 2 else 0, 1)
-    steps = (1.0 if rises else -1.0) * (complete[:, second] - complete[:, first]).T
+    steps = (1.0 if rises else -1.0) * (values[:, second] - values[:, first]).T
     tuned = slope.tuned
     return Statement((slope,), steps=tuple(Contrast(step, low=0.0, tuned=tuned) for step in steps))
 
@@ -530,5 +568,5 @@ def slopes(values: Any, positions: Any) -> np.ndarray:
     """Return the least-squares slope against positions, at least two distinct ones, per row."""
     values = np.asarray(values, float)
     centred = np.asarray(positions, float) - np.mean(positions)
-    found = values @ centred / (centred @ centred)
-    return np.where(np.ptp(values, axis=1) > 0, found, 0.0)  # not what rounding makes of none
+    # The slope of equal values is exactly 0, without the error of rounding.
+    return np.where(np.ptp(values, axis=1) == 0, 0.0, values @ centred / (centred @ centred))
