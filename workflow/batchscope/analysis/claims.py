@@ -277,8 +277,8 @@ def _series(rows: pandas.DataFrame, test: Test) -> Iterator[_TestSeries]:
         over = test.over if test.over in rows and test.over not in compared[0] else _ALL
         for sides in itertools.product(*map(_single_cells, compared)):
             pairs = {name: [side[name][0] for side in sides] for name in compared[0]}
-            both = pandas.concat([_selected(rows, side) for side in sides])
-            for cells, group in _groups(both, test, {test.over, *pairs}):
+            compared_rows = pandas.concat([_selected(rows, side) for side in sides])
+            for cells, group in _groups(compared_rows, test, {test.over, *pairs}):
                 selected = [_selected(group, side) for side in sides]
                 if not any(side.empty for side in selected):
                     values = [_table(side, over, replicates) for side in selected]
@@ -323,8 +323,8 @@ def _trend(series: _TestSeries) -> Iterator[Statement]:
 
 def _equivalence(series: _TestSeries) -> Iterator[Statement]:
     (values,) = series.values
-    for to, of in itertools.combinations(values.columns, 2):
-        yield series.part(values[of] - values[to], [of, to])
+    for lower, upper in itertools.combinations(values.columns, 2):
+        yield series.part(values[upper] - values[lower], [upper, lower])
 
 
 def _value(series: _TestSeries) -> Iterator[Statement]:
@@ -350,10 +350,10 @@ def _argmax(series: _TestSeries) -> Iterator[Statement]:
     (values,), chosen = series.values, series.test.chosen
     complete = values.where(values.notna().all(axis=1))
     rivals = [at for at in values if at in chosen]
-    others = [at for at in values if at not in chosen]
+    losers = [at for at in values if at not in chosen]
     contrasts = [
-        series.part(complete[of] - complete[to], [of, to]).contrasts[0]
-        for of, to in itertools.product(rivals, others)
+        series.part(complete[best] - complete[other], [best, other]).contrasts[0]
+        for best, other in itertools.product(rivals, losers)
     ]
     if contrasts:
         indices = np.arange(len(contrasts)).reshape(len(rivals), -1)
