@@ -43,10 +43,10 @@ def best(rows: pandas.DataFrame) -> int | None:
     """
     values = rows.set_index("batch_size")[["estimate", "mean"]].astype(float)
     for column in ("estimate", "mean"):
-        known = values[column].dropna()
-        if len(known):
+        ranked = values[column].dropna()
+        if len(ranked):
             higher = higher_is_better(rows).iloc[0]
-            return int(known.idxmax() if higher else known.idxmin())
+            return int(ranked.idxmax() if higher else ranked.idxmin())
     return None
 
 
@@ -144,6 +144,6 @@ def _differences(reading: Reading, at: int, other: int, margin: float) -> np.nda
         values = -values
     with np.errstate(invalid="ignore"):
         differences = values[0] - values[1]
-    # A difference that equals the margin but for rounding is the margin.
+    # Rounding must not move a difference across the margin.
     close = np.abs(differences + margin) <= ROUNDING * (np.abs(values).sum(axis=0) + margin)
     return np.where(close, -margin, differences)

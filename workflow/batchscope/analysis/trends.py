@@ -85,8 +85,8 @@ def _row(reading: Reading, direction: str, lower_bounds: bool = False) -> Row | 
         "n": int(paired.sum()),
         "smallest": reading.batch_sizes[kept[0]],
         "largest": reading.batch_sizes[kept[-1]],
-        **intervals.columns("smallest_mean", means[kept[0]][:3]),
-        **intervals.columns("largest_mean", means[kept[-1]][:3]),
+        **intervals.columns("smallest_mean", means[kept[0]]),
+        **intervals.columns("largest_mean", means[kept[-1]]),
         "verdict": Verdict.NOT_TESTABLE,
         "reason": untestable or left_out,
     }
