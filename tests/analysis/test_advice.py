@@ -219,20 +219,6 @@ def test_disturbed_timings_rank_no_sizes_and_are_to_be_repeated(given, rule, sha
     assert "times_compared" not in {*found["name"]}
 
 
-def test_a_quarter_of_disturbed_blocks_is_borne_and_runs_of_one_timing_job_count_once():
-    """Of 6 seeds of 5 sizes, one size has all blocks disturbed, and more rates than the others."""
-    made = runs()
-    share = (made["batch_size"] == 16).astype(float)
-    more = made[share == 1]
-    more = more.assign(learning_rate=0.8, run=more["run"] + "+lr=0.8")
-    parts = [made.assign(disturbed_share=share), more.assign(disturbed_share=1.0)]
-    made = pandas.concat(parts, ignore_index=True)
-    found = advised(made=made)
-    check = one(found, "check", "timings_disturbed")
-    assert check["passed"] == 1 and check["estimate"] == pytest.approx(0.2)
-    assert recommended(found) == ("not_distinguished", 32, "32 64 128", "solid")
-
-
 @pytest.mark.parametrize(
     ("outcome", "mean", "bound", "passed"),
     [
@@ -251,14 +237,6 @@ def test_the_baseline_of_other_tasks_is_in_the_record_of_the_data(outcome, mean,
     row = one(found, "check", "baseline")
     assert (row["passed"], row["bound"], row["estimate"]) == (passed, bound, mean)
     assert "test_set" not in {*found["name"]}  # the error of a share of so many examples
-
-
-def test_without_seconds_the_best_size_has_the_least_error():
-    means = [44.0, 43.0, 41.0, 42.0, 45.0]
-    for outcome, best in (("test_mae", 64), ("test_r2", 256)):
-        frame = pandas.DataFrame(rows(outcome, "wwwww", means))
-        found = advised(frame, asked=ASKED._replace(margins={outcome: 2.0}))
-        assert one(found, "recommendation")["batch_size"] == best
 
 
 UNTIMED = runs().drop(columns="train_seconds")
@@ -372,22 +350,6 @@ def test_a_best_size_at_an_end_is_told_with_the_line_that_adds_one(seconds, size
     change = one(found, "suggestion", "size_on_edge")
     assert pandas.isna(change["batch_size"])  # it is a change of all sizes
     assert (change["key"], yaml.safe_load(change["value"])) == ("batch_size", sizes)
-
-
-def test_no_size_is_added_inside_the_sizes_or_above_the_largest_that_fits():
-    limits = pandas.DataFrame({"max_batch_size": [300.0], "max_batch_size_bound": ["fits"]})
-    largest = advised(comparisons("bbbbw", taken=[5, 4, 3, 2, 1]), limits=limits)
-    assert one(largest, "recommendation")["batch_size"] == 256
-    assert all("size_on_edge" not in names(found, "check") for found in (advised(), largest))
-
-
-def test_a_size_at_a_single_rate_is_not_tuned():
-    made = runs()
-    made = made[(made["batch_size"] != 64) | (made["learning_rate"] == 0.1)]
-    found = advised(made=made)
-    assert one(found, "check", "rates") and one(found, "recommendation")["grade"] == "provisional"
-    unknown = advised(made=runs().drop(columns="learning_rate"), asked=EXTERNAL)
-    assert one(unknown, "suggestion", "rates")["key"] == "learning_rate"
 
 
 def test_a_fastest_size_that_something_excludes_is_told():

@@ -82,12 +82,6 @@ def test_the_first_analysis_that_decides_is_printed_else_the_last(worse, printed
     assert found.low < found.estimate < found.high
 
 
-def test_an_analysis_without_more_seeds_is_the_one_before():
-    values = study(1.0, 0.9)
-    once, twice = compare([values], 0.1, (0.2,)), compare([values, values], 0.1, (0.2, 0.8))
-    assert [vars(one)["low"] for one in once] == [vars(one)["low"] for one in twice]
-
-
 def test_a_size_without_seeds_at_an_analysis_leaves_it_undecided():
     """Two equal sizes are within the margin of each other, but not yet of the third one."""
     values = study(1.0, 1.0, 1.0, noise=1e-3)

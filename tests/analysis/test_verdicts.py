@@ -214,13 +214,6 @@ def test_an_analysis_without_more_replicates_spends_nothing():
     assert found.p[0] == pytest.approx(Contrast(SIX, low=0.0).p / 0.2)
 
 
-def test_an_analysis_of_other_contrasts_is_left_out():
-    one, two = (Contrast(SIX, low=0.0, cells={"batch_size": size}) for size in (8, 16))
-    found = verdicts.staged([Statement((one,)), Statement((one, two))], (0.5, 0.5))
-    assert [each.earlier for each in found.contrasts] == [(), ()]
-    assert found.contrasts[0].p == pytest.approx(2 * one.p)
-
-
 def test_each_family_has_its_own_level_and_rows_without_a_statement_stay():
     rows = [
         {"name": "a", "statement": Statement((Contrast(SIX, low=0.0),))},
