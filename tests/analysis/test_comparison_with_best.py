@@ -28,7 +28,7 @@ def statement(values, at, margin):
         Contrast(values[at] - values[other], low=-margin, cells={"against": other})
         for other in others
     ]
-    return ComparisonWithBest(tuple(contrasts), pairs=len(values) * len(others) // 2)
+    return ComparisonWithBest.of_all(contrasts, pairs=len(values) * len(others) // 2)
 
 
 def compare(analyses, margin=0.1, shares=(1.0,)):

@@ -221,22 +221,20 @@ def _doublings(rows: pandas.DataFrame, test: Test) -> bool:
 def _statement(rows: pandas.DataFrame, test: Test, planned: Sequence[int]) -> Statement:
     """Return the statement of a test about its rows; without contrasts if these lack its cells."""
     if rows.empty:
-        return Statement(())
+        return Statement.of_all(())
     by, values = _replicate(rows, test), rows[test.column].astype(float)
     rows = rows.assign(
         **{_ALL: 0},
         _replicate=rows[by] if by else 0,
         _value=np.log(values.where(values > 0)) if test.ratio else values,
     )
-    replicates = rows["_replicate"].nunique()
-    return verdicts.all_of(
-        [
-            verdicts.at_analyses(replicates, planned, part.first)
-            for series in _series(rows, test)
-            for part in _PARTS[test.type](series)
-        ],
-        test.ratio,
+    statements = [part for series in _series(rows, test) for part in _PARTS[test.type](series)]
+    statement = Statement(
+        tuple(part for statement in statements for part in statement.parts),
+        tuple(step for statement in statements for step in statement.steps),
+        ratio=test.ratio,
     )
+    return verdicts.at_analyses(rows["_replicate"].nunique(), planned, statement.first)
 
 
 @dataclass(frozen=True)
@@ -254,14 +252,17 @@ class _TestSeries:
     doublings: bool
     values: list[pandas.DataFrame]
 
-    def part(self, numbers: pandas.Series | np.ndarray, at: Any = None) -> Statement:
+    def contrast(self, numbers: pandas.Series | np.ndarray, at: Any = None) -> Contrast:
         """Return a contrast with the bounds of the test; for a ratio, their logarithms."""
         low, high = self.test.bounds
         if self.test.ratio:
             low, high = (math.log(low) if low > 0 else -math.inf), math.log(high)
         name = self.values[0].columns.name
         along = {} if at is None or name == _ALL else {name: at}
-        return Statement((Contrast(numbers, low, high, cells={**self.cells, **along}),))
+        return Contrast(numbers, low, high, cells={**self.cells, **along})
+
+    def part(self, numbers: pandas.Series | np.ndarray, at: Any = None) -> Statement:
+        return Statement.of_all([self.contrast(numbers, at)])
 
     def positions(self, at: Sequence[Any]) -> np.ndarray:
         return np.log2(np.asarray(at, float)) if self.doublings else np.asarray(at, float)
@@ -351,14 +352,12 @@ def _argmax(series: _TestSeries) -> Iterator[Statement]:
     complete = values.where(values.notna().all(axis=1))
     rivals = [at for at in values if at in chosen]
     losers = [at for at in values if at not in chosen]
-    contrasts = [
-        series.part(complete[best] - complete[other], [best, other]).contrasts[0]
-        for best, other in itertools.product(rivals, losers)
-    ]
-    if contrasts:
-        indices = np.arange(len(contrasts)).reshape(len(rivals), -1)
-        groups = (tuple(map(tuple, rows.tolist())) for rows in (indices, indices.T))
-        yield Statement(tuple(contrasts), *groups)
+    if rivals and losers:
+        rows = (
+            tuple(series.contrast(complete[best] - complete[at], [best, at]) for at in losers)
+            for best in rivals
+        )
+        yield Statement((tuple(rows),))
 
 
 def _exception(series: _TestSeries) -> Iterator[Statement]:

@@ -110,8 +110,8 @@ def _statements(reading: Reading, kept: list[int]) -> dict[int, ComparisonWithBe
     statements = {}
     for at in kept if len(kept) > 1 else ():
         compared = [
-            ComparisonWithBest(
-                tuple(
+            ComparisonWithBest.of_all(
+                (
                     Contrast(
                         _differences(analysis, at, other, margin),
                         low=-margin,

@@ -75,7 +75,7 @@ def _compared(
         Contrast(losses - other, high=tolerance, cells={"against": factor})
         for factor, other in smaller.iterrows()
     )
-    statement = Statement(tuple(contrasts), of_margin=True)
+    statement = Statement.of_all(contrasts, of_margin=True)
     statement = verdicts.at_analyses(len(losses), planned, statement.first)
     return {"bound": tolerance, "statement": statement}
 

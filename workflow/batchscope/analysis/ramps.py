@@ -183,6 +183,6 @@ def _staged(
     def statement(count: int) -> Statement:
         first = [replace(arm, runs=arm.runs[arm.runs["seed"].isin(seeds[:count])]) for arm in arms]
         complete = all(arm.axes[2] for arm in first)
-        return Statement(tuple(contrasts(first, *arguments)) if complete else ())
+        return Statement.of_all(contrasts(first, *arguments) if complete else ())
 
     return verdicts.at_analyses(len(seeds), planned, statement)

@@ -21,11 +21,10 @@ inside the bounds, and contradicted if it is outside. docs/measures.md has the f
 from __future__ import annotations
 
 import functools
-import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 import pandas
@@ -44,7 +43,6 @@ from batchscope.study.outcomes import (
 from batchscope.study.specifications import Column
 
 ROUNDING = 1e-12  # relative difference below which two numbers are equal
-Groups = tuple[tuple[int, ...], ...]
 Row = dict[str, Any]
 
 
@@ -189,13 +187,11 @@ class Contrast:
 
 @dataclass(frozen=True, eq=False)
 class Statement:
-    """Contrasts that must all hold, or all contrasts in a group.
+    """Parts that must all hold.
 
     Attributes:
-        supported_by: Groups of contrasts: the statement holds if every contrast in a group holds.
-            By default all contrasts are a group.
-        contradicted_by: Groups of contrasts: the statement is wrong if every contrast in a group is
-            wrong. By default each contrast is a group.
+        parts: Tables of contrasts. A part holds if every contrast in one of its rows holds, and is
+            wrong if every contrast in one of its columns is wrong.
         steps: Contrasts of every two positions along a trend, each stated to be at least 0. One
             that is below 0 by its test, with Bonferroni, is a step back. (Neighbours alone would
             miss a curve that turns back slowly.)
@@ -203,19 +199,34 @@ class Statement:
         of_margin: Whether the verdict is within or beyond a margin.
     """
 
-    contrasts: tuple[Contrast, ...]
-    supported_by: Groups = ()
-    contradicted_by: Groups = ()
+    parts: tuple[tuple[tuple[Contrast, ...], ...], ...]
     steps: tuple[Contrast, ...] = ()
     ratio: bool = False
     of_margin: bool = False
     in_family: ClassVar[bool] = True
 
+    @classmethod
+    def of_all(cls, contrasts: Iterable[Contrast], **properties: Any) -> Self:
+        """Return the statement that all contrasts hold."""
+        row = tuple(contrasts)
+        return cls(((row,),) if row else (), **properties)
+
+    @functools.cached_property
+    def contrasts(self) -> tuple[Contrast, ...]:
+        return tuple(contrast for part in self.parts for row in part for contrast in row)
+
+    @functools.cached_property
+    def rows(self) -> tuple[tuple[Contrast, ...], ...]:
+        """The rows of the part with the largest p-value: if it holds, so does every other part."""
+        return max(
+            self.parts,
+            key=lambda rows: len(rows) * min(_p_value("p")(weakest(row, "p")) for row in rows),
+        )
+
     @property
-    def groups(self) -> tuple[Groups, Groups]:
-        indices = tuple(range(len(self.contrasts)))
-        singles = tuple((index,) for index in indices)
-        return self.supported_by or (indices,), self.contradicted_by or singles
+    def columns(self) -> list[tuple[Contrast, ...]]:
+        """The columns of all parts: one that fails shows the contrary."""
+        return [column for rows in self.parts for column in zip(*rows, strict=True)]
 
     @property
     def n(self) -> int:
@@ -224,11 +235,11 @@ class Statement:
     @functools.cached_property
     def p(self) -> tuple[float, float]:
         """p-values of the statement and of its contrary."""
-        supporting, contradicting = self.groups
-        p = min(max(self.contrasts[at].p for at in group) for group in supporting)
-        against = min(max(self.contrasts[at].p_against for at in group) for group in contradicting)
+        rows, columns = self.rows, self.columns
+        p = min(max(contrast.p for contrast in row) for row in rows)
+        against = min(max(contrast.p_against for contrast in column) for column in columns)
         # In this order NaN stays NaN.
-        return min(len(supporting) * p, 1.0), min(len(contradicting) * against, 1.0)
+        return min(len(rows) * p, 1.0), min(len(columns) * against, 1.0)
 
     @property
     def identity(self) -> tuple[Any, ...]:
@@ -238,27 +249,29 @@ class Statement:
             (contrast.values.tobytes(), *(getattr(contrast, name) for name in fields))
             for contrast in self.contrasts
         )
-        return self.groups, *numbers
+        return len(self.rows), len(self.columns), *numbers
 
-    def weakest(self, group: Sequence[int], name: str) -> Contrast:
-        """Return the contrast of a group with the largest p-value, `p` or `p_against`."""
-        return max((self.contrasts[index] for index in group), key=_p_value(name))
-
-    def first(self, replicates: int) -> Statement:
-        """Return the statement about the first replicates."""
-        contrasts, steps = (
-            tuple(contrast.first(replicates) for contrast in contrasts)
-            for contrasts in (self.contrasts, self.steps)
+    def replaced(self, contrasts: Iterable[Contrast], steps: Iterable[Contrast]) -> Self:
+        """Return the statement with other contrasts, in the order of `contrasts`, and steps."""
+        remaining = iter(contrasts)
+        parts = tuple(
+            tuple(tuple(next(remaining) for _ in row) for row in rows) for rows in self.parts
         )
-        return replace(self, contrasts=contrasts, steps=steps)
+        return replace(self, parts=parts, steps=tuple(steps))
+
+    def first(self, replicates: int) -> Self:
+        """Return the statement about the first replicates."""
+        return self.replaced(
+            (contrast.first(replicates) for contrast in self.contrasts),
+            (step.first(replicates) for step in self.steps),
+        )
 
     def judged(self, family_level: float) -> Row:
         """Return the columns of the verdict at the level of the statement's family."""
-        supporting, contradicting = self.groups
-        level, against = family_level / len(supporting), family_level / len(contradicting)
-        group = min(supporting, key=lambda group: _p_value("p")(self.weakest(group, "p")))
-        strongest = self.weakest(group, "p")
-        contraries = (self.weakest(group, "p_against") for group in contradicting)
+        level, against = family_level / len(self.rows), family_level / len(self.columns)
+        row = min(self.rows, key=lambda row: _p_value("p")(weakest(row, "p")))
+        strongest = weakest(row, "p")
+        contraries = (weakest(column, "p_against") for column in self.columns)
         contrary = min(contraries, key=_p_value("p_against"))
         verdict, reason, needed = Verdict.NOT_RESOLVED, Reason.NONE, None
         if strongest.p < level:
@@ -272,12 +285,12 @@ class Statement:
             level = against / printed.bounds
         else:
             undecided = [
-                index
-                for index, contrast in enumerate(self.contrasts)
+                contrast
+                for contrast in self.contrasts
                 if not contrast.p < level and not contrast.p_against < against
             ]
-            in_group = [index for index in group if index in undecided]
-            deciding = printed = self.weakest(in_group or undecided or group, "p")
+            in_row = [contrast for contrast in row if contrast in undecided]
+            deciding = printed = weakest(in_row or undecided or row, "p")
             level = min(level, against / printed.bounds)
             needed, reason = printed.replicates_to_resolve(level), printed.open_reason(level)
         if self.n < LEAST_SEEDS:
@@ -401,6 +414,11 @@ class ComparisonWithBest(Statement):
 S = TypeVar("S", bound=Statement)
 
 
+def weakest(contrasts: Iterable[Contrast], name: str) -> Contrast:
+    """Return the contrast with the largest p-value, `p` or `p_against`."""
+    return max(contrasts, key=_p_value(name))
+
+
 def _p_value(name: str) -> Callable[[Contrast], float]:
     """Return a key for sorting by `p` or `p_against`, last those without one."""
     return lambda contrast: float(np.nan_to_num(getattr(contrast, name), nan=2.0))
@@ -500,7 +518,7 @@ def staged(analyses: Sequence[S], shares: Sequence[float]) -> S:
         ]
         return tuple(_over_analyses(same) for same in zip(*with_shares, strict=True))
 
-    return replace(analyses[-1], contrasts=merged("contrasts"), steps=merged("steps"))
+    return analyses[-1].replaced(merged("contrasts"), merged("steps"))
 
 
 def _over_analyses(contrasts: Sequence[Contrast]) -> Contrast:
@@ -518,28 +536,6 @@ def at_analyses(replicates: int, planned: Sequence[int], statement: Callable[[in
     """
     counts, shares = zip(*stages.seen(replicates, planned), strict=True)
     return staged([*map(statement, counts)], shares)
-
-
-def all_of(parts: Sequence[Statement], ratio: bool) -> Statement:
-    """Return the statement that all parts hold.
-
-    If the weakest part is shown, so is every other one; a part that fails shows the contrary.
-    """
-    contrasts: list[Contrast] = []
-    supporting, contradicting = [], []
-    for part in parts:
-        start = len(contrasts)
-        contrasts += part.contrasts
-        for groups, of_parts in zip(part.groups, (supporting, contradicting), strict=True):
-            of_parts.append(tuple(tuple(start + index for index in group) for group in groups))
-    weakest = max(range(len(parts)), key=lambda index: parts[index].p[0], default=None)
-    return Statement(
-        tuple(contrasts),
-        supported_by=() if weakest is None else supporting[weakest],
-        contradicted_by=tuple(itertools.chain(*contradicting)),
-        steps=tuple(step for part in parts for step in part.steps),
-        ratio=ratio,
-    )
 
 
 def trend(values: Any, positions: Any, rises: bool, **properties: Any) -> Statement:
@@ -561,7 +557,8 @@ def trend(values: Any, positions: Any, rises: bool, **properties: Any) -> Statem
     first, second = np.triu_indices(len(positions) if len(positions) > 2 else 0, 1)
     steps = (1.0 if rises else -1.0) * (values[:, second] - values[:, first]).T
     tuned = slope.tuned
-    return Statement((slope,), steps=tuple(Contrast(step, low=0.0, tuned=tuned) for step in steps))
+    steps = tuple(Contrast(step, low=0.0, tuned=tuned) for step in steps)
+    return Statement.of_all([slope], steps=steps)
 
 
 def slopes(values: Any, positions: Any) -> np.ndarray:
