@@ -223,7 +223,7 @@ def _statement(rows: pandas.DataFrame, test: Test, planned: Sequence[int]) -> St
     if rows.empty:
         return Statement.of_all(())
     by, values = _replicate(rows, test), rows[test.column].astype(float)
-    rows = rows.assign(
+    rows = rows.copy().assign(
         **{_ALL: 0},
         _replicate=rows[by] if by else 0,
         _value=np.log(values.where(values > 0)) if test.ratio else values,

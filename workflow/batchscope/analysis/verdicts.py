@@ -21,6 +21,7 @@ inside the bounds, and contradicted if it is outside. docs/measures.md has the f
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -124,45 +125,39 @@ class Contrast:
     @functools.cached_property
     def p(self) -> float:
         """p-value of the statement: the larger one of both bounds, at the analysis that decides."""
-        return min(1.0, self.decisive("analysis_p").analysis_p)
+        return min(1.0, self.decisive(against=False).analysis_p(against=False))
 
     @functools.cached_property
     def p_against(self) -> float:
         """p-value of the contrary: the smaller one of both bounds times their number."""
-        return min(1.0, self.decisive("analysis_p_against").analysis_p_against)
+        return min(1.0, self.decisive(against=True).analysis_p(against=True))
 
-    @functools.cached_property
-    def analysis_p(self) -> float:
-        return max(self._tails(1)) / self.share
+    def analysis_p(self, against: bool) -> float:
+        """Return the p-value of the statement, or of its contrary, over the share of the level."""
+        bounds = ((self.low, 1), (self.high, -1))
+        signs = [(bound, -sign if against else sign) for bound, sign in bounds]
+        tails = [self._tail(bound, sign) for bound, sign in signs if math.isfinite(bound)]
+        p = min(1.0, len(tails) * min(tails)) if against else max(tails)
+        return p / self.share
 
-    @functools.cached_property
-    def analysis_p_against(self) -> float:
-        return min(1.0, self.bounds * min(self._tails(-1))) / self.share
-
-    def decisive(self, name: str) -> Contrast:
-        """Return the analysis with the smallest p-value, `analysis_p` or `analysis_p_against`."""
+    def decisive(self, against: bool) -> Contrast:
+        """Return the analysis with the smallest p-value of the statement, or of its contrary."""
         tested = [analysis for analysis in self.analyses if analysis.n > 1]
-        return min(tested, key=lambda contrast: getattr(contrast, name), default=self)
+        return min(tested, key=lambda contrast: contrast.analysis_p(against), default=self)
 
     def first(self, replicates: int) -> Contrast:
         return replace(self, numbers=np.asarray(self.numbers)[:replicates])
 
-    def _tails(self, inside: int) -> list[float]:
-        """Return the one-sided p of each bound: that the mean is inside (1) or outside (-1)."""
-        tails = []
-        for bound, sign in ((self.low, inside), (self.high, -inside)):
-            if math.isinf(bound):
-                continue
-            excess = sign * (self.mean - bound)
-            if self.open_low if sign > 0 else self.open_high:
-                tails.append(1.0)
-            elif self.n < 2:
-                tails.append(math.nan)
-            elif self.deviation == 0:
-                tails.append(float(not excess > 0))
-            else:
-                tails.append(float(special.stdtr(self.n - 1, -excess / self.error)))
-        return tails
+    def _tail(self, bound: float, sign: int) -> float:
+        """Return the one-sided p that the mean is above (1) or below (-1) a bound."""
+        excess = sign * (self.mean - bound)
+        if self.open_low if sign > 0 else self.open_high:
+            return 1.0
+        if self.n < 2:
+            return math.nan
+        if self.deviation == 0:
+            return float(not excess > 0)
+        return float(special.stdtr(self.n - 1, -excess / self.error))
 
     def open_reason(self, level: float) -> Reason:
         """Return the reason of the open end without which the contrast would be decided."""
@@ -251,20 +246,21 @@ class Statement:
         )
         return len(self.rows), len(self.columns), *numbers
 
-    def replaced(self, contrasts: Iterable[Contrast], steps: Iterable[Contrast]) -> Self:
-        """Return the statement with other contrasts, in the order of `contrasts`, and steps."""
-        remaining = iter(contrasts)
+    @property
+    def tested(self) -> tuple[Contrast, ...]:
+        return (*self.contrasts, *self.steps)
+
+    def replaced(self, tested: Iterable[Contrast]) -> Self:
+        """Return the statement with other contrasts and steps, in the order of `tested`."""
+        remaining = iter(tested)
         parts = tuple(
             tuple(tuple(next(remaining) for _ in row) for row in rows) for rows in self.parts
         )
-        return replace(self, parts=parts, steps=tuple(steps))
+        return replace(self, parts=parts, steps=tuple(remaining))
 
     def first(self, replicates: int) -> Self:
         """Return the statement about the first replicates."""
-        return self.replaced(
-            (contrast.first(replicates) for contrast in self.contrasts),
-            (step.first(replicates) for step in self.steps),
-        )
+        return self.replaced(contrast.first(replicates) for contrast in self.tested)
 
     def judged(self, family_level: float) -> Row:
         """Return the columns of the verdict at the level of the statement's family."""
@@ -276,12 +272,12 @@ class Statement:
         verdict, reason, needed = Verdict.NOT_RESOLVED, Reason.NONE, None
         if strongest.p < level:
             verdict, deciding = Verdict.SUPPORTED, strongest
-            printed = deciding.decisive("analysis_p")
+            printed = deciding.decisive(against=False)
             if any(step.p_against * len(self.steps) < LEVEL for step in self.steps):
                 reason = Reason.NOT_AT_EVERY_STEP
         elif contrary.p_against < against:
             verdict, deciding = Verdict.CONTRADICTED, contrary
-            printed = deciding.decisive("analysis_p_against")
+            printed = deciding.decisive(against=True)
             level = against / printed.bounds
         else:
             undecided = [
@@ -508,24 +504,20 @@ def staged(analyses: Sequence[S], shares: Sequence[float]) -> S:
         shares: Share of the level that each analysis may spend.
     """
 
-    def merged(name: str) -> tuple[Contrast, ...]:
-        contrasts = [getattr(statement, name) for statement in analyses]
-        cells = [[contrast.cells for contrast in at_analysis] for at_analysis in contrasts]
-        with_shares = [
-            [replace(contrast, share=share) for contrast in at_analysis]
-            for at_analysis, share, names in zip(contrasts, shares, cells, strict=True)
-            if names == cells[-1]
-        ]
-        return tuple(_over_analyses(same) for same in zip(*with_shares, strict=True))
-
-    return analyses[-1].replaced(merged("contrasts"), merged("steps"))
+    cells = [[contrast.cells for contrast in statement.tested] for statement in analyses]
+    same = [
+        [replace(contrast, share=share) for contrast in statement.tested]
+        for statement, share, names in zip(analyses, shares, cells, strict=True)
+        if names == cells[-1]
+    ]
+    return analyses[-1].replaced(map(_over_analyses, *same))
 
 
-def _over_analyses(contrasts: Sequence[Contrast]) -> Contrast:
-    kept = [contrasts[0]]
-    for later in contrasts[1:]:
-        kept.append(later if later.n > kept[-1].n else kept[-1])
-    return replace(kept[-1], earlier=tuple(kept[:-1]))
+def _over_analyses(*contrasts: Contrast) -> Contrast:
+    *earlier, last = itertools.accumulate(
+        contrasts, lambda before, later: later if later.n > before.n else before
+    )
+    return replace(last, earlier=tuple(earlier))
 
 
 def at_analyses(replicates: int, planned: Sequence[int], statement: Callable[[int], S]) -> S:
