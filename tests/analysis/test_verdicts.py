@@ -23,8 +23,12 @@ def judge(statements):
     return [SimpleNamespace(**row) for row in rows]
 
 
+def above(values):
+    return Statement.of_all([Contrast(values, low=0.0)])
+
+
 def one(values, **bounds):
-    (judged,) = judge([Statement.of_all((Contrast(np.array(values, float), **bounds),))])
+    (judged,) = judge([Statement.of_all([Contrast(np.array(values, float), **bounds)])])
     return judged
 
 
@@ -88,8 +92,8 @@ def test_the_level_of_a_family_is_that_of_benjamini_and_hochberg():
 
 
 def test_few_replicates_stand_outside_the_family():
-    few = Statement.of_all((Contrast(SIX[:5], low=0.0),))
-    whole = Statement.of_all((Contrast(SIX, low=0.0),))
+    few = above(SIX[:5])
+    whole = above(SIX)
     alone, *_ = judge([whole])
     beside, provisional = judge([whole, few])
     assert alone.level == beside.level
@@ -97,10 +101,10 @@ def test_few_replicates_stand_outside_the_family():
 
 
 def test_statements_of_the_same_numbers_count_once():
-    sure, doubtful = (Statement.of_all((Contrast(values, low=0.0),)) for values in (SIX, SIX - 2.3))
+    sure, doubtful = (above(values) for values in (SIX, SIX - 2.3))
     (alone, _), (beside, *_) = (
         judge([sure, doubtful]),
-        judge([sure, doubtful, *[Statement.of_all((Contrast(SIX.copy(), low=0.0),))] * 5]),
+        judge([sure, doubtful, *[above(SIX.copy())] * 5]),
     )
     assert alone.level == beside.level
 
@@ -181,9 +185,9 @@ def test_the_p_after_an_analysis_is_the_smallest_over_its_share():
     found = [with_p(p, n) for p, n in ((0.03, 6), (0.004, 9), (0.0004, 13))]
     shares = stages.weights(stages.looks(28))
     assert stages.looks(28) == (6, 9, 13, 19, 28) and sum(shares) == pytest.approx(1)
-    statement = verdicts.staged([Statement.of_all((each,)) for each in found], shares[:3])
+    statement = verdicts.staged([Statement.of_all([each]) for each in found], shares[:3])
     assert statement.p[0] == pytest.approx(0.0028)
-    first = verdicts.staged([Statement.of_all((found[0],))], shares[:1])
+    first = verdicts.staged([Statement.of_all([found[0]])], shares[:1])
     assert first.p[0] == pytest.approx(0.03 * 28 / 6)
 
 
@@ -195,7 +199,7 @@ def test_estimate_interval_and_n_are_those_of_the_analysis_that_decides_else_of_
 ):
     found = [with_p(p, n) for p, n in zip(p_values, (6, 9, 13), strict=True)]
     shares = stages.weights(stages.looks(28))[:3]
-    (judged,) = judge([verdicts.staged([Statement.of_all((each,)) for each in found], shares)])
+    (judged,) = judge([verdicts.staged([Statement.of_all([each]) for each in found], shares)])
     assert judged.verdict == (Verdict.SUPPORTED if printed == 1 else Verdict.NOT_RESOLVED)
     contrast = found[printed]
     half = stats.t.isf(judged.level, contrast.n - 1) * contrast.error
@@ -207,18 +211,16 @@ def test_estimate_interval_and_n_are_those_of_the_analysis_that_decides_else_of_
 
 def test_an_analysis_without_more_replicates_spends_nothing():
     """Other statements may have more seeds by then; at the last one these six are no new ones."""
-    one = Statement.of_all((Contrast([*SIX, math.nan], low=0.0),))
-    found = verdicts.staged(
-        [Statement.of_all((Contrast(SIX, low=0.0),)), one, one], (0.2, 0.2, 0.6)
-    )
+    one = above([*SIX, math.nan])
+    found = verdicts.staged([above(SIX), one, one], (0.2, 0.2, 0.6))
     assert {analysis.share for analysis in found.contrasts[0].analyses} == {0.2}
     assert found.p[0] == pytest.approx(Contrast(SIX, low=0.0).p / 0.2)
 
 
 def test_each_family_has_its_own_level_and_rows_without_a_statement_stay():
     rows = [
-        {"name": "a", "statement": Statement.of_all((Contrast(SIX, low=0.0),))},
-        {"name": "b", "statement": Statement.of_all((Contrast(SIX - 3.5, low=0.0),))},
+        {"name": "a", "statement": above(SIX)},
+        {"name": "b", "statement": above(SIX - 3.5)},
         {"name": "b", "statement": None, "verdict": Verdict.NOT_TESTABLE},
     ]
     one, other, none = verdicts.judge(rows, "name")
