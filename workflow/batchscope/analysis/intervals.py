@@ -15,7 +15,7 @@ TUNED = 0.57  # times sqrt(n): by how much more tuned seeds scatter, see `correc
 
 
 class Interval(NamedTuple):
-    """A mean with its confidence interval; NaN where there is none."""
+    """A mean with its confidence interval; NaN if there is none."""
 
     mean: float = math.nan
     low: float = math.nan
@@ -61,10 +61,10 @@ def t_intervals(
 
     Args:
         values: Shape (rows, numbers); numbers that are not finite are left out.
-        logarithmic: Whether the ends are those of the mean's logarithm, so that no end of a
+        logarithmic: Whether to use the interval of the mean's logarithm, so that no end of a
             positive mean is below 0 (delta method; Oehlert, The American Statistician 46 (1992),
             27).
-        differ: Whether they are seeds read at different rates (see `correction`), for each row.
+        differ: Whether each row has seeds that are read at different rates (see `correction`).
     """
     finite = np.isfinite(values)
     n = finite.sum(axis=1)

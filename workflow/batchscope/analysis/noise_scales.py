@@ -61,8 +61,8 @@ class Point(NamedTuple):
 def fieller(numerators: Any, denominators: Any, confidence: float = 0.95) -> Ratio:
     """Return the ratio of the means of pairs, with Fieller's interval.
 
-    The ratios R at which mean(s) - R mean(g) cannot be distinguished from zero by Student's t:
-    with the variances and the covariance of both means, the R between the roots of::
+    The interval contains the ratios R that Student's t does not reject: mean(s) - R mean(g) may be
+    zero. With the variances and the covariance of both means, they lie between the roots of::
 
         (g^2 - t^2 vg) R^2 - 2 (s g - t^2 vsg) R + (s^2 - t^2 vs) = 0
 

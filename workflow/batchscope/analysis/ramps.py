@@ -28,7 +28,7 @@ from batchscope.study.run_factors import Affects, affecting, used_with
 COSTS = {"steps_run": "updates", "train_seconds": "seconds"}  # column of runs.csv -> outcome
 _OUTCOMES = ("test_loss", CHOSEN_ON)  # without stated margins, the first that has values
 _OF_SCHEDULE = (*affecting(Affects.HORIZON), *used_with("batch_schedule"))
-# Factors in which compared configurations may differ, besides the seed.
+# Factors that may differ between compared configurations, besides the seed.
 _FREE = {*_OF_SCHEDULE, RATE, "batch_size", "base_batch_size", "evaluate_every"}
 _DISTINCT = (*_OF_SCHEDULE, "base_batch_size")  # free factors that distinguish configurations
 
@@ -103,7 +103,7 @@ def _compared(
             "outcome": outcome,
             "bound": margin,
         }
-        if not _others(constant, outcome):
+        if not _usable(constant, outcome):
             yield {**row, "verdict": Verdict.NOT_TESTABLE, "reason": Reason.ALONE}
             continue
         if np.isinf(chosen.values).any():
@@ -122,7 +122,7 @@ def _chosen(arm: Trainings, column: str) -> Chosen:
     return arm.chosen_by(losses, cube, not column.startswith("test"))
 
 
-def _others(constant: Sequence[Trainings], outcome: str) -> dict[int, Chosen]:
+def _usable(constant: Sequence[Trainings], outcome: str) -> dict[int, Chosen]:
     """Return the constant configurations by index, without one that failed: it is no better."""
     chosen = {index: _chosen(arm, outcome) for index, arm in enumerate(constant)}
     return {
@@ -148,14 +148,14 @@ def _differences(arms: Sequence[Trainings], outcome: str, margin: float) -> list
             cells={"at": index, "against": constant[index].factors["batch_size"]},
             **{"low" if margin < 0 else "high": margin},
         )
-        for index, other in _others(constant, outcome).items()
+        for index, other in _usable(constant, outcome).items()
     ]
 
 
 def _costs(arms: Sequence[Trainings], outcome: str, column: str) -> list[Contrast]:
     """Return the logarithm of the ratio of a cost to the constant size with the best mean."""
     arm, *constant = arms
-    chosen = _others(constant, outcome)
+    chosen = _usable(constant, outcome)
     sign = -1.0 if tasks.higher_is_better(outcome, arm.metrics) else 1.0
     if not chosen:
         return []

@@ -43,7 +43,7 @@ def table(
 def typed(
     frame: pandas.DataFrame, columns: Mapping[str, Column], errors: str = "raise"
 ) -> pandas.DataFrame:
-    """Return a table with integer columns, whose values may be missing, as `columns` define them.
+    """Return a table with the integer columns of `columns`; values may be missing.
 
     Args:
         errors: With `ignore`, a column with fractions keeps them.

@@ -18,7 +18,7 @@ from batchscope.analysis import intervals
 from batchscope.analysis.intervals import Interval
 from batchscope.study.outcomes import LEVEL
 
-PLATEAU_SHARE = 0.9  # share of the plateau at which throughput counts as level
+PLATEAU_SHARE = 0.9  # throughput above this share of the plateau counts as level
 LINE_FITS = 0.05  # relative residual, half of the distance of that share from the plateau
 # Noise floor above which no level of the throughput is stated. Half of the floor is about two
 # standard errors of a median: at 20 %, the 10 % that separate the share from the plateau.
@@ -35,8 +35,8 @@ class Fit(NamedTuple):
     Attributes:
         fixed: a, s; may be negative.
         per_image: b, s.
-        half_batch: a / b, at which half the time is fixed cost; NaN unless both are positive. Its
-            interval is the delta method's for log(a / b), so that no end is below 0.
+        half_batch: a / b: half the time of this size is fixed cost. NaN unless both are positive.
+            Its interval is the delta method's for log(a / b), so that no end is below 0.
         residual: Relative root mean square.
     """
 
@@ -107,8 +107,8 @@ def _common_half_widths(
 
     Rounds scale both costs, which cancels in their ratio: by the mean logarithm of its blocks over
     their medians, which unlike a median of them shows spikes. Jobs, processes of their own, differ
-    in either cost: each has the line through its logarithms. The median of rounds errs by
-    sqrt(pi / 2) times as much as their mean, for normal ones.
+    in either cost: each has the line through its logarithms. The standard error of a median of
+    normal rounds is sqrt(pi / 2) times that of their mean.
     """
     rounds = table.shape[1]
     if rounds < 2:
@@ -213,9 +213,9 @@ def noise_floor(blocks: Any, of_jobs: bool = False) -> float:
     """Return the factor, at least 1, between two measurements of the same size.
 
     It is the 95 % quantile over sizes of |log ratio| of two halves, into which the blocks of a size
-    are dealt alternately; the largest up to 20 sizes. Halves scatter about 1.4 times as much as all
-    blocks together, so it errs on the careful side. A job that is slower at all sizes hides no
-    difference between them.
+    are dealt alternately; the largest up to 20 sizes. The scatter of halves is about 1.4 times the
+    scatter of all blocks together, so it errs on the careful side. A job that is slower at all
+    sizes hides no difference between them.
     """
     table = np.asarray(blocks, float)
     table = table / np.exp(_logs(table).mean(axis=0)) if of_jobs else table

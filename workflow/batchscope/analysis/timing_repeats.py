@@ -52,22 +52,22 @@ def combined(
     """Return one row per configuration; rows of a single job stay as they are.
 
     Over several jobs a quantity has their median and quartiles, counts their sum, texts the most
-    frequent one. A median of whole numbers is one of them. The interval of a fit to one job is not
-    that of several.
+    frequent one. A median of whole numbers is one of them. The interval of a fit to a single job is
+    left out.
     """
     keys = list(keys)
     if not rows.duplicated(keys).any():
         return rows
-    others = rows.columns.drop(keys)
+    measured = rows.columns.drop(keys)
     result = []
     for _, jobs in rows.groupby(keys, sort=False, dropna=False):
         row = jobs.iloc[0].to_dict()
         if len(jobs) > 1:
-            row |= {name: _over(rows[name], name, jobs, counted) for name in others}
+            row |= {name: _over(rows[name], name, jobs, counted) for name in measured}
         result.append(row)
-    # Missing whole numbers, such as those of a timing that did not run, keep their type.
-    whole = [name for name in rows if rows[name].dtype == "Int64"]
-    return pandas.DataFrame(result, columns=rows.columns).astype(dict.fromkeys(whole, "Int64"))
+    # Whole numbers keep their type if some are missing, as for a timing that did not run.
+    integers = [name for name in rows if rows[name].dtype == "Int64"]
+    return pandas.DataFrame(result, columns=rows.columns).astype(dict.fromkeys(integers, "Int64"))
 
 
 def _over(
@@ -86,8 +86,8 @@ def _over(
         return next(iter(jobs[name].mode()), None)
     # Whole numbers with gaps are read from a file as fractions.
     kinds = {table.columns[name].kind for table in OF_TIMINGS.values() if name in table.columns}
-    whole = types.is_integer_dtype(values) or "int" in kinds
-    return jobs[name].quantile(interpolation="lower" if whole else "linear")
+    is_integer = types.is_integer_dtype(values) or "int" in kinds
+    return jobs[name].quantile(interpolation="lower" if is_integer else "linear")
 
 
 def derived(table: str, rows: pandas.DataFrame) -> pandas.DataFrame:
