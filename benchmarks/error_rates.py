@@ -106,7 +106,7 @@ def family(rng: np.random.Generator, series: int) -> tuple[list[Row], np.ndarray
     values = true[:, None] + rng.standard_normal((len(true), SEEDS))
     ways = rng.choice(("low", "high"), len(true))
     contrasts = (Contrast(row, **{way: 0.0}) for row, way in zip(values, ways, strict=True))
-    return judge(Statement((contrast,)) for contrast in contrasts), true
+    return judge(Statement.of_all((contrast,)) for contrast in contrasts), true
 
 
 def wrong(judged: Row, true: float) -> bool:
@@ -152,8 +152,8 @@ def with_best(analyses: list[Analysis], margin: float) -> tuple[np.ndarray, np.n
     for size in sizes:
         others = [other for other in sizes if other != size]
         compared = [
-            ComparisonWithBest(
-                tuple(
+            ComparisonWithBest.of_all(
+                (
                     Contrast(
                         one.values[size] - one.values[other],
                         low=-margin,
@@ -242,7 +242,7 @@ def fits(rng: np.random.Generator, studies: int) -> Iterator[Share]:
 
 def in_stages(values: np.ndarray, bounds: dict[str, float]) -> list[Statement]:
     """Return the statement about one contrast as it stands after each analysis."""
-    analyses = [Statement((Contrast(values[:seeds], **bounds),)) for seeds in LOOKS]
+    analyses = [Statement.of_all((Contrast(values[:seeds], **bounds),)) for seeds in LOOKS]
     shares = stages.weights(LOOKS)
     return [verdicts.staged(analyses[:count], shares[:count]) for count in range(1, len(LOOKS) + 1)]
 

@@ -109,24 +109,6 @@ def test_nothing_was_learned_where_no_size_beats_the_baseline():
     assert yaml.safe_load(change["value"]) == [0.0125, 0.025, 0.05, *tried, 0.8, 1.6, 3.2]
 
 
-@pytest.mark.parametrize(
-    ("status", "loss", "expected"),
-    [
-        ("diverged", 0.0, [0.0125, 0.025, 0.05, 0.1, 0.2, 0.4]),
-        ("finished", 1.0, [0.0125, 0.025, 0.05, 0.1, 0.2, 0.4]),
-        ("finished", -1.0, [0.1, 0.2, 0.4, 0.8, 1.6, 3.2]),
-    ],
-)
-def test_other_rates_lie_where_the_runs_point_to(status, loss, expected):
-    """Below where the highest rate fails or has higher losses, above where it has lower ones."""
-    made = runs()
-    highest = made["learning_rate"] == 0.4
-    made.loc[highest, "status"] = status
-    made["best_validation_loss"] = 2 + loss * highest + made["seed"] / 100
-    change = one(advised(made=made, asked=baseline(0.99)), "suggestion")
-    assert yaml.safe_load(change["value"]) == expected
-
-
 def test_a_size_that_learned_nothing_is_no_candidate_beside_one_that_did():
     frame = comparisons("nwnnn", accurate=(0.95, 0.7, 0.95, 0.95, 0.7))
     found = advised(frame, asked=baseline(0.8))
@@ -159,13 +141,6 @@ def test_a_best_rate_on_the_edge_is_not_found_yet(size, rate, ends, value):
     change = one(found, "suggestion")
     assert (change["key"], change["batch_size"]) == ("learning_rate", size)
     assert yaml.safe_load(change["value"]) == value
-
-
-def test_rates_beyond_a_coarse_grid_are_a_factor_of_three_apart():
-    frame = flagged("seconds", "on_edge")
-    frame.loc[frame["batch_size"] == 32, "learning_rate"] = 1.0
-    change = one(advised(frame, runs(rates=[0.1, 1.0])), "suggestion", "rate_on_edge")
-    assert yaml.safe_load(change["value"]) == [0.1, 1.0, 3.0, 9.0]
 
 
 @pytest.mark.parametrize(
@@ -244,27 +219,6 @@ def test_disturbed_timings_rank_no_sizes_and_are_to_be_repeated(given, rule, sha
     assert "times_compared" not in {*found["name"]}
 
 
-def test_disturbed_blocks_are_reported_before_the_scatter_of_one_size():
-    noisy = runs().assign(seconds_per_epoch_q3=lambda made: 1 + 0.3 * (made["batch_size"] == 16))
-    found = advised(made=noisy, limits=DISTURBED)
-    checks = found[(found["item"] == "check") & (found["name"] == "timings_disturbed")]
-    assert checks["batch_size"].fillna(0).tolist() == [0, 16]
-
-
-def test_a_quarter_of_disturbed_blocks_is_borne_and_runs_of_one_timing_job_count_once():
-    """Of 6 seeds of 5 sizes, one size has all blocks disturbed, and more rates than the others."""
-    made = runs()
-    share = (made["batch_size"] == 16).astype(float)
-    more = made[share == 1]
-    more = more.assign(learning_rate=0.8, run=more["run"] + "+lr=0.8")
-    parts = [made.assign(disturbed_share=share), more.assign(disturbed_share=1.0)]
-    made = pandas.concat(parts, ignore_index=True)
-    found = advised(made=made)
-    check = one(found, "check", "timings_disturbed")
-    assert check["passed"] == 1 and check["estimate"] == pytest.approx(0.2)
-    assert recommended(found) == ("not_distinguished", 32, "32 64 128", "solid")
-
-
 @pytest.mark.parametrize(
     ("outcome", "mean", "bound", "passed"),
     [
@@ -283,21 +237,6 @@ def test_the_baseline_of_other_tasks_is_in_the_record_of_the_data(outcome, mean,
     row = one(found, "check", "baseline")
     assert (row["passed"], row["bound"], row["estimate"]) == (passed, bound, mean)
     assert "test_set" not in {*found["name"]}  # the error of a share of so many examples
-
-
-def test_without_seconds_the_best_size_has_the_least_error():
-    means = [44.0, 43.0, 41.0, 42.0, 45.0]
-    for outcome, best in (("test_mae", 64), ("test_r2", 256)):
-        frame = pandas.DataFrame(rows(outcome, "wwwww", means))
-        found = advised(frame, asked=ASKED._replace(margins={outcome: 2.0}))
-        assert one(found, "recommendation")["batch_size"] == best
-
-
-def test_a_falling_loss_is_told_of_every_size():
-    frame = flagged("seconds", "still_falling", 32, "bwbbb")
-    frame.loc[frame["batch_size"] == 256, "still_falling"] = 1
-    checks = advised(frame)[lambda rows: rows["name"].eq("still_falling") & rows["passed"].eq(0)]
-    assert checks["batch_size"].tolist() == [32, 256]
 
 
 UNTIMED = runs().drop(columns="train_seconds")
@@ -333,12 +272,6 @@ def test_what_is_missing_lowers_the_grade(given, need, key, value):
     if need == "seeds":  # a minute each
         there = 0 if value == FRESH else row["n"]
         assert change["minutes_to_resolve"] == change["seeds_to_resolve"] - there
-
-
-def test_timing_again_is_suggested_before_more_test_data():
-    found = advised(made=runs().assign(test_examples=50), limits=DISTURBED)
-    keys = found.loc[found["item"] == "suggestion", "key"]
-    assert keys.tolist()[0] == advice_needs.RERUN and keys.tolist()[-1] == "test_examples"
 
 
 def test_suggestions_begin_with_the_first_failed_check_and_have_no_seeds_beside_others():
@@ -417,22 +350,6 @@ def test_a_best_size_at_an_end_is_told_with_the_line_that_adds_one(seconds, size
     change = one(found, "suggestion", "size_on_edge")
     assert pandas.isna(change["batch_size"])  # it is a change of all sizes
     assert (change["key"], yaml.safe_load(change["value"])) == ("batch_size", sizes)
-
-
-def test_no_size_is_added_inside_the_sizes_or_above_the_largest_that_fits():
-    limits = pandas.DataFrame({"max_batch_size": [300.0], "max_batch_size_bound": ["fits"]})
-    largest = advised(comparisons("bbbbw", taken=[5, 4, 3, 2, 1]), limits=limits)
-    assert one(largest, "recommendation")["batch_size"] == 256
-    assert all("size_on_edge" not in names(found, "check") for found in (advised(), largest))
-
-
-def test_a_size_at_a_single_rate_is_not_tuned():
-    made = runs()
-    made = made[(made["batch_size"] != 64) | (made["learning_rate"] == 0.1)]
-    found = advised(made=made)
-    assert one(found, "check", "rates") and one(found, "recommendation")["grade"] == "provisional"
-    unknown = advised(made=runs().drop(columns="learning_rate"), asked=EXTERNAL)
-    assert one(unknown, "suggestion", "rates")["key"] == "learning_rate"
 
 
 def test_a_fastest_size_that_something_excludes_is_told():

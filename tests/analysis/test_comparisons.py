@@ -194,16 +194,6 @@ def test_the_verdict_is_always_read_off_the_interval(draws, staged):
     assert verdicts == {"within", "beyond", "not_resolved"}
 
 
-@pytest.mark.parametrize("seeds", [1, 2, 3])
-def test_below_three_seeds_there_is_no_interval(seeds):
-    found = table(THREE[:, :seeds])
-    assert found["mean"].tolist() == pytest.approx(THREE[:, :seeds].mean(axis=1))
-    assert found["estimate"].notna().all()
-    for ends in (found[["low", "high"]], found[["mean_low", "mean_high"]]):
-        assert ends.notna().to_numpy().all() == (seeds == 3)
-        assert ends.isna().to_numpy().all() == (seeds < 3)
-
-
 def test_intervals_of_shares_end_at_0_and_1_and_those_of_differences_do_not():
     found = table([[0.99, 0.8, 0.999], [0.01, 0.2, 0.001], [0.5, 0.5, 0.5]])
     assert found["mean_high"][0] == 1 and found["mean_low"][1] == 0

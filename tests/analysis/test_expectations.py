@@ -136,30 +136,3 @@ def test_a_rate_that_never_reaches_the_target_does_not_do_as_well(target, verdic
     frame = pandas.DataFrame(seconds + rows("test_accuracy", "www", [0.92] * 3, 3))
     frame["learning_rate"] = 0.1
     assert verdicts(series(made, evaluated, frame)) == {0.1: "within", 0.3: verdict}
-
-
-def test_a_rate_at_which_one_seed_misses_the_target_is_not_shown_to_be_worse():
-    made, evaluated = trained()
-    missed = evaluated["learning_rate"].eq(0.3) & evaluated["seed"].eq(0)
-    evaluated.loc[missed & evaluated["validation_loss"].eq(0.1), "validation_loss"] = 0.3
-    seconds = rows("seconds", "wbb", [6.0, 9.0, 9.0], 3, budget_value=0.2)
-    frame = pandas.DataFrame(seconds + rows("test_accuracy", "www", [0.92] * 3, 3))
-    frame["learning_rate"] = 0.1
-    assert verdicts(series(made, evaluated, frame)) == {0.1: "within", 0.3: "provisional"}
-
-
-@pytest.mark.parametrize(
-    ("change", "failed", "expected"),
-    [(0.5, (), "lower"), (-0.5, (), "higher"), (0.0, (), "")]
-    + [(0.0, (0.3,), "lower"), (0.0, (0.1,), "higher"), (-0.5, (0.3,), "lower")],
-)
-def test_better_rates_are_on_the_side_of_lower_losses_and_fewer_failures(change, failed, expected):
-    made, _ = trained()
-    noise = (made["seed"] - 1) * (made["learning_rate"] - 0.2)
-    made["best_validation_loss"] = 2 + change * (made["learning_rate"] == 0.3) + noise / 100
-    made.loc[made["seed"].eq(0) & made["learning_rate"].isin(failed), "status"] = "diverged"
-    assert expectations.direction(series(made)) == expected
-
-
-def test_a_single_rate_says_nothing_about_others():
-    assert expectations.direction(series(trained((0.1,))[0])) == ""

@@ -19,7 +19,7 @@ CONSTANTS = (100.0, 20_000.0, 0.002, 0.0001)
 def test_it_is_the_least_and_the_range_ends_where_it_says():
     constants = (37.0, 900.0, 0.0013, 0.00007)
     found = fastest(*constants, slower=0.25)
-    around = seconds_to_target(found.batch_size * np.array([0.99, 1, 1.01]), *constants)
+    around = seconds_to_target(found.batch_size.mean * np.array([0.99, 1, 1.01]), *constants)
     assert around.argmin() == 1 and found.seconds == pytest.approx(around[1])
     ends = seconds_to_target([found.low, found.high], *constants)
     assert ends == pytest.approx([1.25 * found.seconds] * 2)
@@ -36,8 +36,8 @@ def test_the_error_of_two_sources():
     error = log_error(critical, half)
     assert 4 * error**2 == pytest.approx(widths[0] ** 2 + widths[1] ** 2)
     found = fastest(*CONSTANTS, log_error=error)
-    ends = (found.batch_size_low, found.batch_size_high)
-    assert ends == pytest.approx(found.batch_size * np.exp([-error, error]))
+    best, *ends = found.batch_size[:3]
+    assert ends == pytest.approx(best * np.exp([-error, error]))
     assert math.isnan(log_error(critical._replace(high=math.nan), half))
 
 

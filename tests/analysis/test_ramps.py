@@ -122,17 +122,6 @@ def test_external_runs_that_lack_factors_and_runs_that_something_stops():
     assert ramps.table(frame.assign(patience=3), {}).empty
 
 
-def test_configurations_that_differ_in_their_base_batch_size_stay_apart():
-    scaled = {"learning_rate_scaling": "linear"}
-    arms = [
-        ({**scaled, "base_batch_size": base}, loss, 400) for base, loss in ((8, 1.0), (16, 5.0))
-    ]
-    for order in (1, -1):
-        frame = runs([*arms[::order], ({**RISES, **scaled, "base_batch_size": 8}, 1.0, 250)])
-        found = ramps.table(frame, {"test_loss": 0.05})
-        assert found["verdict"].tolist() == ["within", "supported", "supported"]
-
-
 def test_a_constant_size_that_diverged_decides_nothing():
     frame = runs([({}, 1.0, 400), ({"batch_size": 64}, 0.5, 50), (RISES, 1.0, 250)])
     large = frame.index[frame["batch_size"] == 64]

@@ -21,12 +21,12 @@ def noisy(seconds, noise, seed=0, blocks=9):
 def test_exact_timings_give_their_costs_in_any_order():
     blocks = np.outer(0.02 + 0.001 * POWERS, [1.0, 1.0])
     fit = step_cost.fixed_cost(POWERS[::-1], blocks[::-1])
-    assert fit.fixed == pytest.approx((0.02, 0.02, 0.02))
-    assert fit.per_image == pytest.approx((0.001, 0.001, 0.001))
-    assert fit.half_batch == pytest.approx((20, 20, 20))
+    assert fit.fixed[:3] == pytest.approx((0.02, 0.02, 0.02))
+    assert fit.per_image[:3] == pytest.approx((0.001, 0.001, 0.001))
+    assert fit.half_batch[:3] == pytest.approx((20, 20, 20))
     assert fit.residual < 1e-12
     without = step_cost.fixed_cost(POWERS, blocks[:, 0])
-    assert math.isnan(without.fixed.low) and without.half_batch == pytest.approx((20, 20, 20))
+    assert math.isnan(without.fixed.low) and without.half_batch[:3] == pytest.approx((20, 20, 20))
 
 
 def test_weights_are_relative():
@@ -48,7 +48,7 @@ def test_what_all_sizes_have_in_common():
     error = math.sqrt(math.pi / 2) * math.log(2) / 2
     for cost in (fit.fixed, fit.per_image):
         assert cost.high / cost.mean - 1 == pytest.approx(T1 * error, rel=1e-5)
-    assert fit.half_batch == pytest.approx((20, 20, 20))
+    assert fit.half_batch[:3] == pytest.approx((20, 20, 20))
 
 
 def test_jobs_have_lines_of_their_own():
@@ -62,7 +62,7 @@ def test_jobs_have_lines_of_their_own():
     scale = T1 * math.sqrt(math.pi / 2 / 2) / math.sqrt(2)  # of two values' difference
     ends = [abs(np.diff(each)[0]) * scale for each in (fixed, per_image, fixed / 0.25 - per_image)]
     assert fit.fixed.high - 0.25 == pytest.approx(ends[0], rel=1e-4)
-    assert fit.per_image == pytest.approx((1, 1 - ends[1], 1 + ends[1]), rel=1e-4)
+    assert fit.per_image[:3] == pytest.approx((1, 1 - ends[1], 1 + ends[1]), rel=1e-4)
     assert math.log(fit.half_batch.high / 0.25) == pytest.approx(ends[2], rel=1e-4)
     assert math.isnan(step_cost.fixed_cost([1, 2], blocks).fixed.low)
 
@@ -74,7 +74,7 @@ def test_a_cost_that_is_not_positive_halves_nothing(costs):
     fit = step_cost.fixed_cost(sizes, costs[0] + costs[1] * sizes)
     assert (fit.fixed.mean, fit.per_image.mean) == pytest.approx(costs)
     assert (fit.fixed.mean > 0, fit.per_image.mean > 0) == (costs[0] > 0, costs[1] > 0)
-    assert np.isnan(fit.half_batch).all()
+    assert np.isnan(fit.half_batch[:3]).all()
 
 
 @pytest.mark.parametrize(
@@ -199,11 +199,13 @@ def test_memory_is_a_line_above_what_starting_takes():
     expected = stats.linregress(sizes[:5], peaks[:5])
     half = stats.t.ppf(0.975, 3) * expected.stderr
     assert fixed == pytest.approx(expected.intercept)
-    assert slope == pytest.approx((expected.slope, expected.slope - half, expected.slope + half))
+    assert slope[:3] == pytest.approx(
+        (expected.slope, expected.slope - half, expected.slope + half)
+    )
 
 
 def test_memory_of_few_sizes():
     fixed, slope = step_cost.memory_per_image([1, 64, 128], [510.0, 573.0, 637.0])
-    assert [fixed, *slope] == pytest.approx([509, 1, math.nan, math.nan], nan_ok=True)
+    assert [fixed, *slope[:3]] == pytest.approx([509, 1, math.nan, math.nan], nan_ok=True)
     fixed, slope = step_cost.memory_per_image([1, 64], [510, 530])
-    assert np.isnan([fixed, *slope]).all()
+    assert np.isnan([fixed, *slope[:3]]).all()

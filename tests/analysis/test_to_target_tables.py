@@ -63,7 +63,7 @@ def test_a_training_that_left_nothing_behind_excludes_its_rate():
     runs.loc[runs["run"] == "8/0.2/2", "status"] = "out_of_memory"
     trajectories = trajectories[trajectories["run"] != "8/0.2/2"]
     (found,) = to_target_tables.of_study(trajectories, runs, TO)
-    assert found.taken["updates"].rates[:2].tolist() == [0.4, 0.2]
+    assert found.costs["updates"].rates[:2].tolist() == [0.4, 0.2]
 
 
 def evaluations(rate=0.1, sizes=SIZES, seeds=(0, 1), start=0, times=1.0, **factors):
@@ -132,27 +132,19 @@ def test_the_default_target_is_one_that_every_seed_of_three_sizes_reached_at_one
         assert series(frame).default_target() == Target("validation_loss", 0.4)
 
 
-def test_a_target_that_holds_by_the_first_evaluation_is_an_upper_bound():
-    late = evaluations(start=20)  # at 8 the loss is 1.4 by then, at 128 it is .43
-    assert scaling(late, 0.6).at_first.any(axis=1).tolist() == [False, False, False, True, True]
-    assert not scaling(evaluations(), 0.6).at_first.any()
-    found = scaling(pandas.concat([late, evaluations(0.2, times=0.9)]), 0.6)
-    assert not found.at_first.any()  # at the rate that is read
-
-
 def test_metrics_are_read_as_errors_and_what_is_not_evaluated_is_passed_over():
     rows = evaluations()
     blank = pandas.concat([rows, rows.assign(updates=rows["updates"] + 2.5)])
     blank.loc[blank["updates"] % 5 > 0, "validation_loss"] = math.nan
     updates = np.stack([exact(), exact()], axis=1)
-    assert scaling(blank).taken["updates"].values == pytest.approx(updates)
+    assert scaling(blank).costs["updates"].values == pytest.approx(updates)
     loss = rows.pop("validation_loss")
     rows["validation_accuracy"], rows["test_r2"] = 1 - loss / 2, 1 - 10 * loss
     rows["test_mae"] = 40 * loss
     for column, value in (("validation_accuracy", 0.9), ("test_r2", -1), ("test_mae", 8)):
         found = scaling(rows, value, column)
-        assert found.taken["updates"].values == pytest.approx(updates)
-        assert found.taken["examples"].values == pytest.approx(updates * np.array(SIZES)[:, None])
+        assert found.costs["updates"].values == pytest.approx(updates)
+        assert found.costs["examples"].values == pytest.approx(updates * np.array(SIZES)[:, None])
 
 
 def test_the_rate_of_a_seed_is_chosen_by_the_others():
@@ -162,11 +154,11 @@ def test_the_rate_of_a_seed_is_chosen_by_the_others():
         evaluations(rate, seeds=[seed], times=2.0 if (seed == 0) == (rate == 0.2) else 1.0)
         for seed, rate in each
     ]
-    found = scaling(pandas.concat(parts)).taken["updates"]
+    found = scaling(pandas.concat(parts)).costs["updates"]
     twice = 2 * exact()
     assert found.values == pytest.approx(np.stack([twice, twice], axis=1))
     assert found.tuned.all() and found.on_edge.all()
-    alone = scaling(pandas.concat(parts[:2])).taken["updates"]
+    alone = scaling(pandas.concat(parts[:2])).costs["updates"]
     assert alone.values[:, 0] == pytest.approx(twice / 2)
 
 
@@ -180,13 +172,13 @@ def test_the_single_row_of_an_external_run_is_its_target():
     assert not found.target.column and found.fit.critical_batch_size == pytest.approx(40)
     rows.loc[0, ["updates", "examples"]] = math.nan
     (found,) = to_target_tables.of_study(rows, rows)
-    assert found.taken["updates"].values[0, 0] == math.inf and not found.fitted[0]
+    assert found.costs["updates"].values[0, 0] == math.inf
 
 
 def test_the_time_of_a_step_is_fitted():
     """By the examples that a step had, which are not those of a whole batch."""
     fitted = scaling(evaluations())
-    assert fitted.fastest.batch_size == pytest.approx(math.sqrt(40 * 20))
+    assert fitted.fastest.batch_size.mean == pytest.approx(math.sqrt(40 * 20))
     without = scaling(evaluations().drop(columns="seconds"))
     assert without.step is None and without.fastest is None
     uneven = evaluations(seeds=(0, 1, 2))

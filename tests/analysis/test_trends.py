@@ -172,17 +172,3 @@ def test_means_at_both_ends_are_those_of_the_paired_seeds():
     values[6:, 1] = 8.0
     (row,) = judged(reading(values, "seconds", "target"))
     assert row["n"] == 0 and row["smallest_mean"] == pytest.approx(100**0.6 * 10**0.4)
-
-
-def test_a_trend_is_that_of_the_analysis_that_decides_else_of_the_last():
-    values = rising(9, noise=2.0)
-    runs = frame({"generalisation_gap": values}, run="any")
-    (row,) = trends.table(runs, (), {}, (6, 9)).to_dict("records")
-    slopes = (values[:, 2] - values[:, 0]) / 2
-    level = 2 * LEVEL / 2  # two-sided; of two tests one is rejected at most
-    assert row["n"] in (6, 9)
-    share = {6: 2 / 3, 9: 1 / 3}[row["n"]]
-    first = slopes[: row["n"]]
-    interval = stats.t.interval(1 - level * share, row["n"] - 1, first.mean(), stats.sem(first))
-    assert (row["low"], row["high"]) == pytest.approx(interval)
-    assert row["estimate"] == pytest.approx(first.mean())

@@ -23,8 +23,12 @@ def judge(statements):
     return [SimpleNamespace(**row) for row in rows]
 
 
+def above(values):
+    return Statement.of_all([Contrast(values, low=0.0)])
+
+
 def one(values, **bounds):
-    (judged,) = judge([Statement((Contrast(np.array(values, float), **bounds),))])
+    (judged,) = judge([Statement.of_all([Contrast(np.array(values, float), **bounds)])])
     return judged
 
 
@@ -61,9 +65,9 @@ def test_an_open_end_supports_nothing_and_gives_its_reason():
 
 def test_the_weakest_contrast_decides_and_the_contrary_takes_bonferroni():
     strong, weak = Contrast(SIX + 10, low=0.0), Contrast(SIX - 1, low=0.0)
-    (found,) = judge([Statement((strong, weak))])
+    (found,) = judge([Statement.of_all((strong, weak))])
     assert (found.verdict, found.deciding) == (Verdict.SUPPORTED, weak)
-    statement = Statement((strong, Contrast(-SIX, low=0.0)))
+    statement = Statement.of_all((strong, Contrast(-SIX, low=0.0)))
     (found,) = judge([statement])
     assert found.verdict == Verdict.CONTRADICTED
     assert statement.p[1] == pytest.approx(2 * statement.contrasts[1].p_against)
@@ -72,10 +76,9 @@ def test_the_weakest_contrast_decides_and_the_contrary_takes_bonferroni():
 
 def test_one_of_several_rivals_supports_a_statement():
     best, rival = Contrast(SIX, low=0.0), Contrast(-SIX, low=0.0)
-    groups = {"supported_by": ((0,), (1,)), "contradicted_by": ((0, 1),)}
-    (found,) = judge([Statement((best, rival), **groups)])
+    (found,) = judge([Statement((((best,), (rival,)),))])
     assert (found.verdict, found.deciding) == (Verdict.SUPPORTED, best)
-    (found,) = judge([Statement((rival, rival), **groups)])
+    (found,) = judge([Statement((((rival,), (rival,)),))])
     assert found.verdict == Verdict.CONTRADICTED
 
 
@@ -89,8 +92,8 @@ def test_the_level_of_a_family_is_that_of_benjamini_and_hochberg():
 
 
 def test_few_replicates_stand_outside_the_family():
-    few = Statement((Contrast(SIX[:5], low=0.0),))
-    whole = Statement((Contrast(SIX, low=0.0),))
+    few = above(SIX[:5])
+    whole = above(SIX)
     alone, *_ = judge([whole])
     beside, provisional = judge([whole, few])
     assert alone.level == beside.level
@@ -98,10 +101,10 @@ def test_few_replicates_stand_outside_the_family():
 
 
 def test_statements_of_the_same_numbers_count_once():
-    sure, doubtful = (Statement((Contrast(values, low=0.0),)) for values in (SIX, SIX - 2.3))
+    sure, doubtful = (above(values) for values in (SIX, SIX - 2.3))
     (alone, _), (beside, *_) = (
         judge([sure, doubtful]),
-        judge([sure, doubtful, *[Statement((Contrast(SIX.copy(), low=0.0),))] * 5]),
+        judge([sure, doubtful, *[above(SIX.copy())] * 5]),
     )
     assert alone.level == beside.level
 
@@ -139,7 +142,7 @@ def random_statement(rng, planned=()):
         tuned = bool(rng.random() < 0.1)
         for analysis, (count, _) in zip(analyses, seen, strict=True):
             analysis.append(Contrast(values[:count], **bounds, **ends, tuned=tuned))
-    statements = [Statement(tuple(parts)) for parts in analyses]
+    statements = [Statement.of_all(parts) for parts in analyses]
     return verdicts.staged(statements, [share for _, share in seen])
 
 
@@ -182,9 +185,9 @@ def test_the_p_after_an_analysis_is_the_smallest_over_its_share():
     found = [with_p(p, n) for p, n in ((0.03, 6), (0.004, 9), (0.0004, 13))]
     shares = stages.weights(stages.looks(28))
     assert stages.looks(28) == (6, 9, 13, 19, 28) and sum(shares) == pytest.approx(1)
-    statement = verdicts.staged([Statement((each,)) for each in found], shares[:3])
+    statement = verdicts.staged([Statement.of_all([each]) for each in found], shares[:3])
     assert statement.p[0] == pytest.approx(0.0028)
-    first = verdicts.staged([Statement((found[0],))], shares[:1])
+    first = verdicts.staged([Statement.of_all([found[0]])], shares[:1])
     assert first.p[0] == pytest.approx(0.03 * 28 / 6)
 
 
@@ -196,7 +199,7 @@ def test_estimate_interval_and_n_are_those_of_the_analysis_that_decides_else_of_
 ):
     found = [with_p(p, n) for p, n in zip(p_values, (6, 9, 13), strict=True)]
     shares = stages.weights(stages.looks(28))[:3]
-    (judged,) = judge([verdicts.staged([Statement((each,)) for each in found], shares)])
+    (judged,) = judge([verdicts.staged([Statement.of_all([each]) for each in found], shares)])
     assert judged.verdict == (Verdict.SUPPORTED if printed == 1 else Verdict.NOT_RESOLVED)
     contrast = found[printed]
     half = stats.t.isf(judged.level, contrast.n - 1) * contrast.error
@@ -208,23 +211,16 @@ def test_estimate_interval_and_n_are_those_of_the_analysis_that_decides_else_of_
 
 def test_an_analysis_without_more_replicates_spends_nothing():
     """Other statements may have more seeds by then; at the last one these six are no new ones."""
-    one = Statement((Contrast([*SIX, math.nan], low=0.0),))
-    found = verdicts.staged([Statement((Contrast(SIX, low=0.0),)), one, one], (0.2, 0.2, 0.6))
+    one = above([*SIX, math.nan])
+    found = verdicts.staged([above(SIX), one, one], (0.2, 0.2, 0.6))
     assert {analysis.share for analysis in found.contrasts[0].analyses} == {0.2}
     assert found.p[0] == pytest.approx(Contrast(SIX, low=0.0).p / 0.2)
 
 
-def test_an_analysis_of_other_contrasts_is_left_out():
-    one, two = (Contrast(SIX, low=0.0, cells={"batch_size": size}) for size in (8, 16))
-    found = verdicts.staged([Statement((one,)), Statement((one, two))], (0.5, 0.5))
-    assert [each.earlier for each in found.contrasts] == [(), ()]
-    assert found.contrasts[0].p == pytest.approx(2 * one.p)
-
-
 def test_each_family_has_its_own_level_and_rows_without_a_statement_stay():
     rows = [
-        {"name": "a", "statement": Statement((Contrast(SIX, low=0.0),))},
-        {"name": "b", "statement": Statement((Contrast(SIX - 3.5, low=0.0),))},
+        {"name": "a", "statement": above(SIX)},
+        {"name": "b", "statement": above(SIX - 3.5)},
         {"name": "b", "statement": None, "verdict": Verdict.NOT_TESTABLE},
     ]
     one, other, none = verdicts.judge(rows, "name")

@@ -1,4 +1,4 @@
-"""What documents state: reading it, and what the plan says of what cannot be decided."""
+"""Claims of documents: reading them."""
 
 import math
 
@@ -86,65 +86,6 @@ def test_claims_change_no_run():
     called = CalledStudy(stated, "config.yaml", "full", False)
     assert inputs.claims(called) == ["results/studies/claims/claims.csv"]
     assert inputs.claimed_tables(called) == ["results/studies/claims/gap/runs.csv"]
-
-
-def above(of, to):
-    return {"type": "comparison", "of": of, "to": to, "above": 0}
-
-
-@pytest.mark.parametrize(
-    ("test", "lacks"),
-    [
-        ({**FALLS, "cells": {"batch_size": [16, 512]}}, "no batch size 512"),
-        (
-            {**FALLS, "cells": {"optimizer": "sgd", "learning_rate": 0.001}},
-            "no optimizer sgd with learning rate 0.001",
-        ),
-        ({**FALLS, "table": "at_epochs", "cells": {"at_epoch": 3}}, "no at epoch 3"),
-        ({**FALLS, "cells": {"batch_size": 16}}, "1 value of batch size where 2 are needed"),
-        (above({"machine": "other"}, {"machine": "local"}), "no machine other"),
-    ],
-)
-def test_cells_that_the_grid_lacks_are_reported(test, lacks):
-    (warning,) = planned(test).warnings
-    assert warning.startswith("claims: ") and lacks in warning and "c0" in warning
-
-
-@pytest.mark.parametrize(
-    ("budget", "lacks"),
-    [
-        ({"updates": 34}, ""),  # 1,087 examples: two epochs of 17 at batch size 64
-        ({"updates": 35}, "no update 35 in its shortest training of 34 updates"),
-        ({"updates": 35, "batch_size": [16, 32]}, ""),
-        ({"epoch": 3}, "no epoch 3 in its shortest training of 2 epochs"),
-        ({"examples": 2175}, "no example 2175 in its shortest training of 2174 examples"),
-        ({"seconds": 1e6}, ""),  # which nobody knows
-    ],
-)
-def test_a_budget_beyond_the_shortest_training_is_reported(budget, lacks):
-    made = planned({**FALLS, "table": "trajectories", "column": "validation_loss", "cells": budget})
-    assert [lacks in warning for warning in made.warnings] == [True] * bool(lacks)
-
-
-def test_another_machine_is_missed_only_where_it_is_no_requirement():
-    test = above({"machine": "other"}, {"machine": "local"})
-    assert planned(test, requires="machine").warnings == ()
-
-
-TIMED = {"experiment": "times", "table": "throughput", "column": "seconds_per_step"}
-
-
-@pytest.mark.parametrize(
-    ("tests", "seeds", "few", "claims"),
-    [
-        ([FALLS] * 8, 3, ("experiments.gap", "3 seeds"), "c0, c1, c2, c3, c4, c5 and 2 more"),
-        ([{**FALLS, **TIMED}], 6, ("experiments.times", "1 repeat of the timing"), "c0"),
-    ],
-)
-def test_too_few_replicates_ever_to_decide_it_are_reported(tests, seeds, few, claims):
-    warnings = planned(*tests, seeds=seeds).warnings
-    (warning,) = [line for line in warnings if line.startswith("claims: ")]
-    assert all(part in warning for part in (*few, "at least 6", claims))
 
 
 def test_every_table_that_a_claim_may_be_of_has_its_columns():

@@ -15,7 +15,14 @@ from typing import Any
 import numpy as np
 import pandas
 
-from batchscope.analysis import advice_series, expectations, run_series, step_cost, verdicts
+from batchscope.analysis import (
+    advice_series,
+    comparisons,
+    expectations,
+    run_series,
+    step_cost,
+    verdicts,
+)
 from batchscope.analysis.advice_series import (
     CRITICAL,
     MOST_DISTURBED,
@@ -28,7 +35,7 @@ from batchscope.analysis.advice_series import (
 )
 from batchscope.study import advice_needs, run_factors, stages, tasks
 from batchscope.study.advice_needs import RATE_STEP, SEEDS, Need, rounded
-from batchscope.study.budget_kinds import CONVERGENCE, EPOCHS, TARGET
+from batchscope.study.budget_kinds import CONVERGENCE, EPOCHS, SECONDS, TARGET
 from batchscope.study.decision_columns import ADVICE
 from batchscope.study.outcomes import (
     LEAST_SEEDS,
@@ -41,7 +48,7 @@ from batchscope.study.outcomes import (
 MEMORY, KNEE = "memory", "knee"
 BASELINE, RATE_ON_EDGE = "baseline", "rate_on_edge"  # the essential checks
 BLOCKS = 21  # of a timing that is repeated
-_RATES_BEYOND, _RATES_AWAY = 2, 3  # more rates beyond the edge of a grid, or if nothing learned
+_RATES_BEYOND, _RATES_AWAY = 2, 3  # more rates beyond an edge of the grid, or if nothing learned
 _COPIED = ["batch_size", "estimate", "low", "high", "bound", "n", "verdict", "reason"]
 
 
@@ -76,12 +83,16 @@ class Grade(enum.StrEnum):
 
 
 _ESSENTIAL = {Headline.NOTHING_LEARNED: BASELINE, Headline.RATE_NOT_FOUND: RATE_ON_EDGE}
+_WITH_SIZES = (Headline.NOT_DISTINGUISHED, Headline.RECOMMENDED)
 
 
-def table(tables: AdviceTables, asked: AdviceRequest) -> pandas.DataFrame:
-    """Returns the rows of every series that trains at three batch sizes or more; see `ADVICE`."""
-    every = advice_series.of_tables(tables, asked)
-    rows = [{**series.factors, **row} for series in every for row in _rows(series)]
+def table(tables: AdviceTables, request: AdviceRequest) -> pandas.DataFrame:
+    """Return the rows of every series that trains at three batch sizes or more; see `ADVICE`."""
+    rows = [
+        {**series.factors, **row}
+        for series in advice_series.of_tables(tables, request)
+        for row in _rows(series)
+    ]
     factors = run_series.factor_columns(tables.comparisons.drop(columns=RATE))
     return run_series.table(rows, ADVICE, factors)
 
@@ -93,7 +104,7 @@ def _rows(series: AdviceSeries) -> Iterator[Row]:
     if not any(need.name == SEEDS for need in needs):
         checks.append(_check(SEEDS, series.replicates >= LEAST_SEEDS, n=series.replicates))
     headline = _headline(series, checks)
-    if headline in (Headline.NOT_DISTINGUISHED, Headline.RECOMMENDED):
+    if headline in _WITH_SIZES:
         checks += _sizes_beyond(series)
     yield {"item": Item.RECOMMENDATION, **_recommendation(series, checks, headline)}
     for size in series.sizes:
@@ -104,8 +115,7 @@ def _rows(series: AdviceSeries) -> Iterator[Row]:
         yield from ({"item": Item.RATE, **row} for row in expectations.rates(series))
         yield from ({"item": Item.EXPECTATION, **row} for row in expectations.expected(series))
     for check in checks:
-        of_suggestion = dict.fromkeys(("key", "value", "minutes_to_resolve"))
-        yield {"item": Item.CHECK, **check, **of_suggestion}
+        yield {"item": Item.CHECK, **check, "key": None, "value": None, "minutes_to_resolve": None}
     yield from _suggestions(checks, headline)
 
 
@@ -117,8 +127,7 @@ def _headline(series: AdviceSeries, checks: Iterable[Row]) -> Headline:
     for headline, check in _ESSENTIAL.items():
         if check in failed:
             return headline
-    several = len(series.candidates) > 1
-    return Headline.NOT_DISTINGUISHED if several else Headline.RECOMMENDED
+    return _WITH_SIZES[len(series.candidates) < 2]
 
 
 def _recommendation(series: AdviceSeries, checks: Sequence[Row], headline: Headline) -> Row:
@@ -127,11 +136,11 @@ def _recommendation(series: AdviceSeries, checks: Sequence[Row], headline: Headl
     if headline == Headline.RATE_NOT_FOUND:
         at_edge = [check["batch_size"] for check in checks if check["name"] == RATE_ON_EDGE]
         return {**row, "sizes": " ".join(map(str, at_edge))}
-    if headline not in (Headline.NOT_DISTINGUISHED, Headline.RECOMMENDED):
+    if headline not in _WITH_SIZES:
         return row
     size, sizes = series.recommended, series.candidates or [series.recommended]
-    sure = all(check["passed"] == 1 for check in checks) and series.unresolved.empty
-    grade = Grade.SOLID if sure else Grade.PROVISIONAL
+    is_solid = all(check["passed"] == 1 for check in checks) and series.unresolved.empty
+    grade = Grade.SOLID if is_solid else Grade.PROVISIONAL
     return {
         **row,
         "name": series.limits["outcome"].iloc[0],
@@ -148,15 +157,15 @@ def _recommendation(series: AdviceSeries, checks: Sequence[Row], headline: Headl
 def _suggestions(checks: Iterable[Row], headline: Headline) -> Iterator[Row]:
     """Yield changes of the study in order of the checks that did not pass, failed ones first.
 
-    More seeds are suggested only if nothing else is wrong. Only an essential check that failed has
-    a suggestion: nothing else is worth its time.
+    More seeds are suggested only if nothing else is wrong. If an essential check failed, only its
+    suggestion is worth the time.
     """
     changes = [check for check in checks if check["passed"] != 1 and check.get("key")]
     if essential := _ESSENTIAL.get(headline):
         changes = [check for check in changes if check["name"] == essential]
-    others = [check for check in changes if check["key"] != SEEDS]
     copied = ("name", "batch_size", "key", "value", "seeds_to_resolve", "minutes_to_resolve")
-    for check in sorted(others or changes, key=_order):
+    without_seeds = [check for check in changes if check["key"] != SEEDS]
+    for check in sorted(without_seeds or changes, key=_order):
         yield {"item": Item.SUGGESTION, **{name: check.get(name) for name in copied}}
 
 
@@ -166,39 +175,39 @@ def _order(check: Row) -> tuple[bool, bool]:
 
 
 def _deciding(series: AdviceSeries, size: int) -> Row:
-    """Returns the limit that decides about a size: one that excludes it, else one not shown."""
+    """Return the limit that decides about a size: one that excludes it, else one that is open."""
     if size > series.memory:
         return {"name": MEMORY, "verdict": Verdict.BEYOND}
-    found = series.limits[series.limits["batch_size"] == size]
-    if found.empty:
+    rows = series.limits[series.limits["batch_size"] == size]
+    if rows.empty:
         return {"verdict": Verdict.NOT_TESTABLE, "reason": Reason.NO_VALUE}
-    doubtful = verdicts.read_off(found) != Verdict.WITHIN
-    first = (doubtful.astype(int) + excludes(found)).idxmax()
-    return {"name": found.loc[first, "outcome"], **found.loc[first, _COPIED].to_dict()}
+    is_open = verdicts.read_off(rows) != Verdict.WITHIN
+    row = rows.loc[(is_open.astype(int) + excludes(rows)).idxmax()]
+    return {"name": row["outcome"], **row[_COPIED].to_dict()}
 
 
 def _limits(series: AdviceSeries) -> Iterator[Row]:
-    """Yields every limit with every size, and what else is known of machine and target."""
+    """Yield every limit with every size, and the limits of the machine and the target."""
     rows = series.limits.assign(name=series.limits["outcome"])
-    more = rows["seeds_to_resolve"].astype(float) - rows["n"].astype(float)
-    rows["minutes_to_resolve"] = more * sum(series.price) / 60
-    shown = ["name", *_COPIED, "seeds_to_resolve", "minutes_to_resolve"]
-    yield from rows[shown].to_dict("records")
+    seeds = rows["seeds_to_resolve"].astype(float) - rows["n"].astype(float)
+    rows["minutes_to_resolve"] = seeds * sum(series.price) / 60
+    yield from rows[["name", *_COPIED, "seeds_to_resolve", "minutes_to_resolve"]].to_dict("records")
     if series.fits:
         reason = Reason.NONE if math.isfinite(series.memory) else Reason.LOWER_BOUND
         yield {"name": MEMORY, "largest": int(series.fits["max_batch_size"]), "reason": reason}
-    timed = series.tables.limits.reindex(columns=["knee_fitted", "knee_batch_size", "noise_floor"])
-    quiet = timed[~(timed.pop("noise_floor").astype(float) > step_cost.MOST_NOISE)]
-    for knee in quiet.astype(float).stack().dropna()[:1]:
+    timed = series.tables.limits.reindex(columns=["noise_floor", "knee_fitted", "knee_batch_size"])
+    timed = timed.astype(float)
+    quiet = timed[~(timed.pop("noise_floor") > step_cost.MOST_NOISE)]
+    for knee in quiet.stack().dropna()[:1]:
         yield {"name": KNEE, "estimate": float(knee)}
-    fit: Row = {end: series.critical.get(f"{CRITICAL}_{end}") for end in ("low", "high")}
-    if any(map(pandas.notna, fit.values())):
-        yield {"name": CRITICAL, "estimate": series.critical[CRITICAL], **fit}
+    ends: Row = {end: series.critical.get(f"{CRITICAL}_{end}") for end in ("low", "high")}
+    if any(map(pandas.notna, ends.values())):
+        yield {"name": CRITICAL, "estimate": series.critical[CRITICAL], **ends}
 
 
 def _checks(series: AdviceSeries) -> Iterator[Row]:
     """Yield the checks: one row for one that passes, or a row for each size that fails."""
-    yield from _beside_baseline(series)
+    yield from _beats_baseline(series)
     yield from edges(series)
     yield from _timings(series)
     yield from _seconds(series)
@@ -207,51 +216,45 @@ def _checks(series: AdviceSeries) -> Iterator[Row]:
     lack = pandas.to_numeric(series.critical.get("lack_of_fit"), errors="coerce")
     if pandas.notna(lack):
         yield _check("lack_of_fit", lack >= LEVEL, estimate=float(lack), bound=LEVEL)
-    planned, seeds = series.asked.planned, series.tables.runs.get("seed")
-    if planned is not None and seeds is not None:
-        there = seeds.nunique()
-        line = (SEEDS, planned) if there < planned else ()
-        yield _check("seeds_planned", there == planned, *line, estimate=there, bound=planned)
-    if looks := series.asked.looks:
+    planned, looks = series.request.planned, series.request.looks
+    if planned is not None and "seed" in series.tables.runs:
+        seeds = series.tables.runs["seed"].nunique()
+        change = (SEEDS, planned) if seeds < planned else ()
+        yield _check("seeds_planned", seeds == planned, *change, estimate=seeds, bound=planned)
+    if looks:
         decided = series.unresolved.empty
         yield _check("interim", decided, estimate=series.replicates, bound=looks[-1])
 
 
 def _check(name: str, passed: Any, key: str = "", value: Any = "", **numbers: Any) -> Row:
-    line = {"key": key, "value": str(value)} if key and not passed else {}
-    return {"name": name, "passed": int(passed), **numbers, **line}
+    change = {"key": key, "value": str(value)} if key and not passed else {}
+    return {"name": name, "passed": int(passed), **numbers, **change}
 
 
-def _beside_baseline(series: AdviceSeries) -> Iterator[Row]:
+def _beats_baseline(series: AdviceSeries) -> Iterator[Row]:
     """Yield whether any size beats the baseline in the first metric of its task.
 
-    Of an accuracy also whether the test set is large enough.
+    Also yield whether the test set is large enough for an accuracy.
     """
     rows = series.metric_rows.set_index("batch_size")
     if rows.empty:
         return
     outcome, means = rows["outcome"].iloc[0], rows["mean"].astype(float)
-    metric, size = tasks.metric(outcome, series.asked.metrics), series.recommended
+    metric, size = tasks.metric(outcome, series.request.metrics), series.recommended
     if series.learned:
         best = means.idxmax() if metric.higher_is_better else means.idxmin()
         row = rows.loc[size if series.learned.get(size) else best]
         numbers = {"estimate": row["mean"], "low": row["mean_low"], "high": row["mean_high"]}
         numbers |= {"bound": series.baseline, "n": row["seeds"]}
-        line = _rates(series, series.tried(), *_rates_away(series))
-        yield _check(BASELINE, any(series.learned.values()), **line, **numbers)
+        change = _rates(series, series.tried(), _RATES_AWAY, _RATES_AWAY)
+        yield _check(BASELINE, any(series.learned.values()), **change, **numbers)
     examples = series.runs(f"{outcome.partition('_')[0]}_examples").max().item()
-    single = str(series.factors.get("dataset")) not in series.asked.by_position
-    if pandas.notna(examples) and single and metric.error and size in rows.index:
+    single_label = str(series.factors.get("dataset")) not in series.request.by_position
+    if pandas.notna(examples) and single_label and metric.error and size in rows.index:
         variance, margin = max(means[size] * (1 - means[size]), 0), rows.loc[size, "margin"]
         error, enough = math.sqrt(variance / examples), int(variance / margin**2) + 1
-        line = ("test_examples", enough)
-        yield _check("test_set", error < margin, *line, estimate=error, bound=margin)
-
-
-def _rates_away(series: AdviceSeries) -> tuple[int, int]:
-    where = expectations.direction(series)
-    below = 0 if where == expectations.HIGHER else _RATES_AWAY
-    return below, 0 if where == expectations.LOWER else _RATES_AWAY
+        change = ("test_examples", enough)
+        yield _check("test_set", error < margin, *change, estimate=error, bound=margin)
 
 
 def _rates(series: AdviceSeries, tried: np.ndarray, below: int, above: int) -> Row:
@@ -277,28 +280,28 @@ def edges(series: AdviceSeries) -> Iterator[Row]:
         return
     rows = series.limits.dropna(subset=RATE)
     at_edge = rows[~rows.duplicated("batch_size") & (rows["on_edge"] == 1)]
-    others = rows.drop(at_edge.index)
-    otherwise = {*others.loc[excludes(others), "batch_size"]}
-    otherwise |= {size for size in series.sizes if size > series.memory}
-    otherwise |= series.excluded() - {*series.range, *series.beside}
-    at_edge = at_edge[~at_edge["batch_size"].isin(otherwise)].sort_values("batch_size")
+    inner = rows.drop(at_edge.index)
+    ruled_out = {*inner.loc[excludes(inner), "batch_size"]}
+    ruled_out |= {size for size in series.sizes if size > series.memory}
+    ruled_out |= series.excluded() - {*series.range, *series.neighbours}
+    at_edge = at_edge[~at_edge["batch_size"].isin(ruled_out)].sort_values("batch_size")
     for size, rate in zip(at_edge["batch_size"].astype(int), at_edge[RATE], strict=True):
         tried = series.tried(size)
         above = rate >= tried[-1]
-        line = _rates(series, tried, *((0, _RATES_BEYOND) if above else (_RATES_BEYOND, 0)))
+        change = _rates(series, tried, *((0, _RATES_BEYOND) if above else (_RATES_BEYOND, 0)))
         numbers = {"batch_size": size, RATE: rate, "low" if above else "high": rate}
-        yield _check(RATE_ON_EDGE, False, **line, **numbers)
+        yield _check(RATE_ON_EDGE, False, **change, **numbers)
     if len(rows) and at_edge.empty:
         yield _check(RATE_ON_EDGE, True)
 
 
 def _still_falling(series: AdviceSeries) -> Iterator[Row]:
-    """Yield the sizes at which trainings end at their lowest validation loss."""
-    flagged = {*series.limits.loc[series.limits["still_falling"] == 1, "batch_size"]}
-    for size in sorted(map(int, flagged)):
+    """Yield the sizes with trainings that end at their lowest validation loss."""
+    sizes = {*series.limits.loc[series.limits["still_falling"] == 1, "batch_size"]}
+    for size in sorted(map(int, sizes)):
         cost = {"batch_size": size, "minutes_to_resolve": 2 * series.minutes}
         yield _check("still_falling", False, *_longer(series, size), **cost)
-    if len(series.limits) and not flagged:
+    if len(series.limits) and not sizes:
         yield _check("still_falling", True)
 
 
@@ -321,44 +324,45 @@ def _sizes_beyond(series: AdviceSeries) -> Iterator[Row]:
 def _timings(series: AdviceSeries) -> Iterator[Row]:
     """Yield whether timings are clean.
 
-    Other processes disturbed few of the blocks, and the blocks of a batch size differ by less than
-    the distance of a plateau from its knee. Disturbed timings are to be repeated.
+    Timings are clean if few of the blocks were disturbed by other processes, and if the blocks of a
+    batch size differ by less than the distance of a plateau from its knee. Disturbed timings are to
+    be repeated.
     """
+    measured: list[tuple[int | None, float, float, tuple[str, Any]]] = []  # size, value, bound
+    repeated = (advice_needs.RERUN, advice_needs.TIMED)
+    if series.runs("disturbed_share").notna().any(axis=None):
+        measured.append((None, series.disturbed_share, MOST_DISTURBED, repeated))
+    more_blocks = (f"measure.{advice_needs.TIMED}.blocks", BLOCKS)
     names = ["batch_size", "seconds_per_epoch_q1", "seconds_per_epoch_q3"]
     sizes, low, high = series.runs(*names).astype(float).to_numpy().T
-    ratios = pandas.Series(high / low).groupby(sizes).median()
-    more_blocks = (f"measure.{advice_needs.TIMED}.blocks", BLOCKS)
-    found: list[tuple[int | None, float, float, tuple[str, Any]]] = []
-    if series.runs("disturbed_share").notna().any(axis=None):
-        again = (advice_needs.RERUN, advice_needs.TIMED)
-        found.append((None, series.disturbed_share, MOST_DISTURBED, again))
-    for size, ratio in ratios.items():
-        found.append((int(size), ratio, step_cost.MOST_NOISE, more_blocks))
+    for size, ratio in pandas.Series(high / low).groupby(sizes).median().items():
+        measured.append((int(size), ratio, step_cost.MOST_NOISE, more_blocks))
     names = ["disturbed_blocks", "blocks", "noise_floor"]
+    repeated = (advice_needs.RERUN, advice_needs.SWEEP)
     for disturbed, blocks, noise in series.tables.limits.reindex(columns=names).to_numpy(float):
-        again = (advice_needs.RERUN, advice_needs.SWEEP)
-        found.append((None, disturbed / blocks, MOST_DISTURBED, again))
-        found.append((None, noise, step_cost.MOST_NOISE, more_blocks))
-    found = [each for each in found if not math.isnan(each[1])]
-    failed = [each for each in found if each[1] > each[2]]
-    failed.sort(key=lambda row: row[0] is not None)  # those of all sizes first
-    for size, value, bound, line in failed or found[:1]:
+        measured.append((None, disturbed / blocks, MOST_DISTURBED, repeated))
+        measured.append((None, noise, step_cost.MOST_NOISE, more_blocks))
+    measured = [row for row in measured if not math.isnan(row[1])]
+    failed = [row for row in measured if row[1] > row[2]]
+    failed.sort(key=lambda row: row[0] is not None)  # those without a size first
+    for size, value, bound, change in failed or measured[:1]:
         numbers = {"batch_size": size if failed else None, "estimate": value, "bound": bound}
-        yield _check("timings_disturbed", not failed, *line, **numbers)
+        yield _check("timings_disturbed", not failed, *change, **numbers)
 
 
 def _seconds(series: AdviceSeries) -> Iterator[Row]:
-    """Yields whether seconds that are known are compared, and with sizes that may be used."""
-    compared = series.compares_seconds or not series.times_usable
-    if series.asked.timed and not compared and not _falls(series):
+    """Yield if known seconds are not compared, and if the fastest size is excluded."""
+    rows = series.limits[series.limits["outcome"] == SECONDS]
+    compared = len(rows) or not series.times_usable
+    if series.request.timed and not compared and not _has_schedule(series):
         yield _check("times_compared", False)
-    if (fastest := series.fastest) in series.excluded(series.outcomes):
-        others = [size for size in series.sizes if size != fastest]
-        yield _check("fastest", False, "vary.batch_size", others, batch_size=fastest)
+    if (fastest := comparisons.best(rows)) in series.excluded(series.outcomes):
+        sizes = [size for size in series.sizes if size != fastest]
+        yield _check("fastest", False, "vary.batch_size", sizes, batch_size=fastest)
 
 
-def _falls(series: AdviceSeries) -> bool:
-    return bool(series.factors.get("schedule", run_factors.CONSTANT) != run_factors.CONSTANT)
+def _has_schedule(series: AdviceSeries) -> bool:
+    return series.factors.get("schedule", run_factors.CONSTANT) != run_factors.CONSTANT
 
 
 def _needs(series: AdviceSeries) -> Iterator[Need]:
@@ -366,25 +370,26 @@ def _needs(series: AdviceSeries) -> Iterator[Need]:
     trained, of_seed = series.trained, sum(series.price) / 60
     minutes = series.minutes
     yield from advice_needs.missing(trained, of_seed, minutes / max(trained.rates, 1))
-    taken, unresolved = series.at(TARGET), series.unresolved
-    first = (unresolved["reason"] == Reason.AT_FIRST_EVALUATION).any()
-    here = trained.given_by == advice_needs.HERE  # where evaluations are asked for by a factor
-    if here and (first or (taken.empty and not _falls(series))):
+    costs, unresolved = series.at(TARGET), series.unresolved
+    is_bound = (unresolved["reason"] == Reason.AT_FIRST_EVALUATION).any()
+    has_factor = trained.given_by == advice_needs.HERE  # a factor asks for evaluations
+    if has_factor and (is_bound or (costs.empty and not _has_schedule(series))):
         # Half the examples between two evaluations, or a quarter of an epoch.
-        every, used = series.runs("evaluate_every", "train_examples").max().fillna(0)
-        yield Need(
-            "target", "evaluate_every", int(every // 2 if every else used // 4) or "", minutes
-        )
-    elif len(taken) and taken["mean"].isna().all():
-        key, value = _longer(series, int(taken["batch_size"].iloc[0]))
+        interval, epoch = series.runs("evaluate_every", "train_examples").max().fillna(0)
+        examples = int(interval // 2 if interval else epoch // 4)
+        yield Need("target", "evaluate_every", examples or "", minutes)
+    elif len(costs) and costs["mean"].isna().all():
+        key, value = _longer(series, int(costs["batch_size"].iloc[0]))
         yield Need("longer_training", key, value, 2 * minutes)
-    wanted, used = unresolved["seeds_to_resolve"].max(), series.tables.runs.get("seed")
-    never = unresolved.loc[unresolved["verdict"] == Verdict.NOT_RESOLVED, "seeds_to_resolve"].isna()
-    come = stages.following(series.replicates, series.asked.looks)  # by themselves
-    if series.replicates >= LEAST_SEEDS and pandas.notna(wanted) and not come and not never.any():
-        seeds = int(wanted)
-        if trained.given_by == advice_needs.EXTERNAL:
-            yield Need(SEEDS, SEEDS, seeds, (seeds - series.replicates) * of_seed, seeds)
-        elif used is not None and len(used):  # those that decided nothing test nothing again
-            value = stages.new_seeds(int(used.max()), seeds)
-            yield Need(SEEDS, SEEDS, value, seeds * of_seed, seeds)
+    seeds, used = unresolved["seeds_to_resolve"].max(), series.tables.runs.get("seed")
+    is_open = unresolved["verdict"] == Verdict.NOT_RESOLVED
+    unresolvable = unresolved.loc[is_open, "seeds_to_resolve"].isna().any()
+    in_next_stage = stages.following(series.replicates, series.request.looks)
+    if series.replicates < LEAST_SEEDS or pandas.isna(seeds) or in_next_stage or unresolvable:
+        return
+    seeds = int(seeds)
+    if trained.given_by == advice_needs.EXTERNAL:
+        yield Need(SEEDS, SEEDS, seeds, (seeds - series.replicates) * of_seed, seeds)
+    elif used is not None and len(used):  # seeds that decided nothing test nothing again
+        value = stages.new_seeds(int(used.max()), seeds)
+        yield Need(SEEDS, SEEDS, value, seeds * of_seed, seeds)

@@ -1,4 +1,4 @@
-"""Facts behind the advice on a series: its limits, its best batch size, the range around it.
+"""Facts behind the advice on a series: its limits, the recommended size, the range around it.
 
 A size is within the limits if it fits into memory, reaches the target within a share of the fastest
 size's seconds, and is within the margin of every outcome. Both comparisons are rows of
@@ -11,7 +11,7 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,11 +20,10 @@ import pandas
 from batchscope.analysis import comparisons, run_series, verdicts
 from batchscope.study import tasks
 from batchscope.study.advice_needs import HERE, LEAST_SIZES, Trained
-from batchscope.study.budget_kinds import PAID, TAKEN, TARGET, of_ends
+from batchscope.study.budget_kinds import EXAMPLES, PAID, SECONDS, TAKEN, TARGET, of_ends
 from batchscope.study.outcomes import LEAST_SEEDS, LEAST_WITH_INTERVAL, Reason, Verdict
 from batchscope.study.run_factors import TIMING_FACTORS
 
-SECONDS, EXAMPLES = "seconds", "examples"
 MOST_DISTURBED = 0.25  # share of disturbed blocks above which sizes are not ranked by seconds
 CRITICAL, RATE = "critical_batch_size", "learning_rate"
 _OF_MACHINE = {"machine", "dataset", "dataset_digest", "model", "model_digest", "device"}
@@ -75,9 +74,9 @@ class AdviceSeries:
     """A series with several batch sizes, and its part of the tables."""
 
     tables: AdviceTables
-    asked: AdviceRequest
+    request: AdviceRequest
     factors: Row
-    price: tuple[float, float]  # seconds that one more seed takes in trainings, and in timings
+    price: tuple[float, float]  # seconds of one more seed, in trainings and in timings
 
     @functools.cached_property
     def sizes(self) -> list[int]:
@@ -87,21 +86,21 @@ class AdviceSeries:
     def limits(self) -> pandas.DataFrame:
         """The rows of comparisons.csv that limit the sizes, one outcome after the other.
 
-        The seconds to the target where any are known, or the examples if the timings were
-        disturbed; and every outcome with a stated margin, or else the first. Without any of these
-        the examples to the target.
+        These are the seconds to the target if any are known, or the examples if the timings were
+        disturbed, and every outcome with a stated margin, or else the first. Without any of these
+        the examples to the target limit the sizes.
         """
-        taken, ends = self.at(*PAID), self.ends
+        costs, ends = self.at(*PAID), self.ends
         ends = ends[~ends["outcome"].isin(TAKEN)]
-        seconds, examples = (taken[taken["outcome"] == name] for name in (SECONDS, EXAMPLES))
+        seconds, examples = (costs[costs["outcome"] == name] for name in (SECONDS, EXAMPLES))
         cost = seconds if self.times_usable else examples
-        found = [cost] if (cost["reason"] != Reason.NO_VALUE).any() else []
+        limits = [cost] if (cost["reason"] != Reason.NO_VALUE).any() else []
         budgets = ends[ends["mean"].notna()].groupby("outcome", sort=False)["budget"].first()
-        for name in [each for each in self.asked.margins if each in budgets] or budgets.index[:1]:
-            found.append(ends[(ends["outcome"] == name) & (ends["budget"] == budgets[name])])
+        for name in [name for name in self.request.margins if name in budgets] or budgets.index[:1]:
+            limits.append(ends[(ends["outcome"] == name) & (ends["budget"] == budgets[name])])
         if budgets.empty and cost["mean"].isna().all() and examples["mean"].notna().any():
-            found.append(examples)  # the only known cost
-        return pandas.concat(found) if found else taken.iloc[:0]
+            limits.append(examples)  # the only known cost
+        return pandas.concat(limits) if limits else costs.iloc[:0]
 
     @property
     def ends(self) -> pandas.DataFrame:
@@ -111,9 +110,8 @@ class AdviceSeries:
     def disturbed_share(self) -> float:
         """The share of disturbed blocks in the timing jobs behind the seconds; NaN if unknown."""
         jobs = self.runs("batch_size", "seed", "disturbed_share").drop_duplicates()
-        shares = jobs["disturbed_share"].dropna()
-        if len(shares):
-            return float(shares.mean())
+        if jobs["disturbed_share"].notna().any():
+            return float(jobs["disturbed_share"].mean())
         blocks = self.tables.limits.reindex(columns=["disturbed_blocks", "blocks"]).astype(float)
         return float((blocks["disturbed_blocks"] / blocks["blocks"]).max())
 
@@ -123,43 +121,35 @@ class AdviceSeries:
         return not self.disturbed_share > MOST_DISTURBED
 
     @property
-    def compares_seconds(self) -> bool:
-        """Whether the seconds to the target limit the sizes."""
-        return bool((self.limits["outcome"] == SECONDS).any())
-
-    @property
-    def fastest(self) -> int | None:
-        """The fastest size by paired differences, whatever else limits it; None without any."""
-        return comparisons.best(self.limits[self.limits["outcome"] == SECONDS])
-
-    @functools.cached_property
     def outcomes(self) -> list[str]:
         """The limits of the sizes without the cost to the target."""
-        costs = (SECONDS, EXAMPLES)
-        return [name for name in self.limits["outcome"].unique() if name not in costs]
+        return [name for name in self.limits["outcome"].unique() if name not in TAKEN]
 
     @functools.cached_property
     def fits(self) -> Row:
         """The row of the machine's limits with the fewest examples that fit; empty without one."""
-        known = self.tables.limits.reindex(columns=["max_batch_size", "max_batch_size_bound"])
-        known = known.dropna(subset="max_batch_size").sort_values("max_batch_size")
-        return next(iter(known.to_dict("records")), {})
+        rows = self.tables.limits.reindex(columns=["max_batch_size", "max_batch_size_bound"])
+        rows = rows.dropna(subset="max_batch_size").sort_values("max_batch_size")
+        return next(iter(rows.to_dict("records")), {})
 
     @functools.cached_property
     def memory(self) -> float:
         """The largest batch that fits; infinite if unknown."""
-        known = self.fits and self.fits["max_batch_size_bound"] != MOST_FITS
-        return float(self.fits["max_batch_size"]) if known else math.inf
+        is_known = self.fits and self.fits["max_batch_size_bound"] != MOST_FITS
+        return float(self.fits["max_batch_size"]) if is_known else math.inf
 
-    def excluded(self, names: Iterable[str] | None = None) -> set[int]:
+    def excluded(self, outcomes: Iterable[str] | None = None) -> set[int]:
+        """Return the sizes that memory or a limit excludes: any limit, or one of `outcomes`."""
         rows = self.limits[excludes(self.limits)]
-        rows = rows if names is None else rows[rows["outcome"].isin([*names])]
+        rows = rows if outcomes is None else rows[rows["outcome"].isin([*outcomes])]
         return {*rows["batch_size"], *(size for size in self.sizes if size > self.memory)}
 
     @functools.cached_property
     def within(self) -> list[int]:
-        others = {*self.limits.loc[verdicts.read_off(self.limits) != Verdict.WITHIN, "batch_size"]}
-        return [size for size in self.sizes if size <= self.memory and size not in others]
+        """The sizes that every limit shows to be within its margin."""
+        is_open = verdicts.read_off(self.limits) != Verdict.WITHIN
+        sizes = {*self.sizes} - {*self.limits.loc[is_open, "batch_size"]}
+        return sorted(size for size in sizes if size <= self.memory)
 
     @functools.cached_property
     def learned(self) -> dict[int, bool]:
@@ -179,16 +169,15 @@ class AdviceSeries:
     @property
     def baseline(self) -> float:
         """The first metric of the best prediction that looks at no example; NaN if unknown."""
-        baselines = self.asked.baselines.get(str(self.factors.get("dataset")), {})
+        baselines = self.request.baselines.get(str(self.factors.get("dataset")), {})
         return float(baselines.get(next(iter(self.metric_rows["outcome"]), ""), math.nan))
 
     @functools.cached_property
     def metric_rows(self) -> pandas.DataFrame:
         """The rows of the first metric that was measured at the end; empty without one."""
-        rows = self.ends
-        names, metrics = rows["outcome"].unique(), self.asked.metrics
-        measured = [name for name in names if tasks.metric(name, metrics)]
-        rows = rows[rows["outcome"].isin(measured) & rows["mean"].notna()]
+        rows, metrics = self.ends, self.request.metrics
+        is_metric = rows["outcome"].map(lambda name: tasks.metric(name, metrics) is not None)
+        rows = rows[is_metric.astype(bool) & rows["mean"].notna()]
         same = ["outcome", "budget"]
         return rows[(rows[same] == rows[same].iloc[0]).all(axis=1)] if len(rows) else rows
 
@@ -197,29 +186,28 @@ class AdviceSeries:
         """The measured sizes that nothing excludes; only those that learned, if any did."""
         measured = {*self.limits.loc[self.limits["mean"].notna(), "batch_size"]}
         sizes = [size for size in self.sizes if size in measured - self.excluded()]
-        learned = [size for size in sizes if self.learned.get(size, True)]
-        return learned or sizes
+        return [size for size in sizes if self.learned.get(size, True)] or sizes
 
     @functools.cached_property
     def recommended(self) -> int | None:
-        """The best candidate of those within every limit, or else of all; None without a value."""
-        pool = [size for size in self.candidates if size in self.within] or self.candidates
-        if not pool or self.best in pool:
-            return self.best
-        rows = self.tables.comparisons[self.tables.comparisons["batch_size"].isin(pool)]
-        return replace(self, tables=self.tables._replace(comparisons=rows)).best
+        """The best candidate, among those within every limit if there are any.
 
-    @functools.cached_property
-    def best(self) -> int | None:
-        """The fastest size, or without seconds the size with the best outcome; None without any.
-
-        Sizes that a limit excludes are left out, unless all are excluded.
+        Without a candidate it is the best size that no outcome excludes, or else that fits into
+        memory; None without a value.
         """
-        for names in (None, self.outcomes, ()):
-            pool = self.limits[~self.limits["batch_size"].isin(self.excluded(names))]
-            for _, rows in pool[pool["mean"].notna()].groupby("outcome", sort=False):
-                return comparisons.best(rows)
-        return None
+        within = [size for size in self.candidates if size in self.within]
+        fallbacks = ({*self.sizes} - self.excluded(names) for names in (self.outcomes, ()))
+        pools = map(self._best, (within, self.candidates, *fallbacks))
+        return next((size for size in pools if size is not None), None)
+
+    def _best(self, sizes: Collection[int]) -> int | None:
+        """Return the best of some sizes by the first limit with a value of one of them."""
+        rows = self.limits[self.limits["batch_size"].isin(sizes) & self.limits["mean"].notna()]
+        return (
+            comparisons.best(rows[rows["outcome"] == rows["outcome"].iloc[0]])
+            if len(rows)
+            else None
+        )
 
     @functools.cached_property
     def range(self) -> list[int]:
@@ -230,14 +218,17 @@ class AdviceSeries:
         return next(run for _, sizes in groups if self.recommended in (run := [*sizes]))
 
     @functools.cached_property
-    def beside(self) -> list[int]:
+    def neighbours(self) -> list[int]:
+        """The sizes next to the range."""
         pairs = itertools.pairwise(self.sizes)
-        apart = (pair for pair in pairs if len({*pair} & {*self.range}) == 1)
-        return [size for pair in apart for size in pair if size not in self.range]
+        return [
+            size for pair in pairs if {*pair} & {*self.range} for size in {*pair} - {*self.range}
+        ]
 
     @functools.cached_property
     def unresolved(self) -> pandas.DataFrame:
-        sizes = {*self.beside} - self.excluded() | {self.recommended} - {*self.within}
+        """The limits of the neighbours, and of the recommended size, that are not decided."""
+        sizes = {*self.neighbours} - self.excluded() | {self.recommended} - {*self.within}
         rows = self.limits[self.limits["batch_size"].isin(sizes)]
         return rows[rows["verdict"] != Verdict.WITHIN]
 
@@ -249,7 +240,7 @@ class AdviceSeries:
         count. Otherwise the fewest do, since times may have fewer jobs.
         """
         pairs = self.limits.loc[self.limits["batch_size"] == self.recommended, "n"].fillna(0)
-        count = max if self.asked.looks else min
+        count = max if self.request.looks else min
         return int(count(pairs[pairs > 0], default=self.tables.comparisons["seeds"].max()))
 
     @property
@@ -271,19 +262,24 @@ class AdviceSeries:
     @functools.cached_property
     def trained(self) -> Trained:
         """The trainings of the series, as its missing requirements depend on them."""
-        runs = self.runs("batch_size", RATE, "train_seconds")
+        runs, outcomes = self.runs("batch_size", RATE, "train_seconds"), self.outcomes
         rates = runs.groupby("batch_size")[RATE].nunique().min() if len(runs) else 0
-        only = float(runs[RATE].iloc[0]) if runs[RATE].nunique() == 1 else None
-        timed = self.compares_seconds or self.asked.timed or runs["train_seconds"].notna().any()
-        outcomes = {*self.outcomes}
-        tested = any(not name.startswith("validation") for name in outcomes)
+        compared = (self.limits["outcome"] == SECONDS).any()
         # The first stages bring six seeds by themselves.
-        seeds = max(self.replicates, LEAST_SEEDS) if self.asked.looks else self.replicates
-        known = (self.sizes, seeds, int(rates), only, bool(timed), tested)
-        return Trained(*known, self.asked.given_by, tasks.of_columns(outcomes)[0])
+        seeds = max(self.replicates, LEAST_SEEDS) if self.request.looks else self.replicates
+        return Trained(
+            self.sizes,
+            seeds,
+            int(rates),
+            float(runs[RATE].iloc[0]) if runs[RATE].nunique() == 1 else None,
+            bool(compared or self.request.timed or runs["train_seconds"].notna().any()),
+            any(not name.startswith("validation") for name in outcomes),
+            self.request.given_by,
+            tasks.of_columns(outcomes)[0],
+        )
 
     def rate(self, size: int) -> float:
-        """Returns the one rate of a size: the best of its seconds, or else of its outcome."""
+        """Return the one rate of a size: the best of its seconds, or else of its outcome."""
         rates = self.limits.loc[self.limits["batch_size"] == size, RATE].dropna()
         return float(rates.iloc[0]) if len(rates) else math.nan
 
@@ -302,30 +298,34 @@ class AdviceSeries:
 
 
 def excludes(rows: pandas.DataFrame) -> pandas.Series:
+    """Return whether each limit excludes its size: it is beyond the margin, or a run failed."""
     failed = rows["reason"].isin([Reason.FAILED, Reason.NOT_REACHED])
     failed &= rows["verdict"] == Verdict.NOT_TESTABLE
     return failed | (verdicts.read_off(rows) == Verdict.BEYOND)
 
 
-def of_tables(tables: AdviceTables, asked: AdviceRequest) -> Iterator[AdviceSeries]:
-    """Yields every series that trains at three batch sizes or more, with its part of the tables."""
+def of_tables(tables: AdviceTables, request: AdviceRequest) -> Iterator[AdviceSeries]:
+    """Yield every series that trains at three batch sizes or more, with its part of the tables."""
     frame = tables.comparisons.drop(columns=RATE)
     for series in run_series.series(frame) if len(frame) else ():
         if series.frame["batch_size"].nunique() < LEAST_SIZES:
             continue
-        single = {
+        factors = {
             name: series.frame[name].iloc[0]
             for name in run_series.factor_columns(frame)
             if series.frame[name].nunique(dropna=False) < 2
         }
-        runs = of_factors(run_series.own(tables.runs), single)
+        runs = of_factors(run_series.own(tables.runs), factors)
         configured = runs.reindex(columns=[*{*_OF_MACHINE, *TIMING_FACTORS} - {"batch_size"}])
         of_machine = configured.iloc[0].to_dict() if len(runs) else {}
-        others = (of_factors(each, single) for each in tables[3:])
-        own = tables.comparisons.loc[series.frame.index]
-        given = AdviceTables(own, runs, of_factors(tables.limits, of_machine), *others)
-        price = asked.price(runs["run"]) if "run" in runs else (math.nan, math.nan)
-        yield AdviceSeries(given, asked, single, price)
+        parts = AdviceTables(
+            tables.comparisons.loc[series.frame.index],
+            runs,
+            of_factors(tables.limits, of_machine),
+            *(of_factors(table, factors) for table in tables[3:]),
+        )
+        price = request.price(runs["run"]) if "run" in runs else (math.nan, math.nan)
+        yield AdviceSeries(parts, request, factors, price)
 
 
 def of_factors(frame: pandas.DataFrame, factors: Row) -> pandas.DataFrame:

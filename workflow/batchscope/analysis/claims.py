@@ -26,9 +26,8 @@ from batchscope.study.claims import DIFFERENCE, GPU, MACHINE, RATIO, Claim, Test
 from batchscope.study.decision_columns import CLAIMS
 from batchscope.study.outcomes import RISES, Reason, Verdict
 
-Cell = dict[str, Any]  # factor or key -> its value, or [of, to] of what is compared
-Parts = Iterator[Statement | Contrast]  # which must all hold
-_NONE = "_all"  # the column of a table without a factor along it
+Cells = Mapping[str, tuple[Any, ...]]  # factor or key -> selected values
+_ALL = "_all"  # column with a single value, for tests along no factor
 
 
 def table(
@@ -41,7 +40,7 @@ def table(
 
     Args:
         read: (experiment, table) -> its rows.
-        machine: This machine, on which claims are tested that name none.
+        machine: This machine. It tests the claims that name no machine.
         planned: Experiment -> numbers of replicates at its interim analyses, if it has any.
     """
     rows = [_row(claim, read, machine, planned.get(claim.test.experiment, ())) for claim in claims]
@@ -49,7 +48,7 @@ def table(
     for row in judged:
         if "deciding" in row:
             row["replicates"] = row["counts"][-1 - row["later_analyses"]]
-            row["part"] = _text(dict(row["deciding"].cells))
+            row["part"] = _json(dict(row["deciding"].cells))
             row["parts"] = len(row["statement"].contrasts)
     return run_series.table(judged, CLAIMS)
 
@@ -67,31 +66,32 @@ def _row(
         frame = frame[frame["machine"] == machine]
     rows = _rows(frame, test)
     statement = _statement(rows, test, planned)
-    reason, of = _missing(claim, frame, rows, statement)
-    about, by = tables.column(test.table, test.column), _replicate(rows, test)
+    reason, reason_of = _missing(claim, frame, rows, statement)
+    column, by = tables.column(test.table, test.column), _replicate(rows, test)
     replicates = rows[by].nunique() if by else min(1, len(rows))
-    unit = about.unit if about else ""
+    unit = column.unit if column else ""
     if unit.startswith(tasks.NATS):
         unit = tasks.unit(unit, tasks.of_columns(read(test.experiment, "history")))
     per = "doubling" if _doublings(rows, test) else "unit"
     sides = [{test.over: test.chosen}] if test.chosen else test.sides
     low, high = (end if math.isfinite(end) else math.nan for end in test.bounds)
     return {
-        **{name: getattr(claim, name) for name in ("id", "document", "place", "sentence")},
+        **{
+            name: getattr(claim, name) for name in ("id", "document", "place", "sentence", "figure")
+        },
         **{name: getattr(test, name) for name in ("type", "experiment", "table", "column", "over")},
         "scale": RATIO if test.ratio else DIFFERENCE,
         "per": per if test.type in ("trend", "interaction") else "",
         "unit": unit,
         "low_bound": low,
         "high_bound": high,
-        "cells": _text(_short(test.cells)),
-        "sides": _text([*map(_short, sides)]),
+        "cells": _json(_single_values(test.cells)),
+        "sides": _json([*map(_single_values, sides)]),
         "replicates": replicates,
         "counts": [count for count, _ in stages.seen(replicates, planned)],
         "verdict": Verdict.NOT_TESTABLE,
         "reason": reason,
-        "reason_of": _text(of),
-        "figure": claim.figure,
+        "reason_of": _json(reason_of),
         "statement": None if reason else statement,
     }
 
@@ -99,58 +99,56 @@ def _row(
 def _missing(
     claim: Claim, frame: pandas.DataFrame, rows: pandas.DataFrame, statement: Statement
 ) -> tuple[Reason, dict[str, Any]]:
-    """Returns why a claim cannot be tested, and the cells that are missing; else nothing."""
+    """Return the reason why a claim cannot be tested, with the cells that are missing, if any."""
     test = claim.test
     absent = _absent(frame, test)
-    lacking = Reason.NONE if absent else _lacking(rows, test)
-    of_budget = (lacking, test.budget if lacking == Reason.NO_BUDGET else {})
+    reason = Reason.NONE if absent else _unusable(rows, test)
+    unusable = reason, (test.budget if reason == Reason.NO_BUDGET else {})
     if statement.n and not absent:
-        return of_budget
+        return unusable
     if claim.requires == MACHINE:
         return Reason.NO_MACHINE, {}
     statuses = {*rows["status"]} if "status" in rows else set()
     if claim.requires == GPU or requirements.NO_GPU in statuses:
-        several = any("replicas" in cells for cells in test.selections())
-        return Reason.FEW_GPUS if several else Reason.NO_GPU, {}
+        replicas = any("replicas" in cells for cells in test.selections())
+        return Reason.FEW_GPUS if replicas else Reason.NO_GPU, {}
     if requirements.NO_CORES in statuses:
         return Reason.NO_CORES, {}
     if requirements.NOT_INSTALLED in statuses:
-        return Reason.NOT_INSTALLED, _only_among(
-            frame, frame["status"] == requirements.NOT_INSTALLED
-        )
+        return Reason.NOT_INSTALLED, _only_in(frame, frame["status"] == requirements.NOT_INSTALLED)
     if frame.empty:
         return Reason.NO_RESULTS, {}
     if absent or not statement.contrasts:
         return Reason.NOT_IN_GRID, absent
-    if lacking:
-        return of_budget
-    return Reason.NO_VALUE, next(dict(each.cells) for each in statement.contrasts if not each.n)
+    if reason:
+        return unusable
+    return Reason.NO_VALUE, next(dict(part.cells) for part in statement.contrasts if not part.n)
 
 
-def _only_among(frame: pandas.DataFrame, chosen: pandas.Series) -> dict[str, list[Any]]:
-    """Return factor -> values that no other row than the chosen ones has."""
-    found = {}
-    for name in run_series.varying(frame):
-        others = {*frame.loc[~chosen, name]}
-        found[name] = [value for value in frame.loc[chosen, name].unique() if value not in others]
-    return {name: values for name, values in found.items() if values}
+def _only_in(frame: pandas.DataFrame, selected: pandas.Series) -> dict[str, list[Any]]:
+    """Return factor -> values that only the selected rows have."""
+    by_factor = {
+        name: frame.loc[selected & ~frame[name].isin(frame.loc[~selected, name]), name].unique()
+        for name in run_series.varying(frame)
+    }
+    return {name: [*values] for name, values in by_factor.items() if len(values)}
 
 
 def _absent(frame: pandas.DataFrame, test: Test) -> dict[str, Any]:
-    """Returns the first named cell that no row has; empty where all are there.
+    """Return the first named cell that no row has; empty if there are rows of all.
 
     A budget names no cell: it is read within a run.
     """
-    for cells in test.selections():
-        named = {name: values for name, values in cells.items() if name not in test.budget}
-        for name, values in named.items():
+    for selection in test.selections():
+        cells = {name: values for name, values in selection.items() if name not in test.budget}
+        for name, values in cells.items():
             for value in values:
-                if _selected(frame, {**named, name: (value,)}).empty:
+                if _selected(frame, {**cells, name: (value,)}).empty:
                     return {name: value}
     return {}
 
 
-def _lacking(rows: pandas.DataFrame, test: Test) -> Reason:
+def _unusable(rows: pandas.DataFrame, test: Test) -> Reason:
     """Return the reason why the remaining replicates decide nothing.
 
     A training that failed leaves its seed out. But the end before a budget, or a value without a
@@ -164,20 +162,20 @@ def _lacking(rows: pandas.DataFrame, test: Test) -> Reason:
     return Reason.NOT_POSITIVE if test.ratio and (values <= 0).any() else Reason.NONE
 
 
-def _short(cells: dict[str, tuple[Any, ...]]) -> dict[str, Any]:
-    return {name: each[0] if len(each) == 1 else [*each] for name, each in cells.items()}
+def _single_values(cells: Cells) -> dict[str, Any]:
+    return {name: values[0] if len(values) == 1 else [*values] for name, values in cells.items()}
 
 
-def _text(cells: Any) -> str:
-    return json.dumps(cells, ensure_ascii=False, default=lambda one: one.item()) if cells else ""
+def _json(cells: Any) -> str:
+    return (
+        json.dumps(cells, ensure_ascii=False, default=lambda value: value.item()) if cells else ""
+    )
 
 
-def _selected(frame: pandas.DataFrame, cells: Mapping[str, tuple[Any, ...]]) -> pandas.DataFrame:
-    """Returns the rows that have one of the values of every factor or key."""
+def _selected(frame: pandas.DataFrame, cells: Cells) -> pandas.DataFrame:
+    """Return the rows that have one of the values of every factor or key."""
     for name, values in cells.items():
-        if name not in frame.columns:
-            return frame.iloc[:0]
-        frame = frame[frame[name].isin(values)]
+        frame = frame[frame[name].isin(values)] if name in frame else frame.iloc[:0]
     return frame
 
 
@@ -190,21 +188,21 @@ def _rows(frame: pandas.DataFrame, test: Test) -> pandas.DataFrame:
         return frame.iloc[:0]
     for budget, value in test.budget.items():
         frame = _at_budget(frame, budget, value, test.column)
-    every = [_selected(frame, cells).index for cells in test.selections()]
-    found = frame[frame.index.isin(np.concatenate(every))]
-    if "status" not in found:
-        return found
-    values = found[test.column].where(found["status"] == records.FINISHED)
-    return found.assign(**{test.column: values})
+    selections = [_selected(frame, cells).index for cells in test.selections()]
+    rows = frame[frame.index.isin(np.concatenate(selections))]
+    if "status" not in rows:
+        return rows
+    values = rows[test.column].where(rows["status"] == records.FINISHED)
+    return rows.assign(**{test.column: values})
 
 
 def _at_budget(frame: pandas.DataFrame, budget: str, value: float, column: str) -> pandas.DataFrame:
-    """Returns one row per machine and run: a column at a budget."""
-    found = []
+    """Return one row per machine and run: a column at a budget."""
+    rows = []
     for _, run in frame.groupby(["machine", "run"], sort=False):
         at = targets.at_budget(run[budget], run[column], value, tasks.logarithmic(column))
-        found.append({**run.iloc[0].to_dict(), budget: value, column: at})
-    return pandas.DataFrame(found).drop(columns=[*({*tables.BUDGETS} - {budget, column})])
+        rows.append({**run.iloc[0].to_dict(), budget: value, column: at})
+    return pandas.DataFrame(rows).drop(columns=[*({*tables.BUDGETS} - {budget, column})])
 
 
 def _replicate(frame: pandas.DataFrame, test: Test) -> str:
@@ -223,90 +221,73 @@ def _doublings(rows: pandas.DataFrame, test: Test) -> bool:
 def _statement(rows: pandas.DataFrame, test: Test, planned: Sequence[int]) -> Statement:
     """Return the statement of a test about its rows; without contrasts if these lack its cells."""
     if rows.empty:
-        return Statement(())
-    if test.ratio:
-        values = rows[test.column].astype(float)
-        rows = rows.assign(**{test.column: np.log(values.where(values > 0))})
-    parts = _staged(rows, test, planned)
-    if not parts:
-        return Statement(())
-    # If the weakest part is shown, so is every other one; one that fails shows the contrary.
-    weakest = max(range(len(parts)), key=lambda at: parts[at].p[0])
-    starts = np.cumsum([0, *(len(part.contrasts) for part in parts)]).tolist()
-    groups = [
-        [tuple(tuple(start + at for at in group) for group in groups) for groups in part.groups]
-        for part, start in zip(parts, starts, strict=False)
-    ]
-    return Statement(
-        tuple(itertools.chain(*(part.contrasts for part in parts))),
-        supported_by=groups[weakest][0],
-        contradicted_by=tuple(itertools.chain(*(against for _, against in groups))),
-        steps=tuple(itertools.chain(*(part.steps for part in parts))),
+        return Statement.of_all(())
+    by, values = _replicate(rows, test), rows[test.column].astype(float)
+    rows = rows.copy().assign(
+        **{_ALL: 0},
+        _replicate=rows[by] if by else 0,
+        _value=np.log(values.where(values > 0)) if test.ratio else values,
+    )
+    statements = [part for series in _series(rows, test) for part in _PARTS[test.type](series)]
+    statement = Statement(
+        tuple(part for statement in statements for part in statement.parts),
+        tuple(step for statement in statements for step in statement.steps),
         ratio=test.ratio,
     )
-
-
-def _staged(rows: pandas.DataFrame, test: Test, planned: Sequence[int]) -> list[Statement]:
-    """Return the parts of a claim, each tested by the first replicates of every analysis."""
-    by = _replicate(rows, test)
-    replicates = np.unique(rows[by]) if by else np.zeros(1)
-    analyses = [
-        (_parts(rows[rows[by].isin(replicates[:count])] if by else rows, test), share)
-        for count, share in stages.seen(len(replicates), planned)
-    ]
-    last = analyses[-1][0]
-    alike = [(parts, share) for parts, share in analyses if len(parts) == len(last)]
-    shares = [share for _, share in alike]
-    return [verdicts.staged([parts[at] for parts, _ in alike], shares) for at in range(len(last))]
-
-
-def _parts(rows: pandas.DataFrame, test: Test) -> list[Statement]:
-    found = itertools.chain(*(_OF_TYPE[test.type](each) for each in _series(rows, test)))
-    return [Statement((each,)) if isinstance(each, Contrast) else each for each in found]
+    return verdicts.at_analyses(rows["_replicate"].nunique(), planned, statement.first)
 
 
 @dataclass(frozen=True)
 class _TestSeries:
-    """The numbers of one series: a table of replicates x values of `test.over` for each side."""
+    """The numbers of one series.
+
+    Attributes:
+        cells: Values that distinguish it; pairs of values if two sides are compared.
+        doublings: Whether positions are binary logarithms.
+        values: Replicates x values of `test.over`, for each of the compared sides.
+    """
 
     test: Test
-    cells: Cell  # what distinguishes it
-    doublings: bool  # whether positions are binary logarithms
-    of: pandas.DataFrame
-    to: pandas.DataFrame | None = None  # the other side, where two are compared
+    cells: dict[str, Any]
+    doublings: bool
+    values: list[pandas.DataFrame]
 
-    def contrast(self, values: Any, at: Any = None) -> Contrast:
-        """Returns a contrast with the bounds of the test, of a ratio their logarithms."""
+    def contrast(self, numbers: pandas.Series | np.ndarray, at: Any = None) -> Contrast:
+        """Return a contrast with the bounds of the test; for a ratio, their logarithms."""
         low, high = self.test.bounds
         if self.test.ratio:
             low, high = (math.log(low) if low > 0 else -math.inf), math.log(high)
-        along = {} if at is None or self.of.columns.name == _NONE else {self.of.columns.name: at}
-        return Contrast(np.asarray(values, float), low, high, cells={**self.cells, **along})
+        name = self.values[0].columns.name
+        along = {} if at is None or name == _ALL else {name: at}
+        return Contrast(numbers, low, high, cells={**self.cells, **along})
+
+    def part(self, numbers: pandas.Series | np.ndarray, at: Any = None) -> Statement:
+        return Statement.of_all([self.contrast(numbers, at)])
 
     def positions(self, at: Sequence[Any]) -> np.ndarray:
         return np.log2(np.asarray(at, float)) if self.doublings else np.asarray(at, float)
 
 
-def _series(frame: pandas.DataFrame, test: Test) -> Iterator[_TestSeries]:
-    """Yields every series of the rows; where sides are compared, of each cell of one with each.
+def _series(rows: pandas.DataFrame, test: Test) -> Iterator[_TestSeries]:
+    """Yield every series of the rows; if sides are compared, of each cell of one with each.
 
     A series are the rows that neither the sides nor the test distinguish.
     """
-    per = _doublings(frame, test)
-    for pair in test.compared:
-        over = [test.over] if test.over not in pair[0] else []
-        for sides in itertools.product(*map(_each, pair)):
-            named = {name: [side[name][0] for side in sides] for name in pair[0]}
-            both = pandas.concat([_selected(frame, side) for side in sides])
-            for cells, group in _groups(both, test, {test.over, *named}):
-                rows = [_selected(group, side) for side in sides]
-                if not any(each.empty for each in rows):
-                    tables = (_table(each, test, over) for each in rows)
-                    yield _TestSeries(test, {**cells, **named}, per, *tables)
+    doublings, replicates = _doublings(rows, test), np.unique(rows["_replicate"])
+    for compared in test.compared:
+        over = test.over if test.over in rows and test.over not in compared[0] else _ALL
+        for sides in itertools.product(*map(_single_cells, compared)):
+            pairs = {name: [side[name][0] for side in sides] for name in compared[0]}
+            compared_rows = pandas.concat([_selected(rows, side) for side in sides])
+            for cells, group in _groups(compared_rows, test, {test.over, *pairs}):
+                selected = [_selected(group, side) for side in sides]
+                if not any(side.empty for side in selected):
+                    values = [_table(side, over, replicates) for side in selected]
+                    yield _TestSeries(test, {**cells, **pairs}, doublings, values)
 
 
-def _each(cells: Mapping[str, tuple[Any, ...]]) -> list[dict[str, Any]]:
-    """Returns the cells with one value of everything."""
+def _single_cells(cells: Cells) -> list[dict[str, Any]]:
+    """Return the cells with a single value of every factor."""
     return [
         {name: (value,) for name, value in zip(cells, values, strict=True)}
         for values in itertools.product(*cells.values())
@@ -314,90 +295,83 @@ def _each(cells: Mapping[str, tuple[Any, ...]]) -> list[dict[str, Any]]:
 
 
 def _groups(
-    frame: pandas.DataFrame, test: Test, named: set[str]
-) -> Iterator[tuple[Cell, pandas.DataFrame]]:
-    """Yields the rows that share all that is not named, with what distinguishes them."""
+    frame: pandas.DataFrame, test: Test, excluded: set[str]
+) -> Iterator[tuple[dict[str, Any], pandas.DataFrame]]:
+    """Yield the rows that share all factors but the excluded ones, with the factors that vary."""
     keys = [name for name in tables.CLAIMED[test.table].keys if name != test.column]
-    # With another factor than the batch size in its place, each batch size is a series.
-    names = [*run_series.series_factors(frame), "batch_size", *keys]
-    split = [
-        name
-        for name in dict.fromkeys(names)
-        if name in frame and name not in named and frame[name].nunique(dropna=False) > 1
-    ]
-    groups = frame.groupby(split, sort=False, dropna=False) if split else [((), frame)]
-    for values, group in groups:
+    # If another factor takes its place, each batch size is a series.
+    names = dict.fromkeys([*run_series.series_factors(frame), "batch_size", *keys])
+    split = run_series.varying(
+        frame, [name for name in names if name in frame and name not in excluded]
+    )
+    for values, group in frame.groupby(split, sort=False, dropna=False) if split else [((), frame)]:
         yield dict(zip(split, values, strict=True)), group
 
 
-def _table(frame: pandas.DataFrame, test: Test, over: list[str]) -> pandas.DataFrame:
+def _table(frame: pandas.DataFrame, over: str, replicates: np.ndarray) -> pandas.DataFrame:
     """Return a column by replicate and cell; several values of a run in one cell are averaged."""
-    by = _replicate(frame, test)
-    cells = [name for name in over if name in frame] or [_NONE]
-    frame = frame.assign(
-        _replicate=frame[by] if by else 0, _value=frame[test.column].astype(float), **{_NONE: 0}
-    )
     # Cells without a value stay, so that missing values are seen.
-    found = frame.groupby(["_replicate", *cells], dropna=False)["_value"].mean().unstack(cells)
-    return found[sorted(found.columns)]
+    values = frame.groupby(["_replicate", over], dropna=False)["_value"].mean().unstack(over)
+    return values[sorted(values.columns)].reindex(replicates)
 
 
-def _trend(series: _TestSeries) -> Parts:
-    sizes = series.of.columns
-    if len(sizes) > 1:
-        rises = series.test.direction == RISES
-        values, at = series.of.to_numpy(), series.positions(sizes)
-        yield verdicts.trend(values, at, rises, cells=series.cells)
+def _trend(series: _TestSeries) -> Iterator[Statement]:
+    (values,) = series.values
+    if len(values.columns) > 1:
+        rises, positions = series.test.direction == RISES, series.positions(values.columns)
+        yield verdicts.trend(values, positions, rises, cells=series.cells)
 
 
-def _equivalence(series: _TestSeries) -> Parts:
-    for to, of in itertools.combinations(series.of.columns, 2):
-        yield series.contrast(series.of[of] - series.of[to], [of, to])
+def _equivalence(series: _TestSeries) -> Iterator[Statement]:
+    (values,) = series.values
+    for lower, upper in itertools.combinations(values.columns, 2):
+        yield series.part(values[upper] - values[lower], [upper, lower])
 
 
-def _value(series: _TestSeries) -> Parts:
-    for at in series.of.columns:
-        yield series.contrast(series.of[at], at)
+def _value(series: _TestSeries) -> Iterator[Statement]:
+    for at, values in series.values[0].items():
+        yield series.part(values, at)
 
 
-def _difference(series: _TestSeries) -> Parts:
-    for at in series.of.columns.intersection(series.to.columns):
-        yield series.contrast(series.of[at] - series.to[at], at)
+def _difference(series: _TestSeries) -> Iterator[Statement]:
+    upper, lower = series.values
+    for at in upper.columns.intersection(lower.columns):
+        yield series.part(upper[at] - lower[at], at)
 
 
-def _interaction(series: _TestSeries) -> Parts:
-    at = sorted(series.of.columns.intersection(series.to.columns))
+def _interaction(series: _TestSeries) -> Iterator[Statement]:
+    upper, lower = series.values
+    at = sorted(upper.columns.intersection(lower.columns))
     if len(at) > 1:
-        difference = (series.of[at] - series.to[at]).dropna().to_numpy()
-        yield series.contrast(verdicts.slopes(difference, series.positions(at)))
+        yield series.part(verdicts.slopes(upper[at] - lower[at], series.positions(at)))
 
 
-def _argmax(series: _TestSeries) -> Parts:
+def _argmax(series: _TestSeries) -> Iterator[Statement]:
     """One of the chosen values is better than all others; wrong if another one beats them all."""
-    complete, sizes, test = series.of.dropna(), series.of.columns, series.test
-    chosen = [at for at in sizes if at in test.chosen]
-    others = [at for at in sizes if at not in test.chosen]
-    pairs = [
-        series.contrast(complete[of] - complete[to], [of, to])
-        for of, to in itertools.product(chosen, others)
-    ]
-    if pairs:
-        at = np.arange(len(pairs)).reshape(len(chosen), -1)
-        rivals, against = (tuple(map(tuple, each.tolist())) for each in (at, at.T))
-        yield Statement(tuple(pairs), rivals, against)
+    (values,), chosen = series.values, series.test.chosen
+    complete = values.where(values.notna().all(axis=1))
+    rivals = [at for at in values if at in chosen]
+    losers = [at for at in values if at not in chosen]
+    if rivals and losers:
+        rows = (
+            tuple(series.contrast(complete[best] - complete[at], [best, at]) for at in losers)
+            for best in rivals
+        )
+        yield Statement((tuple(rows),))
 
 
-def _exception(series: _TestSeries) -> Parts:
-    """A size lies off the straight line between its neighbours, both axes logarithmic."""
-    table, at = series.of, [*series.of.columns]
-    for left, here, right in zip(at, at[1:], at[2:], strict=False):
-        if here in series.test.chosen and left > 0:
-            share = math.log(here / left) / math.log(right / left)
-            line = (1 - share) * table[left] + share * table[right]
-            yield series.contrast(table[here] - line, here)
+def _exception(series: _TestSeries) -> Iterator[Statement]:
+    """A size is off the straight line between its neighbours, both axes logarithmic."""
+    (values,) = series.values
+    at = [*values.columns]
+    for left, middle, right in zip(at, at[1:], at[2:], strict=False):
+        if middle in series.test.chosen and left > 0:
+            share = math.log(middle / left) / math.log(right / left)
+            line = (1 - share) * values[left] + share * values[right]
+            yield series.part(values[middle] - line, middle)
 
 
-_OF_TYPE: dict[str, Callable[[_TestSeries], Parts]] = {
+_PARTS: dict[str, Callable[[_TestSeries], Iterator[Statement]]] = {
     "trend": _trend,
     "equivalence": _equivalence,
     "value": _value,

@@ -43,10 +43,10 @@ def best(rows: pandas.DataFrame) -> int | None:
     """
     values = rows.set_index("batch_size")[["estimate", "mean"]].astype(float)
     for column in ("estimate", "mean"):
-        known = values[column].dropna()
-        if len(known):
+        ranked = values[column].dropna()
+        if len(ranked):
             higher = higher_is_better(rows).iloc[0]
-            return int(known.idxmax() if higher else known.idxmin())
+            return int(ranked.idxmax() if higher else ranked.idxmin())
     return None
 
 
@@ -56,14 +56,15 @@ def _rows(reading: Reading, factors: list[str]) -> Iterator[Row]:
     if reading.taken:
         bound = verdicts.exponential(math.log1p(reading.margin))
     firsts = reading.trainings.runs.drop_duplicates("batch_size").set_index("batch_size")[factors]
-    means, reasons = reading.means(), _reasons(reading)
-    statements = _statements(reading, [at for at, reason in enumerate(reasons) if not reason])
+    means, not_compared = reading.means(), reasons(reading)
+    compared = [at for at, reason in enumerate(not_compared) if not reason]
+    statements = _statements(reading, compared)
     for at, size in enumerate(reading.batch_sizes):
         value, *ends = means[at][:3]
         interval = means[at].n >= LEAST_WITH_INTERVAL
         ends = clipped(reading.outcome, ends) if interval else [math.nan] * 2
         seeds, statement = int(reading.ran[at].sum()), statements.get(at)
-        reason = reasons[at] or (Reason.NONE if statement else Reason.ALONE)
+        reason = not_compared[at] or (Reason.NONE if statement else Reason.ALONE)
         reached = int(np.isfinite(reading.values[at]).sum())
         yield {
             **firsts.loc[size].to_dict(),
@@ -85,21 +86,21 @@ def _rows(reading: Reading, factors: list[str]) -> Iterator[Row]:
         }
 
 
-def _reasons(reading: Reading) -> list[Reason]:
+def reasons(reading: Reading) -> list[Reason]:
     """Return the reason why each batch size is compared with none; empty if it is compared."""
-    reasons = []
+    result = []
     for at, values in enumerate(reading.values):
         if reading.taken and (values <= 0).any():
-            reasons.append(Reason.NOT_POSITIVE)  # a cost of 0 has no ratio
+            result.append(Reason.NOT_POSITIVE)  # a cost of 0 has no ratio
         elif np.isinf(values).any():
-            reasons.append(Reason.NOT_REACHED if reading.not_reached[at] else Reason.FAILED)
+            result.append(Reason.NOT_REACHED if reading.not_reached[at] else Reason.FAILED)
         elif np.isnan(values).all():
-            reasons.append(Reason.NO_BUDGET if reading.ended[at] else Reason.NO_VALUE)
+            result.append(Reason.NO_BUDGET if reading.ended[at] else Reason.NO_VALUE)
         elif reading.rate_left[at]:
-            reasons.append(Reason.RATE_LEFT)
+            result.append(Reason.RATE_LEFT)
         else:
-            reasons.append(Reason.NONE)
-    return reasons
+            result.append(Reason.NONE)
+    return result
 
 
 def _statements(reading: Reading, kept: list[int]) -> dict[int, ComparisonWithBest]:
@@ -111,8 +112,8 @@ def _statements(reading: Reading, kept: list[int]) -> dict[int, ComparisonWithBe
     statements = {}
     for at in kept if len(kept) > 1 else ():
         compared = [
-            ComparisonWithBest(
-                tuple(
+            ComparisonWithBest.of_all(
+                (
                     Contrast(
                         _differences(analysis, at, other, margin),
                         low=-margin,
@@ -146,6 +147,6 @@ def _differences(reading: Reading, at: int, other: int, margin: float) -> np.nda
         values = -values
     with np.errstate(invalid="ignore"):
         differences = values[0] - values[1]
-    # A difference that equals the margin but for rounding is the margin.
+    # Rounding must not move a difference across the margin.
     close = np.abs(differences + margin) <= ROUNDING * (np.abs(values).sum(axis=0) + margin)
     return np.where(close, -margin, differences)

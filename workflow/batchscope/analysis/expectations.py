@@ -14,25 +14,24 @@ import numpy as np
 import pandas
 
 from batchscope.analysis import intervals, run_series, verdicts
-from batchscope.analysis.advice_series import RATE, SECONDS, AdviceSeries, Row
+from batchscope.analysis.advice_series import RATE, AdviceSeries, Row
 from batchscope.analysis.targets import Target
 from batchscope.store.records import FAILED
-from batchscope.study.budget_kinds import CONVERGENCE, END, EPOCHS, TAKEN, TARGET, UPDATES
+from batchscope.study.budget_kinds import CONVERGENCE, END, EPOCHS, SECONDS, TAKEN, TARGET, UPDATES
 from batchscope.study.outcomes import LEAST_WITH_INTERVAL, Reason, Verdict
 from batchscope.study.tables import clipped
 
 PATIENCE, MEMORY_PEAK, EPOCH_SECONDS = "patience", "memory_peak_mb", "seconds_per_epoch"
 COUNTED = (EPOCHS, UPDATES, PATIENCE)  # summarised by their range over the seeds
-LOWER, HIGHER = "lower", "higher"
-_LOSS, _BEST_LOSS = "validation_loss", "best_validation_loss"
-_OF_RUNS = ["train_seconds", EPOCH_SECONDS, MEMORY_PEAK, _BEST_LOSS]
+_LOSS = "validation_loss"
+_OF_RUNS = ["batch_size", RATE, "seed", "train_seconds", EPOCH_SECONDS, MEMORY_PEAK]
 _FROM_BEST = [Verdict.WITHIN, Verdict.PROVISIONAL, Verdict.BEYOND]  # the last one decides
 
 
 def _runs(series: AdviceSeries, *columns: str) -> pandas.DataFrame:
-    names = ["batch_size", RATE, "seed", *_OF_RUNS, *columns]
-    runs = series.runs("run", "status", *names).set_index("run")
-    return runs.assign(**{name: pandas.to_numeric(runs[name], errors="coerce") for name in names})
+    runs = series.runs("run", "status", *_OF_RUNS, *columns).set_index("run")
+    numbers = runs.drop(columns="status").apply(pandas.to_numeric, errors="coerce")
+    return numbers.assign(status=runs["status"])
 
 
 def _evaluations(series: AdviceSeries) -> pandas.DataFrame:
@@ -49,23 +48,22 @@ def outcome_values(series: AdviceSeries, outcome: str) -> tuple[pandas.DataFrame
     """Return an outcome of every finished run, and the place of comparison: convergence or end.
 
     The rows have the `value` of the outcome there, and the `epochs`, `updates` and `seconds` that
-    the run had taken.
+    the run had used.
     """
     runs, rows = run_series.finished(_runs(series, outcome)), _evaluations(series)
     compared = series.limits.loc[series.limits["outcome"] == outcome, "budget"]
-    evaluated = outcome in rows and bool(rows[outcome].notna().all())
-    converged = compared.eq(CONVERGENCE).any() and len(rows) > 0
-    if converged and (evaluated or series.asked.best_weights):
-        place, read = CONVERGENCE, rows.loc[rows.groupby("run")[_LOSS].idxmin()]
+    is_evaluated = outcome in rows and bool(rows[outcome].notna().all())
+    has_minimum = compared.eq(CONVERGENCE).any() and len(rows) > 0
+    if has_minimum and (is_evaluated or series.request.best_weights):
+        place, rows = CONVERGENCE, rows.loc[rows.groupby("run")[_LOSS].idxmin()]
     else:
-        place, read = END, rows.drop_duplicates("run", keep="last")
+        place, rows = END, rows.drop_duplicates("run", keep="last")
     columns = ["epoch", UPDATES, SECONDS, outcome]
-    read = read.set_index("run").reindex(index=runs.index, columns=columns).astype(float)
+    rows = rows.set_index("run").reindex(index=runs.index, columns=columns).astype(float)
     if place == END:
-        read[SECONDS] = runs["train_seconds"].fillna(read[SECONDS])
-    value = read[outcome] if place == CONVERGENCE and evaluated else runs[outcome]
-    used = read[columns[:3]].rename(columns={"epoch": EPOCHS})
-    return runs.join(used).assign(value=value), place
+        rows[SECONDS] = runs["train_seconds"].fillna(rows[SECONDS])
+    value = rows[outcome] if place == CONVERGENCE and is_evaluated else runs[outcome]
+    return runs.join(rows[columns[:3]].rename(columns={"epoch": EPOCHS})).assign(value=value), place
 
 
 def expected(series: AdviceSeries) -> Iterator[Row]:
@@ -74,29 +72,30 @@ def expected(series: AdviceSeries) -> Iterator[Row]:
     Outcomes that were compared at another place than the first one are left out.
     """
     compared = series.limits.set_index(["outcome", "batch_size"])
-    known = [name for name in series.outcomes if name in series.tables.runs]
-    values = {name: outcome_values(series, name) for name in known}
-    rows = _evaluations(series)
-    for name, (runs, place) in [*values.items()][:1]:
-        columns = {other: frame["value"] for other, (frame, at) in values.items() if at == place}
-        used = EPOCHS if runs[EPOCHS].notna().any() else UPDATES
-        columns = {used: runs[used], **columns}
-        columns |= {other: runs[other] for other in (SECONDS, EPOCH_SECONDS, MEMORY_PEAK)}
-        if place == CONVERGENCE and used == EPOCHS:
-            of_runs = rows.groupby("run")[[_LOSS, "epoch"]]
-            waits = {run: patience(*each.to_numpy(float).T) for run, each in of_runs}
-            columns[PATIENCE] = pandas.Series(waits).reindex(runs.index)
-        for size in series.sizes:
-            rate = series.rate(size)
-            same = (runs["batch_size"] == size) & (math.isnan(rate) | runs[RATE].eq(rate))
-            for name, column in columns.items():
-                if column[same].isna().all():
-                    continue
-                row = {"batch_size": size, RATE: rate, "key": place, "name": name}
-                row |= _summary(name, column[same].dropna())
-                if name in values and row["n"] >= LEAST_WITH_INTERVAL:
-                    row["low"], row["high"] = compared.loc[(name, size), ["mean_low", "mean_high"]]
-                yield row
+    names = [name for name in series.outcomes if name in series.tables.runs]
+    values = {name: outcome_values(series, name) for name in names}
+    if not values:
+        return
+    runs, place = values[names[0]]
+    used = EPOCHS if runs[EPOCHS].notna().any() else UPDATES
+    columns = {used: runs[used]}
+    columns |= {name: frame["value"] for name, (frame, at) in values.items() if at == place}
+    columns |= {name: runs[name] for name in (SECONDS, EPOCH_SECONDS, MEMORY_PEAK)}
+    if place == CONVERGENCE and used == EPOCHS:
+        by_run = _evaluations(series).groupby("run")[[_LOSS, "epoch"]]
+        waits = {run: patience(*rows.to_numpy(float).T) for run, rows in by_run}
+        columns[PATIENCE] = pandas.Series(waits).reindex(runs.index)
+    for size in series.sizes:
+        rate = series.rate(size)
+        selected = (runs["batch_size"] == size) & (math.isnan(rate) | runs[RATE].eq(rate))
+        for name, column in columns.items():
+            if column[selected].isna().all():
+                continue
+            row = {"batch_size": size, RATE: rate, "key": place, "name": name}
+            row |= _summary(name, column[selected].dropna())
+            if name in values and row["n"] >= LEAST_WITH_INTERVAL:
+                row["low"], row["high"] = compared.loc[(name, size), ["mean_low", "mean_high"]]
+            yield row
 
 
 def _summary(name: str, values: pandas.Series) -> Row:
@@ -128,7 +127,7 @@ def rates(series: AdviceSeries) -> Iterator[Row]:
     runs = _runs(series)
     runs = runs[(runs["batch_size"] == size) & runs[RATE].notna()]
     failed = runs["status"].isin(FAILED).groupby(runs[RATE]).any()
-    compared = dict(_by_rate(series, size))
+    tables = dict(_by_rate(series, size))
     bounds = series.limits.drop_duplicates("outcome").set_index("outcome")["bound"]
     for rate in failed.index:
         row: Row = {"batch_size": size, RATE: rate, "verdict": Verdict.WITHIN}
@@ -136,9 +135,9 @@ def rates(series: AdviceSeries) -> Iterator[Row]:
             row |= {"verdict": Verdict.NOT_TESTABLE, "reason": Reason.FAILED}
         elif rate != chosen:
             contrasts = [
-                _contrast(name, cells[rate], cells[chosen], float(bounds[name]))
-                for name, cells in compared.items()
-                if {chosen, rate} <= {*cells}
+                _contrast(name, values[rate], values[chosen], float(bounds[name]))
+                for name, values in tables.items()
+                if {chosen, rate} <= {*values}
             ]
             contrasts.sort(key=lambda contrast: _FROM_BEST.index(contrast["verdict"]))
             row |= contrasts[-1] if contrasts else {"verdict": Verdict.PROVISIONAL}
@@ -155,10 +154,10 @@ def _by_rate(series: AdviceSeries, size: int) -> Iterator[tuple[str, pandas.Data
         elif len(at_target):
             column, value = at_target[["budget_column", "budget_value"]].iloc[0]
             rows = _evaluations(series)[lambda rows: rows["batch_size"] == size]
-            target, metrics = Target(column, value), series.asked.metrics
-            taken = target.taken(rows, UPDATES, ["seed", RATE], metrics)
-            if len(taken):  # none of external runs without a rate
-                yield name, taken.unstack()
+            target, metrics = Target(column, value), series.request.metrics
+            updates = target.taken(rows, UPDATES, ["seed", RATE], metrics)
+            if len(updates):  # external runs may have no rate
+                yield name, updates.unstack()
 
 
 def _contrast(name: str, values: pandas.Series, chosen: pandas.Series, bound: float) -> Row:
@@ -176,22 +175,3 @@ def _contrast(name: str, values: pandas.Series, chosen: pandas.Series, bound: fl
     row = {"name": name, "estimate": mean, "low": ends[0], "high": ends[1], "bound": bound, "n": n}
     compared = pandas.DataFrame([{**row, "verdict": Verdict.PROVISIONAL}])
     return {**row, "verdict": verdicts.read_off(compared).iloc[0]}
-
-
-def direction(series: AdviceSeries) -> str:
-    """Return where better learning rates are likely: lower, higher, or unknown (empty).
-
-    Lower if more runs failed at the highest rate than at the lowest, or if its validation loss is
-    higher by the interval of their ratio; higher in the opposite case.
-    """
-    cells = _runs(series).dropna(subset=RATE)
-    lowest, highest = cells[RATE].min(), cells[RATE].max()
-    if not lowest < highest:
-        return ""
-    failed = cells["status"].isin(FAILED).groupby(cells[RATE]).mean()
-    if failed[lowest] != failed[highest]:
-        return LOWER if failed[highest] > failed[lowest] else HIGHER
-    losses = cells.pivot_table(_BEST_LOSS, ["batch_size", "seed"], RATE)
-    losses = losses.reindex(columns=[lowest, highest])
-    ratio = intervals.ratio_interval(losses[highest], losses[lowest])
-    return LOWER if ratio.low > 1 else HIGHER if ratio.high < 1 else ""

@@ -5,11 +5,7 @@ t = a + b B of `step_cost`, a training takes
 
     T(B) = S_min a + E_min b + S_min b B + E_min a / B,
 
-which is least at B* = sqrt(B_crit B_half), with B_crit = E_min / S_min and B_half = a / b.
-
-Costs to a target have shape (sizes, seeds): infinite if a training never got there, NaN without a
-training.
-`differ` is whether seeds of a size are read at different rates.
+with its minimum at B* = sqrt(B_crit B_half), B_crit = E_min / S_min and B_half = a / b.
 """
 
 from __future__ import annotations
@@ -28,9 +24,7 @@ from batchscope.study import budget_kinds
 class FastestBatchSize(NamedTuple):
     """The fastest batch size of one series, target and machine."""
 
-    batch_size: float  # B*
-    batch_size_low: float  # of its 95 % interval, NaN where there is none
-    batch_size_high: float
+    batch_size: Interval  # B* with its 95 % interval
     seconds: float  # T(B*)
     low: float  # the smallest batch size within a share of that time
     high: float
@@ -39,7 +33,7 @@ class FastestBatchSize(NamedTuple):
 def seconds_to_target(
     batch_sizes: Any, updates_min: float, examples_min: float, fixed: float, per_image: float
 ) -> np.ndarray:
-    """Returns T(B) in seconds, of a step's fixed cost a and its cost per example b, both in s."""
+    """Return T(B) in seconds, from a step's fixed cost a and its cost per example b, both in s."""
     sizes = np.asarray(batch_sizes, float)
     return (updates_min + examples_min / sizes) * (fixed + per_image * sizes)
 
@@ -52,9 +46,10 @@ def fastest(
     log_error: float = math.nan,
     slower: float = budget_kinds.SLOWER,
 ) -> FastestBatchSize:
-    """Returns B* of positive constants, and the range that takes longer by a share at most.
+    """Return B* from positive constants, and the range that takes longer by a share at most.
 
-    `log_error` is the half-width of the 95 % interval of log B*.
+    Args:
+        log_error: Half-width of the 95 % interval of log B*.
     """
     best = math.sqrt(examples_min / updates_min * fixed / per_image)
     seconds = (math.sqrt(updates_min * fixed) + math.sqrt(examples_min * per_image)) ** 2
@@ -63,14 +58,16 @@ def fastest(
     q /= math.sqrt(updates_min * examples_min * fixed * per_image)
     r = (q + math.sqrt(q * q - 4)) / 2
     factor = math.exp(log_error)
-    return FastestBatchSize(best, best / factor, best * factor, seconds, best / r, best * r)
+    return FastestBatchSize(
+        Interval(best, best / factor, best * factor), seconds, best / r, best * r
+    )
 
 
 def log_error(critical: CriticalBatchSize, half_batch: Interval) -> float:
-    """Returns the half-width of the 95 % interval of log B*; NaN where one of both is open.
+    """Return the half-width of the 95 % interval of log B*; NaN if an interval is open.
 
-    Var log B* = (Var log B_crit + Var log B_half) / 4, of independent sources. Their intervals'
-    half-widths, each with its own Student's t, are joined likewise (Howe 1974, Journal of the
+    Var log B* = (Var log B_crit + Var log B_half) / 4 for independent sources. The half-widths of
+    their intervals, each with its own Student's t, are joined likewise (Howe 1974, Journal of the
     American Statistical Association 69, 789).
     """
     ends = np.array([(critical.low, critical.high), half_batch[1:3]], float)
@@ -79,28 +76,26 @@ def log_error(critical: CriticalBatchSize, half_batch: Interval) -> float:
     return float(np.hypot(*(np.log(ends[:, 1] / ends[:, 0]) / 2)) / 2)
 
 
-def usable(taken: np.ndarray) -> np.ndarray:
-    """Returns whether every seed of a size reached the target, after an update at least.
+def usable(costs: np.ndarray) -> np.ndarray:
+    """Return whether every seed of a size reached the target, after at least one update.
 
     A target that holds before the first update has no logarithm.
+
+    Args:
+        costs: Cost to the target, shape (sizes, seeds): infinite if a training never reached it,
+            NaN without a training.
     """
-    none = np.isnan(taken)
-    return ~none.all(axis=1) & (none | (np.isfinite(taken) & (taken > 0))).all(axis=1)
+    no_run = np.isnan(costs)
+    reached = np.isfinite(costs) & (costs > 0)
+    return ~no_run.all(axis=1) & (no_run | reached).all(axis=1)
 
 
-def measured_fastest(batch_sizes: Sequence[int], taken: Any) -> int | None:
+def measured_fastest(batch_sizes: Sequence[int], costs: Any) -> int | None:
     """Return the usable size with the least geometric mean of a cost over the common seeds.
 
     Returns None without a usable size or without a common seed.
     """
-    known = _paired(taken)
-    shared = known[:, ~np.isnan(known).all(axis=0)]
-    return batch_sizes[int(np.nanargmin(np.log(shared).mean(axis=1)))] if shared.size else None
-
-
-def _paired(taken: Any) -> np.ndarray:
-    """Return the costs of `usable` sizes by their common seeds, else NaN."""
-    table = np.asarray(taken, float)
-    kept = usable(table)
-    shared = ~np.isnan(table[kept]).any(axis=0)
-    return np.where(kept[:, None] & shared, table, math.nan)
+    table = np.asarray(costs, float)
+    sizes = np.flatnonzero(usable(table))
+    common = table[sizes][:, ~np.isnan(table[sizes]).any(axis=0)]
+    return batch_sizes[sizes[np.log(common).mean(axis=1).argmin()]] if common.size else None

@@ -40,20 +40,20 @@ def table(
 def _rows(
     branches: pandas.DataFrame, points: pandas.DataFrame, tolerance: float, planned: Sequence[int]
 ) -> Iterator[Row]:
-    for group in run_series.series(branches) if len(branches) else ():
-        of_series = points[points["run"].isin(group.frame["run"])]
-        for (size, share), rows in group.frame.groupby(["batch_size", "share"]):
-            here = of_series[(of_series["batch_size"] == size) & (of_series["share"] == share)]
+    for series in run_series.series(branches) if len(branches) else ():
+        of_series = points[points["run"].isin(series.frame["run"])]
+        for (size, share), rows in series.frame.groupby(["batch_size", "share"]):
+            at = of_series[(of_series["batch_size"] == size) & (of_series["share"] == share)]
             losses = rows.pivot_table(
                 "branch_loss", "factor", "seed", aggfunc="first", dropna=False
             ).astype(float)
             row = {
-                **run_series.constants(group.frame),
+                **run_series.constants(series.frame),
                 "batch_size": size,
                 "share": share,
-                "examples_used": float(here["examples_used"].mean()),
-                **_critical(here, size * losses.index.to_numpy()),
-                **_noise(here),
+                "examples_used": float(at["examples_used"].mean()),
+                **_critical(at, size * losses.index.to_numpy()),
+                **_noise(at),
             }
             for factor in losses.index[1:]:
                 smaller = losses.loc[: factor - 1].dropna(how="all")
@@ -68,40 +68,35 @@ def _compared(
 
     A smaller factor that diverged for some seeds is compared over the others.
     """
-    if losses.isna().any() or not len(smaller):
-        verdict = Verdict.BEYOND if len(smaller) else Verdict.NOT_TESTABLE
+    if losses.isna().any() or smaller.empty:
+        verdict = Verdict.NOT_TESTABLE if smaller.empty else Verdict.BEYOND
         return {"verdict": verdict, "reason": Reason.FAILED, "n": int(losses.notna().sum())}
-
-    def statement(seeds: int) -> Statement:
-        contrasts = (
-            Contrast((losses - other).iloc[:seeds], high=tolerance, cells={"against": factor})
-            for factor, other in smaller.iterrows()
-        )
-        return Statement(tuple(contrasts), of_margin=True)
-
-    return {
-        "bound": tolerance,
-        "statement": verdicts.at_analyses(len(losses), planned, statement),
-    }
+    contrasts = (
+        Contrast(losses - other, high=tolerance, cells={"against": factor})
+        for factor, other in smaller.iterrows()
+    )
+    statement = Statement.of_all(contrasts, of_margin=True)
+    statement = verdicts.at_analyses(len(losses), planned, statement.first)
+    return {"bound": tolerance, "statement": statement}
 
 
 def _critical(points: pandas.DataFrame, sizes: np.ndarray) -> dict[str, float]:
     """Return the geometric mean over seeds with its interval; `sizes` are all that were tried."""
     by_seed = points["local_critical_batch_size"].to_numpy(float)
-    mean, *ends = map(verdicts.exponential, intervals.t_interval(np.log(by_seed))[:3])
+    mean, low, high = map(verdicts.exponential, intervals.t_interval(np.log(by_seed))[:3])
     following = dict(itertools.pairwise(sizes.tolist()))
-    low = high = math.nan
-    if not (by_seed == sizes[0]).any():
-        low = ends[0]
-    if not (by_seed == sizes[-1]).any():
-        high = ends[1] * max(following[size] / size for size in by_seed)
+    if (by_seed == sizes[0]).any():
+        low = math.nan
+    if (by_seed == sizes[-1]).any():
+        high = math.nan
+    else:
+        high *= max(following[size] / size for size in by_seed)
     return intervals.columns("critical_batch_size", (mean, low, high))
 
 
 def _noise(points: pandas.DataFrame) -> dict[str, float]:
-    found = noise_scales.of(points)
-    if not found.resolved:
+    scale = noise_scales.of(points)
+    if not scale.resolved:
         return {}
-    ratio = math.nan if found.open else found.ratio
-    high = math.nan if found.open else found.high
-    return intervals.columns("noise_scale", (ratio, found.low, high))
+    ratio, high = (math.nan, math.nan) if scale.open else (scale.ratio, scale.high)
+    return intervals.columns("noise_scale", (ratio, scale.low, high))

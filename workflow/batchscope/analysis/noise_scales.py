@@ -1,7 +1,7 @@
 """The gradient noise scale over seeds, a ratio of means with Fieller's interval.
 
-A mean of ratios is ruled by the seeds whose denominator is nearest zero. The ratio of means is
-not, and its interval says where the denominator cannot be distinguished from zero: it is open then.
+Seeds with a denominator near zero dominate a mean of ratios. They do not dominate the ratio of
+means. Its interval is open if the denominator cannot be distinguished from zero.
 """
 
 from __future__ import annotations
@@ -17,32 +17,32 @@ from batchscope.analysis import chosen_rates, intervals, run_series
 
 NAN = math.nan
 START, EARLY, END = "start", "epoch", "end"  # places in a training
-ENDINGS = {START: "_start", END: ""}  # place -> how the columns of runs.csv end that are of it
-# Place -> the columns of a noise scale and its interval beside a critical batch size.
+ENDINGS = {START: "_start", END: ""}  # place -> ending of its columns of runs.csv
+# Place -> columns of a noise scale with its interval, for comparison with a critical batch size.
 BESIDE = {place: [f"noise_scale_{place}{end}" for end in intervals.ENDS] for place in ENDINGS}
 
 
 class Ratio(NamedTuple):
     """A ratio of the means of n pairs with its confidence interval."""
 
-    ratio: float  # NaN where the mean of the denominators is not above zero
-    low: float  # NaN where nothing is known of it; may lie below zero
-    high: float  # infinite where the interval is open, NaN where there is none
+    ratio: float  # NaN unless the mean of the denominators is above zero
+    low: float  # may be negative; NaN without an interval
+    high: float  # infinite if the interval is open, NaN without an interval
     n: int
 
     @property
     def open(self) -> bool:
-        """Whether it is known to be at least `low`, and no more than that."""
+        """Whether only a lower bound is known."""
         return math.isinf(self.high)
 
     @property
     def resolved(self) -> bool:
-        """Whether anything is known: a ratio with an end above it, or with none at all."""
+        """Whether anything is known: a lower bound, or a ratio with an upper end above 0."""
         return self.open or (math.isfinite(self.ratio) and (self.n == 1 or self.high > 0))
 
 
 class Point(NamedTuple):
-    """What all seeds of one batch size say of one place in the training."""
+    """The noise scale of all seeds of one batch size at one place in the training."""
 
     place: str
     epoch: float
@@ -51,7 +51,7 @@ class Point(NamedTuple):
 
     @property
     def ends(self) -> tuple[float, float]:
-        """The ends of its bar, which may be NaN: of a single run the jackknife's error."""
+        """The ends of its bar, which may be NaN; for a single run by the jackknife's error."""
         if len(self.runs) > 1:
             return self.found.low, self.found.high
         error = float(self.runs["gradient_noise_scale_error"].iloc[0])
@@ -59,17 +59,17 @@ class Point(NamedTuple):
 
 
 def fieller(numerators: Any, denominators: Any, confidence: float = 0.95) -> Ratio:
-    """Returns the ratio of the means of pairs, with Fieller's interval.
+    """Return the ratio of the means of pairs, with Fieller's interval.
 
-    The ratios R at which mean(s) - R mean(g) cannot be distinguished from zero by Student's t:
-    with the variances and the covariance of both means, the R between the roots of::
+    The interval contains the ratios R that Student's t does not reject: mean(s) - R mean(g) may be
+    zero. With the variances and the covariance of both means, they lie between the roots of::
 
         (g^2 - t^2 vg) R^2 - 2 (s g - t^2 vsg) R + (s^2 - t^2 vs) = 0
 
-    Where the first coefficient is not above zero, g cannot be distinguished from zero and the
-    interval is open: at least the positive root, as the true ratio is known to be positive. Both
-    means are known not to be negative; single values may be. Pairs in which either is not finite
-    are left out. Source: E. C. Fieller 1954, J. R. Stat. Soc. B 16(2).
+    If the first coefficient is not above zero, g cannot be distinguished from zero and the interval
+    is open: at least the positive root, as the true ratio is known to be positive. The true means
+    are not negative; single values may be. Pairs with a number that is not finite are left out.
+    Source: E. C. Fieller 1954, J. R. Stat. Soc. B 16(2).
     """
     pairs = np.stack([np.asarray(numerators, float), np.asarray(denominators, float)])
     pairs = pairs[:, np.isfinite(pairs).all(axis=0)]
@@ -84,13 +84,13 @@ def fieller(numerators: Any, denominators: Any, confidence: float = 0.95) -> Rat
     t2 = special.stdtrit(n - 1, 0.5 + confidence / 2) ** 2
     square, half, constant = g**2 - t2 * vg, s * g - t2 * vsg, s**2 - t2 * vs
     if square > 0:
-        # Never below zero where g can be distinguished from zero, but for rounding.
+        # Only rounding makes it negative if g can be distinguished from zero.
         root = math.sqrt(max(half**2 - square * constant, 0.0))
         low, high = (half - root) / square, (half + root) / square
         return Ratio(ratio, float(low), float(high), n) if g > 0 else Ratio(ratio, NAN, NAN, n)
     if constant <= 0:
         return Ratio(ratio, NAN, NAN, n)  # neither can be distinguished from zero
-    # The positive root in the form that holds where the first coefficient is zero, too.
+    # This form of the positive root also holds if the first coefficient is zero.
     low = constant / (half + math.sqrt(half**2 - square * constant)) if square or half > 0 else NAN
     return Ratio(ratio, float(low), math.inf if math.isfinite(low) else NAN, n)
 
@@ -101,10 +101,10 @@ def of(runs: pandas.DataFrame, ending: str = "") -> Ratio:
 
 
 def points(rows: pandas.DataFrame, size: int) -> list[Point]:
-    """Returns what the finished runs of a batch size say, in order of their training."""
+    """Return the noise scales of the finished runs of a batch size, in order of their training."""
     chosen = run_series.finished(rows[rows["batch_size"] == size])
     chosen = chosen[chosen["gradient_variance"].notna()]
-    # Trainings that stopped by patience end at epochs of their own.
+    # Trainings that stopped by patience end at different epochs.
     place = chosen["place"].where(chosen["place"] != EARLY, chosen["epoch"].map("{:08.0f}".format))
     return [
         Point(group["place"].iloc[0], float(group["epoch"].mean()), of(group), group)
@@ -113,10 +113,13 @@ def points(rows: pandas.DataFrame, size: int) -> list[Point]:
 
 
 def beside(rows: pandas.DataFrame, runs: pandas.DataFrame) -> pandas.DataFrame:
-    """Returns rows of to_target.csv, of one fit, with the noise scale of the same trainings.
+    """Return rows of to_target.csv with the noise scale of the same trainings.
 
-    That of the finished runs at the fitted batch size nearest to the critical one, at its learning
-    rate. An end that is open is infinite.
+    It is measured in the finished runs at the fitted batch size nearest to the critical one, at its
+    learning rate. An open end is infinite.
+
+    Args:
+        rows: The rows of one fit.
     """
     values = dict.fromkeys(["noise_batch_size", *sum(BESIDE.values(), [])], NAN)
     if not rows["points"].iloc[0] or "gradient_variance" not in runs:
@@ -127,12 +130,12 @@ def beside(rows: pandas.DataFrame, runs: pandas.DataFrame) -> pandas.DataFrame:
     row = fitted.loc[np.log(fitted["batch_size"].astype(float) / centre).abs().idxmin()]
     if pandas.notna(row["on_edge"]):
         row[chosen_rates.RATE] = row["chosen_learning_rate"]
-    named = ["batch_size", *filter(row.index.__contains__, run_series.varying(runs))]
-    own = run_series.of(run_series.finished(runs), row[named].dropna())
+    names = ["batch_size", *filter(row.index.__contains__, run_series.varying(runs))]
+    same = run_series.of(run_series.finished(runs), row[names].dropna())
     for place, ending in ENDINGS.items():
-        ratio = of(own, ending)
+        ratio = of(same, ending)
         if ratio.resolved:
-            found = (NAN if ratio.open else ratio.ratio, ratio.low, ratio.high)
-            values |= dict(zip(BESIDE[place], found, strict=True))
+            numbers = (NAN if ratio.open else ratio.ratio, ratio.low, ratio.high)
+            values |= dict(zip(BESIDE[place], numbers, strict=True))
             values["noise_batch_size"] = int(row["batch_size"])
     return rows.assign(**values)

@@ -1,7 +1,6 @@
 """Number of seeds for a paired comparison: power of one-sided t-tests, by default at 5 %.
 
-An effect is a mean paired difference over the standard deviation s of the paired differences, and
-a margin likewise.
+Effects and margins are in units of the standard deviation s of the paired differences.
 
 Sources: J. Cohen, "Statistical power analysis for the behavioral sciences" (1988), chapter 2, of
 the test of a difference; K. F. Phillips, "Power of the two one-sided tests procedure in
@@ -21,15 +20,16 @@ from scipy import special
 from batchscope.study import outcomes
 
 POWER = 0.8
-MOST = 10_000  # seeds beyond which a question is not one of seeds
+MOST = 10_000  # seeds that no study has
 # Nodes and weights of the mean over the standard deviation that is drawn; slow to make.
 _quadrature = functools.cache(lambda: np.polynomial.legendre.leggauss(60))
 
 
 def of_difference(seeds: int, effect: float, level: float) -> float:
-    """Returns the power to show that a mean difference is above 0.
+    """Return the power to show that a mean difference is above 0.
 
-    1 - F_nct(t_.95,n-1; sqrt(n) effect), of the one-sided paired t-test of n seeds, at least two.
+    It is 1 - F_nct(t_.95,n-1; sqrt(n) effect) for the one-sided paired t-test of n seeds, at least
+    two.
     """
     if math.isinf(effect):
         return float(effect > 0)
@@ -38,14 +38,14 @@ def of_difference(seeds: int, effect: float, level: float) -> float:
 
 
 def of_equivalence(seeds: int, margin: float, level: float) -> float:
-    """Returns the power to show that a difference lies within a margin, where it is 0.
+    """Return the power to show that a difference is within a margin if it is 0.
 
-    Both one-sided tests must be significant: the mean lies within margin - t s / sqrt(n) of 0. For
-    a given s that is a normal probability, which is averaged over the distribution of s.
+    Both one-sided tests must be significant: the mean is within margin - t s / sqrt(n) of 0. At a
+    fixed s this is a normal probability, which is averaged over the distribution of s.
     """
     freedom = seeds - 1
     critical = special.stdtrit(freedom, 1 - level)
-    # The quantiles of s^2 at the nodes, up to that above which nothing can be shown.
+    # The quantiles of s^2 at the nodes, up to the one above which nothing can be shown.
     most = special.chdtr(freedom, freedom * seeds * margin**2 / critical**2)
     nodes, weights = _quadrature()
     shares = most * (nodes + 1) / 2

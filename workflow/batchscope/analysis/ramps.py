@@ -8,7 +8,6 @@ statements are one family.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -29,9 +28,9 @@ from batchscope.study.run_factors import Affects, affecting, used_with
 COSTS = {"steps_run": "updates", "train_seconds": "seconds"}  # column of runs.csv -> outcome
 _OUTCOMES = ("test_loss", CHOSEN_ON)  # without stated margins, the first that has values
 _OF_SCHEDULE = (*affecting(Affects.HORIZON), *used_with("batch_schedule"))
-# Factors in which compared configurations may differ, besides the seed.
+# Factors that may differ between compared configurations, besides the seed.
 _FREE = {*_OF_SCHEDULE, RATE, "batch_size", "base_batch_size", "evaluate_every"}
-_DISTINCT = (*_OF_SCHEDULE, "base_batch_size")  # those of them that distinguish configurations
+_DISTINCT = (*_OF_SCHEDULE, "base_batch_size")  # free factors that distinguish configurations
 
 
 def table(
@@ -87,11 +86,12 @@ def _compared(
     margins: Mapping[str, float],
     planned: Sequence[int],
 ) -> Iterator[Row]:
-    """Yield the rows of a configuration whose batch size rises."""
-    runs = pandas.concat([one.runs for one in (arm, *constant)])
-    named = dict.fromkeys((*margins, *_OUTCOMES))
-    known = [name for name in named if name in runs and runs[name].notna().any()]
-    compared = [name for name in known if name in margins] or known[:1]
+    """Yield the rows of a configuration with a rising batch size."""
+    arms = (arm, *constant)
+    runs = pandas.concat([trainings.runs for trainings in arms])
+    names = dict.fromkeys((*margins, *_OUTCOMES))
+    measured = [name for name in names if name in runs and runs[name].notna().any()]
+    compared = [name for name in measured if name in margins] or measured[:1]
     for outcome in compared:
         margin = margins.get(outcome, tasks.loss_margin(tasks.of_columns(runs.columns)))
         margin = -margin if tasks.higher_is_better(outcome, arm.metrics) else margin
@@ -103,18 +103,17 @@ def _compared(
             "outcome": outcome,
             "bound": margin,
         }
-        if not _others(constant, outcome):
+        if not _usable(constant, outcome):
             yield {**row, "verdict": Verdict.NOT_TESTABLE, "reason": Reason.ALONE}
             continue
         if np.isinf(chosen.values).any():
             yield {**row, "verdict": Verdict.BEYOND, "reason": Reason.FAILED}
         else:
-            differences = _staged(arm, constant, planned, _differences, outcome, margin)
+            differences = _staged(arms, planned, _differences, outcome, margin)
             yield {**row, "statement": replace(differences, of_margin=True)}
         for column, cost in COSTS.items() if outcome == compared[0] else ():
-            if _costs(arm, constant, outcome, column):
-                ratio = _staged(arm, constant, planned, _costs, outcome, column)
-                statement = replace(ratio, ratio=True)
+            if _costs(arms, outcome, column):
+                statement = replace(_staged(arms, planned, _costs, outcome, column), ratio=True)
                 yield {**row, "outcome": cost, "bound": 1.0, "statement": statement}
 
 
@@ -123,13 +122,13 @@ def _chosen(arm: Trainings, column: str) -> Chosen:
     return arm.chosen_by(losses, cube, not column.startswith("test"))
 
 
-def _others(constant: Sequence[Trainings], outcome: str) -> dict[int, Chosen]:
+def _usable(constant: Sequence[Trainings], outcome: str) -> dict[int, Chosen]:
     """Return the constant configurations by index, without one that failed: it is no better."""
-    chosen = {at: _chosen(arm, outcome) for at, arm in enumerate(constant)}
+    chosen = {index: _chosen(arm, outcome) for index, arm in enumerate(constant)}
     return {
-        at: one
-        for at, one in chosen.items()
-        if np.isfinite(one.values).any() and not np.isinf(one.values).any()
+        index: choice
+        for index, choice in chosen.items()
+        if np.isfinite(choice.values).any() and not np.isinf(choice.values).any()
     }
 
 
@@ -137,57 +136,53 @@ def _by_seed(arm: Trainings, values: np.ndarray) -> pandas.Series:
     return pandas.Series(values[0], arm.axes[2])
 
 
-def _differences(
-    arm: Trainings, constant: Sequence[Trainings], outcome: str, margin: float
-) -> list[Contrast]:
+def _differences(arms: Sequence[Trainings], outcome: str, margin: float) -> list[Contrast]:
     """Return the difference of the outcome from each constant configuration, by seed."""
+    arm, *constant = arms
     chosen = _chosen(arm, outcome)
     values = _by_seed(arm, chosen.values)
     return [
         Contrast(
-            (values - _by_seed(constant[at], other.values)).to_numpy(),
+            (values - _by_seed(constant[index], other.values)).to_numpy(),
             tuned=bool(chosen.tuned[0] or other.tuned[0]),
-            cells={"at": at, "against": constant[at].factors["batch_size"]},
+            cells={"at": index, "against": constant[index].factors["batch_size"]},
             **{"low" if margin < 0 else "high": margin},
         )
-        for at, other in _others(constant, outcome).items()
+        for index, other in _usable(constant, outcome).items()
     ]
 
 
-def _costs(
-    arm: Trainings, constant: Sequence[Trainings], outcome: str, column: str
-) -> list[Contrast]:
+def _costs(arms: Sequence[Trainings], outcome: str, column: str) -> list[Contrast]:
     """Return the logarithm of the ratio of a cost to the constant size with the best mean."""
-    others = _others(constant, outcome)
+    arm, *constant = arms
+    chosen = _usable(constant, outcome)
     sign = -1.0 if tasks.higher_is_better(outcome, arm.metrics) else 1.0
-    if not others:
+    if not chosen:
         return []
-    best = min(others, key=lambda at: np.nanmean(sign * others[at].values))
+    best = min(chosen, key=lambda index: np.nanmean(sign * chosen[index].values))
 
     def cost(trainings: Trainings, chosen: Chosen) -> pandas.Series:
         values = chosen_rates.at(trainings.column(column), chosen.read)
         return _by_seed(trainings, np.where(chosen.read < 0, math.nan, values))
 
-    ratios = cost(arm, _chosen(arm, outcome)) / cost(constant[best], others[best])
+    ratios = cost(arm, _chosen(arm, outcome)) / cost(constant[best], chosen[best])
     logs = np.log(ratios).to_numpy()
     cells = {"at": best, "against": constant[best].factors["batch_size"]}
     return [Contrast(logs, high=0.0, cells=cells)] if np.isfinite(logs).any() else []
 
 
 def _staged(
-    arm: Trainings,
-    constant: Sequence[Trainings],
+    arms: Sequence[Trainings],
     planned: Sequence[int],
     contrasts: Callable[..., Sequence[Contrast]],
     *arguments: Any,
 ) -> Statement:
     """Return a statement that is tested by the first seeds of every analysis."""
-    arms = (arm, *constant)
-    seeds = sorted({*itertools.chain.from_iterable(one.axes[2] for one in arms)})
+    seeds = sorted({seed for arm in arms for seed in arm.axes[2]})
 
     def statement(count: int) -> Statement:
-        first = [replace(one, runs=one.runs[one.runs["seed"].isin(seeds[:count])]) for one in arms]
-        complete = all(one.axes[2] for one in first)
-        return Statement(tuple(contrasts(first[0], first[1:], *arguments)) if complete else ())
+        first = [replace(arm, runs=arm.runs[arm.runs["seed"].isin(seeds[:count])]) for arm in arms]
+        complete = all(arm.axes[2] for arm in first)
+        return Statement.of_all(contrasts(first, *arguments) if complete else ())
 
     return verdicts.at_analyses(len(seeds), planned, statement)

@@ -1,7 +1,7 @@
-"""Series and other common parts of the tidy frames of an experiment.
+"""Series of the tidy frames of an experiment.
 
 A *series* is one line of a figure against batch size: the runs that share every factor but
-batch size and seed. Shared by statistics and figures, so that both distinguish the same lines.
+batch size and seed. Statistics and figures distinguish the same lines.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ from batchscope.study.run_factors import Affects
 from batchscope.study.specifications import Column
 
 STOPS = run_factors.affecting(Affects.END)  # factors that stop a run if they are above 0
-# Told apart by position and points, never by a series of their own.
-_AXES = ("batch_size", "seed")
+_AXES = ("batch_size", "seed")  # factors that distinguish no series
 
 
 @dataclass(frozen=True)
@@ -44,15 +43,17 @@ def table(
 def typed(
     frame: pandas.DataFrame, columns: Mapping[str, Column], errors: str = "raise"
 ) -> pandas.DataFrame:
-    """Returns a table with whole numbers, which may be missing, as its columns' entries say.
+    """Return a table with the integer columns of `columns`; values may be missing.
 
-    With `errors` as `ignore` a column with fractions keeps them.
+    Args:
+        errors: With `ignore`, a column with fractions keeps them.
     """
-    whole = [name for name in frame if name in columns and columns[name].kind == "int"]
-    return frame.astype(dict.fromkeys(whole, "Int64"), errors=errors)
+    integers = [name for name in frame if name in columns and columns[name].kind == "int"]
+    return frame.astype(dict.fromkeys(integers, "Int64"), errors=errors)
 
 
 def own(runs: pandas.DataFrame) -> pandas.DataFrame:
+    """Return the runs of this machine, which come first."""
     if "machine" not in runs or runs.empty:
         return runs
     return runs[runs["machine"] == runs["machine"].iloc[0]]
@@ -63,13 +64,13 @@ def finished(runs: pandas.DataFrame) -> pandas.DataFrame:
 
 
 def unstopped(runs: pandas.DataFrame) -> pandas.Series:
-    ran = (runs["epochs_run"] == runs["epochs"]).fillna(False)
-    could = (runs[[name for name in STOPS if name in runs]] > 0).any(axis=1)
-    return ran & could & runs["status"].eq(records.FINISHED)
+    ran_all = (runs["epochs_run"] == runs["epochs"]).fillna(False)
+    may_stop = (runs[[name for name in STOPS if name in runs]] > 0).any(axis=1)
+    return ran_all & may_stop & runs["status"].eq(records.FINISHED)
 
 
-def doublings(rows: pandas.DataFrame, parts: Sequence[str], whole: str) -> pandas.DataFrame:
-    """Returns log2 of each part, positive, and of their product less those at the smallest size.
+def doublings(rows: pandas.DataFrame, parts: Sequence[str], product: str) -> pandas.DataFrame:
+    """Return log2 of the ratios of positive parts, and of their product, to the smallest size.
 
     Seeds without a finished run at that batch size are left out.
     """
@@ -79,16 +80,16 @@ def doublings(rows: pandas.DataFrame, parts: Sequence[str], whole: str) -> panda
     first = logs[logs["batch_size"] == logs["batch_size"].min()].set_index("seed")[parts]
     logs = logs[logs["seed"].isin(first.index)]
     logs[parts] -= first.loc[logs["seed"]].to_numpy()
-    return logs.assign(**{whole: logs[parts].sum(axis=1)})
+    return logs.assign(**{product: logs[parts].sum(axis=1)})
 
 
 def factor_columns(frame: pandas.DataFrame) -> list[str]:
-    """Returns the factors that a frame has and the machine, batch size and seed apart.
+    """Return the factors of a frame, with the machine, without batch size and seed.
 
     User-defined columns of an external table follow; their names begin with `own_`.
     """
-    known = [name for name in factor_words.FACTORS if name not in _AXES and name in frame]
-    return [*known, *filter(own_columns.is_own, frame)]
+    factors = [name for name in factor_words.FACTORS if name not in _AXES and name in frame]
+    return [*factors, *filter(own_columns.is_own, frame)]
 
 
 def timed_factors(frame: pandas.DataFrame) -> pandas.DataFrame:
@@ -98,44 +99,42 @@ def timed_factors(frame: pandas.DataFrame) -> pandas.DataFrame:
 
 
 def varying(frame: pandas.DataFrame, names: Iterable[str] | None = None) -> list[str]:
-    """Returns the factors with more than one value, batch size and seed apart, or such `names`."""
+    """Return the factors, or the columns of `names`, with more than one value."""
     names = factor_columns(frame) if names is None else names
     return [name for name in names if frame[name].nunique(dropna=False) > 1]
 
 
 def series_factors(frame: pandas.DataFrame, names: Iterable[str] | None = None) -> list[str]:
-    """Returns the fewest factors that distinguish the series, in the registry's order.
+    """Return the fewest factors that distinguish the series, in the registry's order.
 
     A factor that follows from batch size and the others (a learning rate that grows with the
     batch size, say) splits nothing and is left out.
     """
     kept = varying(frame, names)
     sizes = [name for name in ("batch_size",) if name in frame]  # summaries of sweeps have none
-    # A factor that goes with others is described by them: numbers are dropped first.
-    known = factor_words.FACTORS
-    kinds = {name: known[name].kind for name in kept if name in known}
-    numbers = [
-        name
-        for name in kept
-        if (kinds[name] in ("int", "float") if name in kinds else frame[name].dtype.kind in "iuf")
-    ]
-    for factor in [*numbers, *(name for name in kept if name not in numbers)]:
-        others = [*sizes, *(name for name in kept if name != factor)]
-        distinct = frame[[*others, factor]].drop_duplicates()
-        if others and not distinct.duplicated(others).any():
+
+    def is_number(name: str) -> bool:
+        factor = factor_words.FACTORS.get(name)
+        return factor.kind in ("int", "float") if factor else frame[name].dtype.kind in "iuf"
+
+    # A number that follows from other factors is described by them: numbers are dropped first.
+    for factor in sorted(kept, key=is_number, reverse=True):
+        remaining = [*sizes, *(name for name in kept if name != factor)]
+        distinct = frame[[*remaining, factor]].drop_duplicates()
+        if remaining and not distinct.duplicated(remaining).any():
             kept.remove(factor)
     return kept
 
 
 def constants(frame: pandas.DataFrame) -> dict[str, Any]:
-    """Returns the factors of a frame: the value of those that have one, else None."""
+    """Return the value of each factor of a frame; None if there are several."""
     names = factor_columns(frame)
     single = frame[names].nunique(dropna=False) == 1
     return {name: frame[name].iloc[0] if single[name] else None for name in names}
 
 
 def coupled_factors(frame: pandas.DataFrame) -> dict[str, list[Any]]:
-    """Returns the factors that change along a line, with their values in order of batch size."""
+    """Return the factors that change along a line, with their values in order of batch size."""
     groups = series(frame)
     coupled = [
         factor
@@ -148,7 +147,7 @@ def coupled_factors(frame: pandas.DataFrame) -> dict[str, list[Any]]:
 
 
 def series(frame: pandas.DataFrame, names: Iterable[str] | None = None) -> list[Series]:
-    """Returns the frame's series in their order of appearance, by its factors or by `names`."""
+    """Return the frame's series in their order of appearance, by its factors or by `names`."""
     names = factor_columns(frame) if names is None else [*names]
     factors, several = series_factors(frame, names), varying(frame, names)
     if not factors:

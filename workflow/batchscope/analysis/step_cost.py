@@ -1,4 +1,4 @@
-"""What a step costs: its time, from the fixed cost to the knee of the throughput, and its memory.
+"""Cost of a step: its time, from the fixed cost to the knee of the throughput, and its memory.
 
 Timings scatter in proportion to themselves, so every fit weights a median by its inverse: one
 linear problem, at the price of an estimate that is low by about the square of the relative noise of
@@ -15,59 +15,60 @@ import numpy as np
 from scipy import special
 
 from batchscope.analysis import intervals
+from batchscope.analysis.intervals import Interval
 from batchscope.study.outcomes import LEVEL
 
-PLATEAU_SHARE = 0.9  # share of the plateau at which throughput counts as level
-LINE_FITS = 0.05  # relative residual, half of what separates that share from the plateau
+PLATEAU_SHARE = 0.9  # throughput above this share of the plateau counts as level
+LINE_FITS = 0.05  # relative residual, half of the distance of that share from the plateau
 # Noise floor above which no level of the throughput is stated. Half of the floor is about two
 # standard errors of a median: at 20 %, the 10 % that separate the share from the plateau.
 MOST_NOISE = 1.2
-_ROUNDING = 1e-9  # share of every time of a step below which a cost is none
-# By how much a peak must exceed the lowest one, which starting and tracing took for a moment: the
-# same batch repeats to about 1 MB.
+_ROUNDING = 1e-9  # a cost below this share of every time of a step is 0
+# Least excess of a peak over the lowest one, which starting and tracing took for a moment: the same
+# batch repeats to about 1 MB.
 _RESOLVABLE_MB = 4.0
 
 
-class Estimate(NamedTuple):
-    """A value with its 95 % interval; the ends are NaN where there is none."""
-
-    mean: float
-    low: float = math.nan
-    high: float = math.nan
-
-
 class Fit(NamedTuple):
-    """t = a + b * B in seconds per step, by least squares of relative errors."""
+    """t = a + b * B in seconds per step, by least squares of relative errors.
 
-    fixed: Estimate  # a, s; may be negative
-    per_image: Estimate  # b, s
-    # a / b, at which half the time is fixed cost; NaN unless both are positive. Its interval is the
-    # delta method's for log(a / b), so that it has no end below 0.
-    half_batch: Estimate
-    residual: float  # relative root mean square
+    Attributes:
+        fixed: a, s; may be negative.
+        per_image: b, s.
+        half_batch: a / b: half the time of this size is fixed cost. NaN unless both are positive.
+            Its interval is the delta method's for log(a / b), so that no end is below 0.
+        residual: Relative root mean square.
+    """
+
+    fixed: Interval
+    per_image: Interval
+    half_batch: Interval
+    residual: float
 
 
 def resolved(cost: Fit) -> bool:
-    """Returns whether the line fits, and the ratio of its costs is known to a factor of e.
+    """Return whether the line fits, and the ratio of its costs is known to a factor of e.
 
-    Beyond that the interval of a / b, on its own scale, holds 0: there may be no fixed cost.
+    Beyond that the interval of a / b, on its own scale, contains 0: there may be no fixed cost.
     """
-    value, _, high = cost.half_batch
-    known = value > 0 and not high > math.e * value
-    return known and cost.residual <= LINE_FITS
+    ratio = cost.half_batch
+    return ratio.mean > 0 and not ratio.high > math.e * ratio.mean and cost.residual <= LINE_FITS
 
 
 def fixed_cost(batch_sizes: Any, blocks: Any, of_jobs: bool = False) -> Fit:
-    """Fits the fixed cost of a step and the cost per example.
+    """Fit the fixed cost of a step and the cost per example.
 
     The intervals join two independent errors by the root of the sum of their squared half-widths
-    (Howe 1974, Journal of the American Statistical Association 69, 789): that of least squares,
-    Student's t over sizes, and that of what changes all sizes alike, over rounds.
+    (Howe 1974, Journal of the American Statistical Association 69, 789): the error of least squares
+    over sizes, and the variation over rounds that all sizes share.
 
     Args:
         batch_sizes: At least two different batch sizes, shape (sizes,).
-        blocks: Shape (sizes, rounds); one round alone gives no interval of a cost.
+        blocks: Shape (sizes, rounds); a single round gives no interval of a cost.
         of_jobs: Whether each round is a job. Only then have two batch sizes an interval.
+
+    Raises:
+        ValueError: If there are fewer batch sizes, or a time is not positive.
     """
     sizes, table = _table(batch_sizes, blocks)
     medians = np.median(table, axis=1)
@@ -75,54 +76,51 @@ def fixed_cost(batch_sizes: Any, blocks: Any, of_jobs: bool = False) -> Fit:
     # A cost may be 0, or hardly more: then the interval of the ratio has no upper end.
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         slopes = np.vstack([np.eye(2), [1, -1] / costs])  # of a, b and log(a / b)
-        errors = np.sqrt(np.diag(slopes @ covariance @ slopes.T))
-        half = student_t(len(sizes) - 2) * errors
+        half = student_t(len(sizes) - 2) * np.sqrt(np.diag(slopes @ covariance @ slopes.T))
         if of_jobs and len(sizes) == 2:  # a line always goes through them
             half = np.zeros(3)
-        ends = np.hypot(half, _common_ends(sizes, table, costs, of_jobs))
-        factor = np.exp(ends[2])
+        half = np.hypot(half, _common_half_widths(sizes, table, costs, of_jobs))
+        factor = np.exp(half[2])
     ratio = costs[0] / costs[1] if (costs > 0).all() else math.nan
-    values = (
-        [*costs, ratio],
-        [*costs - ends[:2], ratio / factor],
-        [*costs + ends[:2], ratio * factor],
-    )
-    estimates = (Estimate(*map(float, each)) for each in zip(*values, strict=True))
-    return Fit(*estimates, residual=math.sqrt(squares / len(sizes)))
+    ends = zip(costs, costs - half[:2], costs + half[:2], strict=True)
+    estimates = (*ends, (ratio, ratio / factor, ratio * factor))
+    costs_and_ratio = (Interval(*map(float, values)) for values in estimates)
+    return Fit(*costs_and_ratio, residual=math.sqrt(squares / len(sizes)))
 
 
 def line(x: np.ndarray, y: np.ndarray, weights: Any) -> tuple[np.ndarray, np.ndarray, float]:
-    """Returns intercept and slope, their covariance, and the sum of the weighted squares."""
+    """Return intercept and slope, their covariance, and the sum of the weighted squares."""
     design = _design(x, weights)
     inverse = np.linalg.pinv(design)
-    found = inverse @ (y * weights)
-    found[np.abs(design * found).max(axis=0) < _ROUNDING] = 0.0
-    residuals = y * weights - design @ found
-    squares, free = float(residuals @ residuals), len(x) - 2
-    return found, inverse @ inverse.T * (squares / free if free else math.nan), squares
+    constants = inverse @ (y * weights)
+    constants[np.abs(design * constants).max(axis=0) < _ROUNDING] = 0.0
+    residuals = y * weights - design @ constants
+    squares, freedom = float(residuals @ residuals), len(x) - 2
+    variance = squares / freedom if freedom else math.nan
+    return constants, inverse @ inverse.T * variance, squares
 
 
-def _common_ends(
+def _common_half_widths(
     sizes: np.ndarray, table: np.ndarray, costs: np.ndarray, of_jobs: bool
 ) -> np.ndarray:
-    """Returns the half-widths, of a, b and log(a / b), by what all sizes have in common.
+    """Return the half-widths of a, b and log(a / b) by the variation that all sizes share.
 
     Rounds scale both costs, which cancels in their ratio: by the mean logarithm of its blocks over
     their medians, which unlike a median of them shows spikes. Jobs, processes of their own, differ
-    in either cost: each has the line through its logarithms. The median of rounds errs by
-    sqrt(pi / 2) times as much as their mean, for normal ones.
+    in either cost: each has the line through its logarithms. The standard error of a median of
+    normal rounds is sqrt(pi / 2) times that of their mean.
     """
-    count = table.shape[1]
-    if count < 2:
+    rounds = table.shape[1]
+    if rounds < 2:
         return np.array([math.nan, math.nan, 0.0])
     logs = _logs(table)
     if of_jobs:
         medians = np.median(table, axis=1, keepdims=True)
         lines = np.linalg.lstsq(_design(sizes, 1 / medians), logs, rcond=None)[0]
-        each = np.vstack([lines, np.subtract(*(lines / costs[:, None]))])
+        by_round = np.vstack([lines, np.subtract(*(lines / costs[:, None]))])
     else:
-        each = np.outer([*np.abs(costs), 0.0], logs.mean(axis=0))
-    return student_t(count - 1) * math.sqrt(math.pi / 2 / count) * each.std(axis=1, ddof=1)
+        by_round = np.outer([*np.abs(costs), 0.0], logs.mean(axis=0))
+    return student_t(rounds - 1) * math.sqrt(math.pi / 2 / rounds) * by_round.std(axis=1, ddof=1)
 
 
 def student_t(freedom: int) -> float:
@@ -138,7 +136,7 @@ def _logs(table: np.ndarray) -> np.ndarray:
 
 
 def summary(batch_sizes: Any, blocks: Any, of_jobs: bool = False) -> dict[str, Any]:
-    """Returns costs, noise, plateau and knee by their columns, for arguments of `fixed_cost`."""
+    """Return costs, noise, plateau and knee by their columns, for arguments of `fixed_cost`."""
     fit, noise = fixed_cost(batch_sizes, blocks, of_jobs), noise_floor(blocks, of_jobs)
     levels = {"half_batch": fit.half_batch.mean, **knee(batch_sizes, blocks, fit, noise)}
     return {
@@ -152,25 +150,26 @@ def summary(batch_sizes: Any, blocks: Any, of_jobs: bool = False) -> dict[str, A
 
 
 def knee(batch_sizes: Any, blocks: Any, cost: Fit, noise: float = 1.0) -> dict[str, Any]:
-    """Returns where throughput reaches 90 % of its plateau, and whether it rises beyond, by column.
+    """Return where throughput reaches 90 % of its plateau, and whether it rises beyond, by column.
 
-    The line pools all sizes, so that no one decides. Through three or more, it fits where its
+    The line pools all sizes, so that no single one decides. Through three or more, it fits if its
     residual is at most 5 %, or half of the noise floor, about two standard errors of a median. Its
-    knee, 9 a / b, is reported if it lies within the sizes, unless the interval holds every size.
-    Beside it stands the smallest size that reaches the share and after which none is short of it,
-    by the upper quartile of its blocks' throughputs. Throughput rises only if the largest size is
-    not short of the best one.
+    knee, 9 a / b, is reported if it is within the sizes, unless the interval contains every size.
+    `knee_batch_size` is the smallest size that reaches the share and after which none is short of
+    it, by the upper quartile of its blocks' throughputs. Throughput rises only if the largest size
+    is not short of the best one.
     """
     sizes, table = _table(batch_sizes, blocks)
-    speeds, fitted = sizes / np.median(table, axis=1), Estimate(math.nan)
+    speeds, fitted = sizes / np.median(table, axis=1), Interval()
     first, largest = sizes[[0, -1]]
-    fits = len(sizes) > 2 and cost.residual <= max(LINE_FITS, math.log(noise) / 2)
-    if fits and cost.per_image.mean > 0:
+    line_fits = len(sizes) > 2 and cost.residual <= max(LINE_FITS, math.log(noise) / 2)
+    if line_fits and cost.per_image.mean > 0:
         plateau = 1 / cost.per_image.mean
-        at = Estimate(*(PLATEAU_SHARE / (1 - PLATEAU_SHARE) * end for end in cost.half_batch))
-        rises = at.mean > largest
-        if first <= at.mean <= largest and (at.low > first or at.high < largest):
-            fitted = at
+        factor = PLATEAU_SHARE / (1 - PLATEAU_SHARE)
+        at_knee = Interval(*(factor * end for end in cost.half_batch[:3]))
+        rises = at_knee.mean > largest
+        if first <= at_knee.mean <= largest and (at_knee.low > first or at_knee.high < largest):
+            fitted = at_knee
     else:
         plateau, rises = _level(sizes, speeds, noise)
     rising = bool(rises and speeds[-1] >= PLATEAU_SHARE * speeds.max())
@@ -187,7 +186,7 @@ def knee(batch_sizes: Any, blocks: Any, cost: Fit, noise: float = 1.0) -> dict[s
 
 
 def _level(sizes: np.ndarray, speeds: np.ndarray, noise: float) -> tuple[float, bool]:
-    """Returns the plateau where no line fits, and whether throughput rises.
+    """Return the plateau if no line fits, and whether throughput rises.
 
     It rises if the largest size beats the largest of at most half its size by as much as a line
     with its knee at the largest size would: 10 % for half, whatever the noise. Else the plateau is
@@ -201,22 +200,22 @@ def _level(sizes: np.ndarray, speeds: np.ndarray, noise: float) -> tuple[float, 
     rises = bool(speeds[-1] > least * speeds[before])
     plateau = float(np.median(speeds[sizes >= largest / 2]))
     falls = noise * plateau < PLATEAU_SHARE * best
-    none = falls or (rises and speeds[-1] >= PLATEAU_SHARE * best)
-    return math.nan if none else plateau, rises
+    no_plateau = falls or (rises and speeds[-1] >= PLATEAU_SHARE * best)
+    return math.nan if no_plateau else plateau, rises
 
 
 def too_noisy(noise: float | None) -> bool:
-    """Returns whether a noise floor, None where unknown, is too high to estimate a plateau."""
+    """Return whether a noise floor, None if unknown, is too high to estimate a plateau."""
     return noise is not None and bool(noise > MOST_NOISE)
 
 
 def noise_floor(blocks: Any, of_jobs: bool = False) -> float:
-    """Returns the factor, at least 1, by which a size differs from itself.
+    """Return the factor, at least 1, between two measurements of the same size.
 
     It is the 95 % quantile over sizes of |log ratio| of two halves, into which the blocks of a size
-    are dealt alternately; the largest up to 20 sizes. Halves scatter about 1.4 times as much as all
-    blocks together, so it errs on the careful side. A job that is slower at all sizes hides no
-    difference between them.
+    are dealt alternately; the largest up to 20 sizes. The scatter of halves is about 1.4 times the
+    scatter of all blocks together, so it errs on the careful side. A job that is slower at all
+    sizes hides no difference between them.
     """
     table = np.asarray(blocks, float)
     table = table / np.exp(_logs(table).mean(axis=0)) if of_jobs else table
@@ -224,20 +223,20 @@ def noise_floor(blocks: Any, of_jobs: bool = False) -> float:
     return math.exp(np.quantile(np.abs(logs), 0.95, method="higher"))
 
 
-def memory_per_image(batch_sizes: Any, peaks_mb: Any) -> tuple[float, Estimate]:
-    """Returns fixed memory and that per example by a line through peaks, in MB; NaN without one."""
+def memory_per_image(batch_sizes: Any, peaks_mb: Any) -> tuple[float, Interval]:
+    """Return fixed memory and that per example, in MB, by a line through peaks; NaN without one."""
     sizes, peaks = np.asarray(batch_sizes, float), np.asarray(peaks_mb, float)
     lowest = peaks.min(where=np.isfinite(peaks), initial=math.inf)
-    used = peaks >= lowest + _RESOLVABLE_MB  # never what is unknown
+    used = peaks >= lowest + _RESOLVABLE_MB  # leaves out unknown peaks, too
     if len(set(sizes[used])) < 2:
-        return math.nan, Estimate(math.nan)
+        return math.nan, Interval()
     (fixed, slope), covariance, _ = line(sizes[used], peaks[used], 1.0)
     half = student_t(used.sum() - 2) * math.sqrt(covariance[1, 1])
-    return float(fixed), Estimate(*map(float, (slope, slope - half, slope + half)))
+    return float(fixed), Interval(*map(float, (slope, slope - half, slope + half)))
 
 
 def _table(batch_sizes: Any, blocks: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Returns sizes and their times, shape (sizes, rounds), ascending in size."""
+    """Return sizes and their times, shape (sizes, rounds), ascending in size."""
     sizes = np.asarray(batch_sizes, float).ravel()
     table = np.asarray(blocks, float).reshape(len(blocks), -1)
     if not 1 < len(sizes) == len(set(sizes)) == len(table) or not (table > 0).all():

@@ -37,36 +37,29 @@ class TargetScaling:
     """One series and target.
 
     Attributes:
-        taken: Axis -> cost to the target, at rates chosen by the same cost: infinite if a run never
+        costs: Axis -> cost to the target, at rates chosen by the same cost: infinite if a run never
             reached it, NaN if a seed has no run. Without `seconds` if these are unknown.
-        at_first: Whether a seed reached the target by its first evaluation, so that its cost is an
-            upper bound, shape (sizes, seeds).
         step: Cost of a step; None if it is unknown or not resolved.
     """
 
     trainings: Trainings
     target: Target
-    taken: dict[str, Chosen]
-    at_first: np.ndarray
+    costs: dict[str, Chosen]
     step: step_cost.Fit | None = None
-
-    @property
-    def fitted(self) -> np.ndarray:
-        """Whether a size is usable for the fit, shape (sizes,)."""
-        return fastest_batch_size.usable(self.taken["updates"].values)
 
     @functools.cached_property
     def fit(self) -> critical_batch_size.CriticalBatchSize | None:
-        """The critical batch size of the fitted sizes; None with fewer than three."""
-        kept, updates = self.fitted, self.taken["updates"]
-        if kept.sum() < LEAST_SIZES:
+        """The critical batch size of the usable sizes; None with fewer than three."""
+        updates = self.costs["updates"]
+        usable = fastest_batch_size.usable(updates.values)
+        if usable.sum() < LEAST_SIZES:
             return None
-        sizes = np.array(self.trainings.axes[0])[kept]
-        return critical_batch_size.fit(sizes, updates.values[kept], updates.tuned[kept])
+        sizes = np.array(self.trainings.axes[0])[usable]
+        return critical_batch_size.fit(sizes, updates.values[usable], updates.tuned[usable])
 
     @property
     def fastest(self) -> fastest_batch_size.FastestBatchSize | None:
-        """The fastest batch size in closed form; None where that does not hold, or is not known."""
+        """The fastest batch size in closed form; None if that does not hold or is not known."""
         fit, step = self.fit, self.step
         if fit is None or fit.flagged or step is None or math.isnan(fit.critical_batch_size):
             return None
@@ -76,8 +69,8 @@ class TargetScaling:
         )
 
     def measured_fastest(self, axis: str) -> int | None:
-        taken, sizes = self.taken.get(axis), self.trainings.axes[0]
-        return fastest_batch_size.measured_fastest(sizes, taken.values) if taken else None
+        cost, sizes = self.costs.get(axis), self.trainings.axes[0]
+        return fastest_batch_size.measured_fastest(sizes, cost.values) if cost else None
 
 
 def of_study(
@@ -91,30 +84,33 @@ def of_study(
 
     Without targets, these are three up to the default target of a series.
     """
-    found, targets = [], [*targets]
+    scalings, targets = [], [*targets]
     for series in of_experiment(runs, trajectories, metrics) if len(trajectories) else []:
         if len(series.axes[0]) >= LEAST_SIZES:
             step = _fitted_step(series.evaluations)
             of_series = targets or series.targets_up_to(default_target(series))
-            found += [scaling(series, target, step) for target in of_series]
-    return [each for each in found if each.target.column or at_own_targets(each.trainings.runs)]
+            scalings += [
+                _scaling(series, target, step)
+                for target in of_series
+                if target.column or at_own_targets(series.runs)
+            ]
+    return scalings
 
 
-def scaling(each: Trainings, target: Target, step: step_cost.Fit | None = None) -> TargetScaling:
-    """Return the scaling of one series and target."""
-    known = [name for name in AXES if name in each.evaluations]
-    known = [name for name in known if name != "seconds" or each.evaluations[name].notna().any()]
-    taken = {axis: each.chosen_by_itself(each.taken(target, axis)) for axis in known}
-    first = each.at_first(target)
-    at_first = [chosen_rates.at(first, np.maximum(one.read, 0)) for one in taken.values()]
-    return TargetScaling(each, target, taken, np.any(at_first, axis=0), step)
+def _scaling(trainings: Trainings, target: Target, step: step_cost.Fit | None) -> TargetScaling:
+    rows = trainings.evaluations
+    axes = [
+        axis for axis in AXES if axis in rows and (axis != "seconds" or rows[axis].notna().any())
+    ]
+    costs = {axis: trainings.chosen_by_itself(trainings.taken(target, axis)) for axis in axes}
+    return TargetScaling(trainings, target, costs, step)
 
 
 def _fitted_step(rows: pandas.DataFrame) -> step_cost.Fit | None:
-    """Returns the line through the seconds per step of the jobs; each seed has a job.
+    """Return the line through the seconds per step of the jobs; each seed has a job.
 
-    Steps are counted from a run's first to its last row; of a single row from its start. The
-    interval rests on the seeds that every batch size has; without any there is none.
+    Steps are counted from a run's first to its last row; from the start with a single row. The
+    interval is based on the seeds that every batch size has; without any there is no interval.
     """
     if "seconds" not in rows:
         return None
@@ -126,8 +122,8 @@ def _fitted_step(rows: pandas.DataFrame) -> step_cost.Fit | None:
     steps = spans[["seconds", "examples"]].div(spans["updates"], axis=0)
     # Runs of a seed at other rates share its timing job: they are no further jobs.
     jobs = steps["seconds"].groupby(["batch_size", "seed"]).median().unstack("seed")
-    # An epoch's last batch is smaller: a step has fewer examples than a whole batch, and two sizes
-    # may have as many.
+    # An epoch's last batch is smaller: a step has fewer examples than a full batch, and two sizes
+    # may have the same number.
     jobs = jobs.groupby(steps["examples"].groupby("batch_size").median()).median()
     if len(jobs) < 2:
         return None
@@ -147,46 +143,51 @@ def target_text(target: Target) -> str:
 def fits(
     scalings: Sequence[TargetScaling], constant: Mapping[str, Any] = _NONE
 ) -> pandas.DataFrame:
-    """Returns one row per series and target, with the constants of all; see `CRITICAL`."""
-    rows = [{**constant, **each.trainings.factors, **_fit_row(each)} for each in scalings]
+    """Return one row per series and target, with the constant factors of all; see `CRITICAL`."""
+    rows = [{**_keys(scaling, constant), **_fit_row(scaling)} for scaling in scalings]
     return run_series.table(rows, CRITICAL, _factors(scalings, constant))
 
 
 def trainings(
     scalings: Sequence[TargetScaling], constant: Mapping[str, Any] = _NONE
 ) -> pandas.DataFrame:
-    """Returns one row per series, target, batch size and seed; see `TO_TARGET`."""
+    """Return one row per series, target, batch size and seed; see `TO_TARGET`."""
     factors = [name for name in _factors(scalings, constant) if name != chosen_rates.RATE]
     rows = [
-        {**constant, **each.trainings.factors, **row}
-        for each in scalings
-        for row in _training_rows(each)
+        {**_keys(scaling, constant), **row}
+        for scaling in scalings
+        for row in _training_rows(scaling)
     ]
     return run_series.table(rows, TO_TARGET, factors)
 
 
-def joined(fitted: pandas.DataFrame, each: pandas.DataFrame) -> pandas.DataFrame:
+def joined(fitted: pandas.DataFrame, runs: pandas.DataFrame) -> pandas.DataFrame:
     """Return the rows of `trainings`, each joined with its row of `fits`."""
-    keys = [name for name in fitted if name in each and name != chosen_rates.RATE]
-    beside = fitted.drop(columns=chosen_rates.RATE, errors="ignore")
-    return each.merge(beside, on=keys, how="left", sort=False)
+    keys = [name for name in fitted if name in runs and name != chosen_rates.RATE]
+    fitted = fitted.drop(columns=chosen_rates.RATE, errors="ignore")
+    return runs.merge(fitted, on=keys, how="left", sort=False)
 
 
 def _factors(scalings: Sequence[TargetScaling], constant: Mapping[str, Any]) -> list[str]:
-    """Returns the factors in the order of a table."""
-    varied = [name for one in scalings for name in one.trainings.factors]
-    return run_series.factor_columns(
-        pandas.DataFrame(columns=[*dict.fromkeys([*constant, *varied])])
-    )
+    """Return the factors in the order of a table."""
+    varied = [name for scaling in scalings for name in scaling.trainings.factors]
+    names = [*dict.fromkeys([*constant, *varied])]
+    return run_series.factor_columns(pandas.DataFrame(columns=names))
 
 
-def _target_columns(target: Target) -> dict[str, Any]:
-    text = target_text(target)
-    return {"target": text, "target_column": target.column, "target_value": target.value}
+def _keys(scaling: TargetScaling, constant: Mapping[str, Any]) -> dict[str, Any]:
+    target = scaling.target
+    return {
+        **constant,
+        **scaling.trainings.factors,
+        "target": target_text(target),
+        "target_column": target.column,
+        "target_value": target.value,
+    }
 
 
 def _fit_row(scaling: TargetScaling) -> dict[str, Any]:
-    row, fit, best = {**_target_columns(scaling.target), "points": 0}, scaling.fit, scaling.fastest
+    row, fit, best = {"points": 0}, scaling.fit, scaling.fastest
     if fit:
         names = ("points", "updates_min", "examples_min", "residual", "lack_of_fit")
         row |= {name: getattr(fit, name) for name in names}
@@ -196,10 +197,10 @@ def _fit_row(scaling: TargetScaling) -> dict[str, Any]:
     if scaling.step:
         fixed, per_image, half = scaling.step[:3]
         row |= {"fixed_seconds": fixed.mean, "seconds_per_image": per_image.mean}
-        ends = (end if math.isfinite(end) else math.nan for end in half[:3])
+        ends = [end if math.isfinite(end) else math.nan for end in half[:3]]
         row |= intervals.columns("half_batch", ends)
     if best:
-        row |= intervals.columns("fastest_batch_size", best[:3])
+        row |= intervals.columns("fastest_batch_size", best.batch_size)
         row |= {"fastest_seconds": best.seconds, "fastest_from": best.low, "fastest_to": best.high}
     row["examples_fewest"] = scaling.measured_fastest("examples")
     row["measured_fastest"] = scaling.measured_fastest("seconds")
@@ -207,30 +208,28 @@ def _fit_row(scaling: TargetScaling) -> dict[str, Any]:
 
 
 def _training_rows(scaling: TargetScaling) -> Iterator[dict[str, Any]]:
-    """Yields the rows of one series and target."""
-    each, taken = scaling.trainings, scaling.taken
-    sizes, _, seeds = each.axes
-    rates = {axis: each.rates(choice.read) for axis, choice in taken.items()}
-    timed = each.tuned and "seconds" in taken
-    chosen = {"": "updates", **({"seconds_": "seconds"} if timed else {})} if each.tuned else {}
+    """Yield the rows of one series and target."""
+    series, costs = scaling.trainings, scaling.costs
+    sizes, _, seeds = series.axes
+    chosen = {"": "updates", "seconds_": "seconds"} if series.tuned else {}
+    chosen = {prefix: axis for prefix, axis in chosen.items() if axis in costs}
+    rates = {prefix: series.rates(costs[axis].read) for prefix, axis in chosen.items()}
+    rates.setdefault("", series.rates(costs["updates"].read))
     for at, size in enumerate(sizes):
-        shared: dict[str, Any] = {**_target_columns(scaling.target), "batch_size": size}
-        if each.tuned:
-            shared["chosen_learning_rate"] = taken["updates"].rates[at]
-        for name, axis in chosen.items():
-            shared[f"{name}on_edge"] = int(taken[axis].on_edge[at])
+        of_size = {
+            f"{prefix}on_edge": int(costs[axis].on_edge[at]) for prefix, axis in chosen.items()
+        }
+        if series.tuned:
+            of_size["chosen_learning_rate"] = costs["updates"].rates[at]
         for column, seed in enumerate(seeds):
-            found = {axis: float(choice.values[at, column]) for axis, choice in taken.items()}
-            if math.isnan(found["updates"]):
+            used = {axis: float(cost.values[at, column]) for axis, cost in costs.items()}
+            if math.isnan(used["updates"]):
                 continue
             yield {
-                **shared,
+                "batch_size": size,
+                **of_size,
                 "seed": seed,
-                "learning_rate": rates["updates"][at, column],
-                "seconds_learning_rate": rates["seconds"][at, column] if timed else math.nan,
-                "reached": int(math.isfinite(found["updates"])),
-                **{
-                    axis: value if math.isfinite(value) else math.nan
-                    for axis, value in found.items()
-                },
+                **{f"{prefix}learning_rate": rate[at, column] for prefix, rate in rates.items()},
+                "reached": int(math.isfinite(used["updates"])),
+                **{axis: cost if math.isfinite(cost) else math.nan for axis, cost in used.items()},
             }

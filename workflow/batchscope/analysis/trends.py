@@ -1,7 +1,7 @@
 """Trends of outcomes along the batch size: a slope per series, budget and outcome.
 
-At the end of each run, the tested direction is the one that `outcomes` or the study states. At an
-equal budget it is the one in which larger batch sizes are better.
+The tested direction at the end of each run is the one that `outcomes` or the study states. At an
+equal budget, the test is whether larger batch sizes are better.
 """
 
 from __future__ import annotations
@@ -13,7 +13,14 @@ from dataclasses import replace
 import numpy as np
 import pandas
 
-from batchscope.analysis import intervals, readings, run_series, trainings, verdicts
+from batchscope.analysis import (
+    comparisons,
+    intervals,
+    readings,
+    run_series,
+    trainings,
+    verdicts,
+)
 from batchscope.analysis.readings import Reading
 from batchscope.analysis.verdicts import Row
 from batchscope.study import outcomes
@@ -72,7 +79,9 @@ def _row(reading: Reading, direction: str, lower_bounds: bool = False) -> Row | 
     kept = np.flatnonzero(np.isfinite(values).any(axis=1) & ~failed)
     if not len(kept):
         return None
-    left_out = _left_out(reading, values, kept)
+    reasons = comparisons.reasons(reading)
+    ends = (reasons[at] for at in (0, len(values) - 1) if at not in kept)
+    left_out = next(ends, Reason.NONE)
     untestable = Reason.NONE if len(kept) > 1 else left_out or Reason.ALONE
     untestable = Reason.LOWER_BOUND if lower_bounds else untestable
     paired = np.isfinite(values[kept]).all(axis=0)
@@ -85,8 +94,8 @@ def _row(reading: Reading, direction: str, lower_bounds: bool = False) -> Row | 
         "n": int(paired.sum()),
         "smallest": reading.batch_sizes[kept[0]],
         "largest": reading.batch_sizes[kept[-1]],
-        **intervals.columns("smallest_mean", means[kept[0]][:3]),
-        **intervals.columns("largest_mean", means[kept[-1]][:3]),
+        **intervals.columns("smallest_mean", means[kept[0]]),
+        **intervals.columns("largest_mean", means[kept[-1]]),
         "verdict": Verdict.NOT_TESTABLE,
         "reason": untestable or left_out,
     }
@@ -94,8 +103,8 @@ def _row(reading: Reading, direction: str, lower_bounds: bool = False) -> Row | 
         return row
     positions = np.log2(np.array(reading.batch_sizes, float)[kept])
     centred = positions - positions.mean()
-    ends = ((kept[0], centred < 0), (kept[-1], centred > 0))
-    smaller, larger = (_unknown(reading, end, kept[beyond]) for end, beyond in ends)
+    smaller = _unknown(reading, kept[0], kept[centred < 0])
+    larger = _unknown(reading, kept[-1], kept[centred > 0])
     open_low, open_high = (smaller, larger) if reading.rises else (larger, smaller)
     analyses = (*reading.earlier, reading)
     trends = [
@@ -123,14 +132,3 @@ def _unknown(reading: Reading, end: int, sizes: np.ndarray) -> Reason:
     if reading.chosen.on_edge[end]:
         return Reason.RATE_ON_EDGE
     return Reason.AT_FIRST_EVALUATION if reading.at_first[sizes].any() else Reason.NONE
-
-
-def _left_out(reading: Reading, values: np.ndarray, kept: np.ndarray) -> Reason:
-    """Return the reason why the smallest or the largest batch size is left out, if one is."""
-    for at in {0, len(values) - 1} - {*kept.tolist()}:
-        if np.isinf(reading.values[at]).any():
-            return Reason.NOT_REACHED if reading.not_reached[at] else Reason.FAILED
-        if np.isinf(values[at]).any():
-            return Reason.NOT_POSITIVE
-        return Reason.NO_BUDGET if reading.ended[at] else Reason.NO_VALUE
-    return Reason.NONE

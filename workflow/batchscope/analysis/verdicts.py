@@ -21,10 +21,11 @@ inside the bounds, and contradicted if it is outside. docs/measures.md has the f
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 import pandas
@@ -43,7 +44,6 @@ from batchscope.study.outcomes import (
 from batchscope.study.specifications import Column
 
 ROUNDING = 1e-12  # relative difference below which two numbers are equal
-Groups = tuple[tuple[int, ...], ...]
 Row = dict[str, Any]
 
 
@@ -125,42 +125,39 @@ class Contrast:
     @functools.cached_property
     def p(self) -> float:
         """p-value of the statement: the larger one of both bounds, at the analysis that decides."""
-        return min(1.0, self.decisive("analysis_p").analysis_p)
+        return min(1.0, self.decisive(against=False).analysis_p(against=False))
 
     @functools.cached_property
     def p_against(self) -> float:
         """p-value of the contrary: the smaller one of both bounds times their number."""
-        return min(1.0, self.decisive("analysis_p_against").analysis_p_against)
+        return min(1.0, self.decisive(against=True).analysis_p(against=True))
 
-    @functools.cached_property
-    def analysis_p(self) -> float:
-        return max(self._tails(1)) / self.share
+    def analysis_p(self, against: bool) -> float:
+        """Return the p-value of the statement, or of its contrary, over the share of the level."""
+        bounds = ((self.low, 1), (self.high, -1))
+        signs = [(bound, -sign if against else sign) for bound, sign in bounds]
+        tails = [self._tail(bound, sign) for bound, sign in signs if math.isfinite(bound)]
+        p = min(1.0, len(tails) * min(tails)) if against else max(tails)
+        return p / self.share
 
-    @functools.cached_property
-    def analysis_p_against(self) -> float:
-        return min(1.0, self.bounds * min(self._tails(-1))) / self.share
+    def decisive(self, against: bool) -> Contrast:
+        """Return the analysis with the smallest p-value of the statement, or of its contrary."""
+        tested = [analysis for analysis in self.analyses if analysis.n > 1]
+        return min(tested, key=lambda contrast: contrast.analysis_p(against), default=self)
 
-    def decisive(self, name: str) -> Contrast:
-        """Return the analysis with the smallest p-value, `analysis_p` or `analysis_p_against`."""
-        known = [analysis for analysis in self.analyses if analysis.n > 1]
-        return min(known, key=lambda one: getattr(one, name), default=self)
+    def first(self, replicates: int) -> Contrast:
+        return replace(self, numbers=np.asarray(self.numbers)[:replicates])
 
-    def _tails(self, inside: int) -> list[float]:
-        """Return the one-sided p of each bound: that the mean is inside (1) or outside (-1)."""
-        tails = []
-        for bound, sign in ((self.low, inside), (self.high, -inside)):
-            if math.isinf(bound):
-                continue
-            excess = sign * (self.mean - bound)
-            if self.open_low if sign > 0 else self.open_high:
-                tails.append(1.0)
-            elif self.n < 2:
-                tails.append(math.nan)
-            elif self.deviation == 0:
-                tails.append(float(not excess > 0))
-            else:
-                tails.append(float(special.stdtr(self.n - 1, -excess / self.error)))
-        return tails
+    def _tail(self, bound: float, sign: int) -> float:
+        """Return the one-sided p that the mean is above (1) or below (-1) a bound."""
+        excess = sign * (self.mean - bound)
+        if self.open_low if sign > 0 else self.open_high:
+            return 1.0
+        if self.n < 2:
+            return math.nan
+        if self.deviation == 0:
+            return float(not excess > 0)
+        return float(special.stdtr(self.n - 1, -excess / self.error))
 
     def open_reason(self, level: float) -> Reason:
         """Return the reason of the open end without which the contrast would be decided."""
@@ -185,13 +182,11 @@ class Contrast:
 
 @dataclass(frozen=True, eq=False)
 class Statement:
-    """Contrasts that must all hold, or all contrasts in a group.
+    """Parts that must all hold.
 
     Attributes:
-        supported_by: Groups of contrasts: the statement holds if every contrast in a group holds.
-            By default all contrasts are a group.
-        contradicted_by: Groups of contrasts: the statement is wrong if every contrast in a group is
-            wrong. By default each contrast is a group.
+        parts: Tables of contrasts. A part holds if every contrast in one of its rows holds, and is
+            wrong if every contrast in one of its columns is wrong.
         steps: Contrasts of every two positions along a trend, each stated to be at least 0. One
             that is below 0 by its test, with Bonferroni, is a step back. (Neighbours alone would
             miss a curve that turns back slowly.)
@@ -199,18 +194,34 @@ class Statement:
         of_margin: Whether the verdict is within or beyond a margin.
     """
 
-    contrasts: tuple[Contrast, ...]
-    supported_by: Groups = ()
-    contradicted_by: Groups = ()
+    parts: tuple[tuple[tuple[Contrast, ...], ...], ...]
     steps: tuple[Contrast, ...] = ()
     ratio: bool = False
     of_margin: bool = False
     in_family: ClassVar[bool] = True
 
+    @classmethod
+    def of_all(cls, contrasts: Iterable[Contrast], **properties: Any) -> Self:
+        """Return the statement that all contrasts hold."""
+        row = tuple(contrasts)
+        return cls(((row,),) if row else (), **properties)
+
+    @functools.cached_property
+    def contrasts(self) -> tuple[Contrast, ...]:
+        return tuple(contrast for part in self.parts for row in part for contrast in row)
+
+    @functools.cached_property
+    def rows(self) -> tuple[tuple[Contrast, ...], ...]:
+        """The rows of the part with the largest p-value: if it holds, so does every other part."""
+        return max(
+            self.parts,
+            key=lambda rows: len(rows) * min(_p_value("p")(weakest(row, "p")) for row in rows),
+        )
+
     @property
-    def groups(self) -> tuple[Groups, Groups]:
-        every = tuple(range(len(self.contrasts)))
-        return self.supported_by or (every,), self.contradicted_by or tuple((at,) for at in every)
+    def columns(self) -> list[tuple[Contrast, ...]]:
+        """The columns of all parts: one that fails shows the contrary."""
+        return [column for rows in self.parts for column in zip(*rows, strict=True)]
 
     @property
     def n(self) -> int:
@@ -219,72 +230,84 @@ class Statement:
     @functools.cached_property
     def p(self) -> tuple[float, float]:
         """p-values of the statement and of its contrary."""
-        supporting, contradicting = self.groups
-        p = min(max(self.contrasts[at].p for at in group) for group in supporting)
-        against = min(max(self.contrasts[at].p_against for at in group) for group in contradicting)
+        rows, columns = self.rows, self.columns
+        p = min(max(contrast.p for contrast in row) for row in rows)
+        against = min(max(contrast.p_against for contrast in column) for column in columns)
         # In this order NaN stays NaN.
-        return min(len(supporting) * p, 1.0), min(len(contradicting) * against, 1.0)
+        return min(len(rows) * p, 1.0), min(len(columns) * against, 1.0)
 
     @property
     def identity(self) -> tuple[Any, ...]:
         """Equal for statements about the same numbers."""
+        fields = ("share", "low", "high", "open_low", "open_high")
         numbers = (
-            (one.values.tobytes(), one.share, one.low, one.high, one.open_low, one.open_high)
-            for one in self.contrasts
+            (contrast.values.tobytes(), *(getattr(contrast, name) for name in fields))
+            for contrast in self.contrasts
         )
-        return self.groups, *numbers
+        return len(self.rows), len(self.columns), *numbers
 
-    def weakest(self, group: Sequence[int], name: str) -> Contrast:
-        """Return the contrast of a group with the largest p-value, `p` or `p_against`."""
-        return max((self.contrasts[at] for at in group), key=lambda one: _known(one, name))
+    @property
+    def tested(self) -> tuple[Contrast, ...]:
+        return (*self.contrasts, *self.steps)
+
+    def replaced(self, tested: Iterable[Contrast]) -> Self:
+        """Return the statement with other contrasts and steps, in the order of `tested`."""
+        remaining = iter(tested)
+        parts = tuple(
+            tuple(tuple(next(remaining) for _ in row) for row in rows) for rows in self.parts
+        )
+        return replace(self, parts=parts, steps=tuple(remaining))
+
+    def first(self, replicates: int) -> Self:
+        """Return the statement about the first replicates."""
+        return self.replaced(contrast.first(replicates) for contrast in self.tested)
 
     def judged(self, family_level: float) -> Row:
         """Return the columns of the verdict at the level of the statement's family."""
-        supporting, contradicting = self.groups
-        level, against = family_level / len(supporting), family_level / len(contradicting)
-        group = min(supporting, key=lambda group: _known(self.weakest(group, "p"), "p"))
-        strongest = self.weakest(group, "p")
-        contraries = (self.weakest(one, "p_against") for one in contradicting)
-        contrary = min(contraries, key=lambda one: _known(one, "p_against"))
-        verdict, reason, more = Verdict.NOT_RESOLVED, Reason.NONE, None
+        level, against = family_level / len(self.rows), family_level / len(self.columns)
+        row = min(self.rows, key=lambda row: _p_value("p")(weakest(row, "p")))
+        strongest = weakest(row, "p")
+        contraries = (weakest(column, "p_against") for column in self.columns)
+        contrary = min(contraries, key=_p_value("p_against"))
+        verdict, reason, needed = Verdict.NOT_RESOLVED, Reason.NONE, None
         if strongest.p < level:
             verdict, deciding = Verdict.SUPPORTED, strongest
-            shown = deciding.decisive("analysis_p")
+            printed = deciding.decisive(against=False)
             if any(step.p_against * len(self.steps) < LEVEL for step in self.steps):
                 reason = Reason.NOT_AT_EVERY_STEP
         elif contrary.p_against < against:
             verdict, deciding = Verdict.CONTRADICTED, contrary
-            shown = deciding.decisive("analysis_p_against")
-            level = against / shown.bounds
+            printed = deciding.decisive(against=True)
+            level = against / printed.bounds
         else:
             undecided = [
-                at
-                for at in (*group, *range(len(self.contrasts)))
-                if not self.contrasts[at].p < level and not self.contrasts[at].p_against < against
+                contrast
+                for contrast in self.contrasts
+                if not contrast.p < level and not contrast.p_against < against
             ]
-            shown = self.weakest([at for at in undecided if at in group] or undecided or group, "p")
-            deciding = shown
-            level = min(level, against / shown.bounds)
-            more, reason = shown.replicates_to_resolve(level), shown.open_reason(level)
+            in_row = [contrast for contrast in row if contrast in undecided]
+            deciding = printed = weakest(in_row or undecided or row, "p")
+            level = min(level, against / printed.bounds)
+            needed, reason = printed.replicates_to_resolve(level), printed.open_reason(level)
         if self.n < LEAST_SEEDS:
             verdict = Verdict.ONE_SEED if self.n == 1 else Verdict.PROVISIONAL
-            level, reason, more = LEVEL, Reason.NONE, LEAST_SEEDS
+            level, reason, needed = LEVEL, Reason.NONE, LEAST_SEEDS
         if self.n == 0:
-            verdict, reason, more = Verdict.NOT_TESTABLE, Reason.NO_VALUE, None
-        n = min(shown.n, self.n)
+            verdict, reason, needed = Verdict.NOT_TESTABLE, Reason.NO_VALUE, None
+        n = min(printed.n, self.n)
         p, p_against = self.p if n > 1 else (math.nan, math.nan)
         return {
             "verdict": OF_MARGIN.get(verdict, verdict) if self.of_margin else verdict,
             "reason": reason,
-            **_printed((shown.mean, *shown.ends(level, level)), self.ratio),
+            **_printed((printed.mean, *printed.ends(level, level)), self.ratio),
             "n": n,
-            "level": shown.share * level if n > 1 else math.nan,
+            "level": printed.share * level if n > 1 else math.nan,
             "p": p,
             "p_against": p_against,
-            "seeds_to_resolve": more,
-            "deciding": shown,
-            "later_analyses": deciding.analyses[::-1].index(shown),
-            "against": shown.cells.get("against"),
+            "seeds_to_resolve": needed,
+            "deciding": printed,
+            "later_analyses": deciding.analyses[::-1].index(printed),
+            "against": printed.cells.get("against"),
         }
 
 
@@ -310,15 +333,15 @@ class ComparisonWithBest(Statement):
             compared = [contrast for contrast in analysis if contrast.n]
             if not compared:
                 continue
-            ends = [one.ends(LEVEL, self._level_beyond(one)) for one in analysis]
+            ends = [contrast.ends(LEVEL, self._level_beyond(contrast)) for contrast in analysis]
             low, high = map(min, zip(*ends, strict=True))
             best = min(compared, key=lambda contrast: contrast.mean)
             if low > -margin or high < -margin:
                 break
-        verdict, reason, more = Verdict.NOT_RESOLVED, Reason.NONE, None
-        if min(contrast.n for contrast in self.contrasts) < LEAST_SEEDS:
+        verdict, reason, needed = Verdict.NOT_RESOLVED, Reason.NONE, None
+        if self.n < LEAST_SEEDS:
             verdict = Verdict.PROVISIONAL if best.n > 1 else Verdict.ONE_SEED
-            more = LEAST_SEEDS
+            needed = LEAST_SEEDS
         elif low > -margin:
             verdict = Verdict.WITHIN
         elif high < -margin:
@@ -326,7 +349,7 @@ class ComparisonWithBest(Statement):
         else:
             reasons = {contrast.open_low or contrast.open_high for contrast in compared}
             reason = next(filter(None, reasons), reason)
-            more = None if reason else self._seeds_to_resolve()
+            needed = None if reason else self._seeds_to_resolve()
         if best.n < LEAST_WITH_INTERVAL:
             low, high = -math.inf, math.inf
         numbers = (-best.mean, -high, -low) if self.negative else (best.mean, low, high)
@@ -335,25 +358,25 @@ class ComparisonWithBest(Statement):
             "reason": reason,
             **_printed(numbers, self.ratio),
             "n": best.n,
-            "seeds_to_resolve": more,
+            "seeds_to_resolve": needed,
             "against": best.cells["against"],
         }
 
     def _level_beyond(self, contrast: Contrast) -> float:
         """Return the level a_ij, before the share of the analysis."""
-        whole = contrast.share * LEVEL / self.pairs
+        most = contrast.share * LEVEL / self.pairs
         if contrast.n < 2:
-            return whole
+            return most
         apart = 2 * -contrast.low / contrast.error if contrast.error else math.inf
 
         def excess(level: float) -> float:
             critical = special.stdtrit(contrast.n - 1, 1 - level)
-            return level + special.stdtr(contrast.n - 1, -(critical + apart)) - whole
+            return level + special.stdtr(contrast.n - 1, -(critical + apart)) - most
 
         # With both ends of the margin far from or close to each other, the root is an end.
-        if excess(whole) <= 0 or excess(whole / 2) >= 0:
-            return (whole if excess(whole) <= 0 else whole / 2) / contrast.share
-        return optimize.brentq(excess, whole / 2, whole, xtol=1e-16, rtol=1e-14) / contrast.share
+        if excess(most) <= 0 or excess(most / 2) >= 0:
+            return (most if excess(most) <= 0 else most / 2) / contrast.share
+        return optimize.brentq(excess, most / 2, most, xtol=1e-16, rtol=1e-14) / contrast.share
 
     def _seeds_to_resolve(self) -> int | None:
         """Return the number of seeds needed to decide whether the size is within the margin.
@@ -361,9 +384,9 @@ class ComparisonWithBest(Statement):
         It is beyond the margin if one other size shows it: the soonest counts. It is within the
         margin of all other sizes: the last counts.
         """
-        others = [one for one in self.contrasts if one.ends(LEVEL, LEVEL)[0] <= one.low]
-        worse = [one for one in others if one.mean < one.low]
-        seeds = [self._seeds_of_pair(one) for one in worse or others]
+        undecided = [pair for pair in self.contrasts if pair.ends(LEVEL, LEVEL)[0] <= pair.low]
+        worse = [pair for pair in undecided if pair.mean < pair.low]
+        seeds = [self._seeds_of_pair(pair) for pair in worse or undecided]
         if worse:
             return min((count for count in seeds if count is not None), default=None)
         return None if None in seeds else max(seeds, default=None)
@@ -387,15 +410,21 @@ class ComparisonWithBest(Statement):
 S = TypeVar("S", bound=Statement)
 
 
-def _known(contrast: Contrast, name: str) -> float:
-    return float(np.nan_to_num(getattr(contrast, name), nan=2.0))
+def weakest(contrasts: Iterable[Contrast], name: str) -> Contrast:
+    """Return the contrast with the largest p-value, `p` or `p_against`."""
+    return max(contrasts, key=_p_value(name))
+
+
+def _p_value(name: str) -> Callable[[Contrast], float]:
+    """Return a key for sorting by `p` or `p_against`, last those without one."""
+    return lambda contrast: float(np.nan_to_num(getattr(contrast, name), nan=2.0))
 
 
 def _printed(numbers: Iterable[float], ratio: bool) -> dict[str, float]:
     """Return estimate, low and high; an open end is NaN."""
-    shown = (math.nan if math.isinf(number) else float(number) for number in numbers)
-    ends = map(exponential, shown) if ratio else shown
-    return dict(zip(("estimate", "low", "high"), ends, strict=True))
+    finite = (math.nan if math.isinf(number) else float(number) for number in numbers)
+    values = map(exponential, finite) if ratio else finite
+    return dict(zip(("estimate", "low", "high"), values, strict=True))
 
 
 def exponential(value: float) -> float:
@@ -427,7 +456,7 @@ def judge(rows: Sequence[Row], family: str = "") -> list[Row]:
             # Statements about the same numbers, such as the time of a step at several learning
             # rates, are one statement of the family.
             tests.setdefault(row.get(family), {})[statement.identity] = statement.p
-    levels = {name: family_level(np.ravel([*found.values()])) for name, found in tests.items()}
+    levels = {name: family_level(np.ravel([*p.values()])) for name, p in tests.items()}
     return [_judged(row, levels.get(row.get(family), LEVEL)) for row in rows]
 
 
@@ -475,23 +504,20 @@ def staged(analyses: Sequence[S], shares: Sequence[float]) -> S:
         shares: Share of the level that each analysis may spend.
     """
 
-    def merged(name: str) -> tuple[Contrast, ...]:
-        cells = [[contrast.cells for contrast in getattr(one, name)] for one in analyses]
-        spent = [
-            [replace(contrast, share=share) for contrast in getattr(one, name)]
-            for one, share, names in zip(analyses, shares, cells, strict=True)
-            if names == cells[-1]
-        ]
-        return tuple(_over_analyses(contrasts) for contrasts in zip(*spent, strict=True))
-
-    return replace(analyses[-1], contrasts=merged("contrasts"), steps=merged("steps"))
+    cells = [[contrast.cells for contrast in statement.tested] for statement in analyses]
+    same = [
+        [replace(contrast, share=share) for contrast in statement.tested]
+        for statement, share, names in zip(analyses, shares, cells, strict=True)
+        if names == cells[-1]
+    ]
+    return analyses[-1].replaced(map(_over_analyses, *same))
 
 
-def _over_analyses(contrasts: Sequence[Contrast]) -> Contrast:
-    kept = [contrasts[0]]
-    for later in contrasts[1:]:
-        kept.append(later if later.n > kept[-1].n else kept[-1])
-    return replace(kept[-1], earlier=tuple(kept[:-1]))
+def _over_analyses(*contrasts: Contrast) -> Contrast:
+    *earlier, last = itertools.accumulate(
+        contrasts, lambda before, later: later if later.n > before.n else before
+    )
+    return replace(last, earlier=tuple(earlier))
 
 
 def at_analyses(replicates: int, planned: Sequence[int], statement: Callable[[int], S]) -> S:
@@ -500,8 +526,8 @@ def at_analyses(replicates: int, planned: Sequence[int], statement: Callable[[in
     Args:
         statement: Number of the first replicates -> the statement about them.
     """
-    seen = stages.seen(replicates, planned)
-    return staged([statement(count) for count, _ in seen], [share for _, share in seen])
+    counts, shares = zip(*stages.seen(replicates, planned), strict=True)
+    return staged([*map(statement, counts)], shares)
 
 
 def trend(values: Any, positions: Any, rises: bool, **properties: Any) -> Statement:
@@ -511,24 +537,25 @@ def trend(values: Any, positions: Any, rises: bool, **properties: Any) -> Statem
     err far more often than they say if they are not.
 
     Args:
-        values: Shape (replicates, positions), at least two positions; a replicate with a gap is
-            left out.
+        values: Shape (replicates, positions), at least two positions. A replicate without a finite
+            value at every position is left out.
         positions: Ascending, on the scale of the slopes: log2 of the batch size.
         properties: Other fields of the slope's `Contrast`.
     """
     values, positions = np.asarray(values, float), np.asarray(positions, float)
-    complete = values[np.isfinite(values).all(axis=1)]
+    values = np.where(np.isfinite(values).all(axis=1, keepdims=True), values, math.nan)
     bound = {"low" if rises else "high": 0.0}
-    slope = Contrast(slopes(complete, positions), **bound, **properties)
+    slope = Contrast(slopes(values, positions), **bound, **properties)
     first, second = np.triu_indices(len(positions) if len(positions) > 2 else 0, 1)
-    steps = (1.0 if rises else -1.0) * (complete[:, second] - complete[:, first]).T
+    steps = (1.0 if rises else -1.0) * (values[:, second] - values[:, first]).T
     tuned = slope.tuned
-    return Statement((slope,), steps=tuple(Contrast(step, low=0.0, tuned=tuned) for step in steps))
+    steps = tuple(Contrast(step, low=0.0, tuned=tuned) for step in steps)
+    return Statement.of_all([slope], steps=steps)
 
 
 def slopes(values: Any, positions: Any) -> np.ndarray:
     """Return the least-squares slope against positions, at least two distinct ones, per row."""
     values = np.asarray(values, float)
     centred = np.asarray(positions, float) - np.mean(positions)
-    found = values @ centred / (centred @ centred)
-    return np.where(np.ptp(values, axis=1) > 0, found, 0.0)  # not what rounding makes of none
+    # The slope of equal values is exactly 0, without the error of rounding.
+    return np.where(np.ptp(values, axis=1) == 0, 0.0, values @ centred / (centred @ centred))

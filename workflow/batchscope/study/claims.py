@@ -24,12 +24,9 @@ from batchscope.study import (
     tables,
 )
 from batchscope.study.figures import FIGURES
-from batchscope.study.model import Model, Name, Number, Positive, Scalar, Text
-from batchscope.study.names import split_token
-from batchscope.study.outcomes import FALLS, LEAST_SEEDS
+from batchscope.study.model import UNIQUE, Model, Name, Number, Positive, Scalar, Text
+from batchscope.study.outcomes import FALLS
 from batchscope.study.registry import OF_OUTCOMES
-from batchscope.study.run_factors import EVERY_FACTOR
-from batchscope.study.specifications import REPEATS
 from batchscope.study.tables import CLAIMED as TABLES
 
 if TYPE_CHECKING:
@@ -37,10 +34,6 @@ if TYPE_CHECKING:
 
 GPU, MACHINE = "gpu", "machine"
 RATIO, DIFFERENCE = "ratio", "difference"
-_LISTED = 6  # claims that a warning names
-_LEAST_POSITIONS = {"trend": 2, "equivalence": 2, "interaction": 2, "argmax": 2, "exception": 3}
-
-Rows = list[dict[str, Any]]  # the factors of every cell of an experiment
 Report = Callable[[Problem], None]
 
 
@@ -52,6 +45,7 @@ Values = Annotated[
     tuple[Scalar, ...],
     Field(min_length=1),
     BeforeValidator(_as_list, json_schema_input_type=Any),
+    UNIQUE,
 ]
 Cells = Annotated[dict[str, Values], Field(min_length=1)]
 Scale = Annotated[
@@ -290,72 +284,37 @@ class Claim(Model):
 
 
 def read(
-    claims: Iterable[Claim],
-    experiments: Mapping[str, PlannedExperiment],
-    machines: tuple[str, ...],
-    training_sizes: Mapping[str, int | None],
-    report: Report,
-    warn: Report,
+    claims: Iterable[Claim], experiments: Mapping[str, PlannedExperiment], report: Report
 ) -> tuple[Claim, ...]:
-    """Return the claims with values of factors in their cells; report invalid ones.
-
-    Args:
-        training_sizes: Data set -> training examples, None if only the files know.
-        report: Takes problems; `warn` takes warnings.
-    """
+    """Return the claims with values of factors in their cells; report invalid ones."""
     valid: dict[str, Claim] = {}
     for index, claim in enumerate(claims):
-        at = ("claims", index)
+        place = ("claims", index)
         if claim.id in valid:
-            report(received((*at, "id"), claim.id, "another id than that of another claim"))
-        if test := _test((*at, "test"), claim.test, experiments, report):
-            experiment = experiments[test.experiment]
-            figure = _figure(at, claim.figure, experiment, test, report)
+            report(received((*place, "id"), claim.id, "another id than that of another claim"))
+        experiment = _experiment((*place, "test", "experiment"), claim.test, experiments, report)
+        if experiment and (test := _test((*place, "test"), claim.test, experiment, report)):
+            figure = _figure(place, claim.figure, experiment, test, report)
             valid[claim.id] = claim.model_copy(update={"test": test, "figure": figure})
-    tested = {claim.test.experiment for claim in valid.values()}
-    grids = {name: _grid(experiments[name], machines) for name in tested}
-    warnings: dict[str, list[str]] = {}  # text -> its claims
-    for claim in valid.values():
-        name = claim.test.experiment
-        for text in _warnings(claim, experiments[name], grids[name], training_sizes):
-            warnings.setdefault(f"experiments.{name} has {text}", []).append(claim.id)
-    for text, names in warnings.items():
-        remaining = [f"{len(names) - _LISTED} more"] if len(names) > _LISTED else []
-        warn(Problem(("claims",), f"{text} {wording.listed([*names[:_LISTED], *remaining])}."))
     return tuple(valid.values())
 
 
-def _warnings(
-    claim: Claim,
-    experiment: PlannedExperiment,
-    grid: Rows,
-    training_sizes: Mapping[str, int | None],
-) -> Iterator[str]:
-    """Yield the reasons why no run can decide a claim."""
-    why = "" if claim.requires else _lacks(claim.test, grid)
-    if not (why or claim.requires or experiment.commands):
-        why = _beyond(claim.test, grid, training_sizes)
-    if why:
-        yield f"{why}, which is needed by"
-    if few := _too_few(claim.test, experiment):
-        yield f"{few}; at least {LEAST_SEEDS} are needed for a verdict on"
-
-
-def _test(
+def _experiment(
     place: Place, test: Test, experiments: Mapping[str, PlannedExperiment], report: Report
-) -> Test | None:
+) -> PlannedExperiment | None:
+    experiment = experiments.get(test.experiment)
+    if experiment and not experiment.own.path:
+        return experiment
+    text = "an experiment that trains or times here" if experiment else "an experiment"
+    internal = [name for name, planned in experiments.items() if not planned.own.path]
+    report(received(place, test.experiment, text, internal))
+    return None
+
+
+def _test(place: Place, test: Test, experiment: PlannedExperiment, report: Report) -> Test | None:
     """Return a test with values of factors in its cells; None if there is a problem."""
     problems: list[Problem] = []
-    name = test.experiment
-    if name not in experiments or experiments[name].own.path:
-        internal = [key for key, planned in experiments.items() if not planned.own.path]
-        text = "an experiment that trains or times here" if name in experiments else "an experiment"
-        report(received((*place, "experiment"), name, text, internal))
-        return None
-    experiment = experiments[name]
-    readers, table = _readers(experiment), TABLES[test.table]
-    for key in table.keys:
-        readers[key] = _as_is if table.columns[key].kind == "str" else _number
+    readers = _readers(experiment, test.table)
     columns = {key: own_columns.named(key) for key in experiment.own_factors}
 
     def values(at: Place, key: str, raw: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -364,15 +323,11 @@ def _test(
             return ()
         result = []
         for index, item in enumerate(raw):
-            item_place = (*at, index) if len(raw) > 1 else at
             try:
-                value = readers[key](item)
+                result.append(readers[key](item))
             except (ValidationError, PydanticCustomError):
+                item_place = (*at, index) if len(raw) > 1 else at
                 problems.append(received(item_place, item, f"a value of {key.replace('_', ' ')}"))
-                continue
-            if value in result:
-                problems.append(received(item_place, item, "every value once"))
-            result.append(value)
         return tuple(result)
 
     def cells(at: Place, raw: Mapping[str, tuple[Any, ...]]) -> dict[str, Any]:
@@ -381,22 +336,19 @@ def _test(
 
     if test.over not in readers:
         problems.append(unknown((*place, "over", test.over), "factor", readers))
-    changed: dict[str, Any] = {
-        key: cells((*place, key), getattr(test, key))
-        for key in ("cells", "of", "to")
-        if hasattr(test, key)
-    }
+    changed: dict[str, Any] = {"over": columns.get(test.over, test.over)}
+    for key in {"cells", "of", "to"} & {*type(test).model_fields}:
+        changed[key] = cells((*place, key), getattr(test, key))
     if test.type == "order":
         sides = enumerate(test.order)
         changed["order"] = tuple(cells((*place, "order", index), side) for index, side in sides)
     if test.chosen:
         changed["chosen"] = values((*place, "is"), test.over, test.chosen)
-    valid = not problems
-    test = test.model_copy(update={**changed, "over": columns.get(test.over, test.over)})
-    problems += [*_wrong_column(place, test, experiment), *_apart(place, test)]
-    if test.table == "trajectories" and len(test.budget) != 1 and valid:
+    test = test.model_copy(update=changed)
+    if test.table == "trajectories" and len(test.budget) != 1 and not problems:
         text = f"Trajectories are read at one budget: {', '.join(tables.BUDGETS)}."
         problems.append(Problem((*place, "cells"), text))
+    problems += [*_wrong_column(place, test, experiment), *_apart(place, test)]
     for problem in problems:
         report(problem)
     return None if problems else test
@@ -412,13 +364,15 @@ def _number(value: Any) -> int | float:
     return value
 
 
-def _readers(experiment: PlannedExperiment) -> dict[str, Callable[[Any], Any]]:
-    """Return factor -> function that reads its value. Seeds pair cells and distinguish none."""
+def _readers(experiment: PlannedExperiment, table: str) -> dict[str, Callable[[Any], Any]]:
+    """Return factor or key -> function that reads its value. Seeds pair cells, so have none."""
     factors = run_factors.SWEEP_FACTORS if experiment.timings else run_factors.FACTORS
     if experiment.own_factors:
         factors = command_factors.factors(experiment.own_factors)
     readers = {name: factor.read_item for name, factor in factors.items() if name != "seed"}
-    return {**readers, **dict.fromkeys(("dataset", "model", "machine"), _as_is)}
+    columns = TABLES[table].columns
+    of_keys = {key: _as_is if columns[key].kind == "str" else _number for key in TABLES[table].keys}
+    return {**readers, **dict.fromkeys(("dataset", "model", "machine"), _as_is), **of_keys}
 
 
 def _wrong_column(place: Place, test: Test, experiment: PlannedExperiment) -> Iterator[Problem]:
@@ -469,78 +423,3 @@ def _figure(
     of_column = [key for key in drawn if figures.learned(key, learned).shows(test.column)]
     of_table = [key for key in TABLES[test.table].figures if key in drawn]
     return name or next(iter([*of_table, *of_column, *listed]), "")
-
-
-def _grid(experiment: PlannedExperiment, machines: tuple[str, ...]) -> Rows:
-    """Return the factors of all cells of an experiment, without seeds."""
-    configurations = [*experiment.runs.values()]
-    for sweep in experiment.sweeps:
-        configurations += [{**sweep.factors, "batch_size": size} for size in sweep.batch_sizes]
-    cells: dict[str, dict[str, Any]] = {}
-    for factors in configurations:
-        names = {key: split_token(factors[key])[0] for key in ("dataset", "model")}
-        plain = {key: value for key, value in factors.items() if key != "seed"} | names
-        cells.setdefault(repr(sorted(plain.items())), plain)
-    for run in experiment.commands.values():
-        plain = {own_columns.named(k): v for k, v in run.factors.items() if k != "seed"}
-        cells.setdefault(repr(sorted(plain.items())), plain)
-    return [
-        {**cell, "at_epoch": epoch, "machine": machine}
-        for epoch in experiment.at_epochs or (None,)
-        for machine in machines
-        for cell in cells.values()
-    ]
-
-
-def _matching(grid: Rows, cells: Mapping[str, tuple[Any, ...]]) -> Rows:
-    """Return the cells of a grid that match selected values. The grid has no keys of rows."""
-    return [
-        cell
-        for cell in grid
-        if all(cell[key] in values for key, values in cells.items() if key in cell)
-    ]
-
-
-def _lacks(test: Test, grid: Rows) -> str:
-    """Return the missing values of a test in words; empty if the experiment has all."""
-    for cells in test.selections():
-        for key, values in cells.items():
-            lacking = [value for value in values if not _matching(grid, {**cells, key: (value,)})]
-            if lacking:
-                # If the grid has the value elsewhere, it lacks the combination.
-                somewhere = all(_matching(grid, {key: (value,)}) for value in lacking)
-                context = {k: v for k, v in cells.items() if k != key} if somewhere else {}
-                missing = {key: lacking, **context}.items()
-                parts = [f"{k.replace('_', ' ')} {wording.listed(v, 'or')}" for k, v in missing]
-                return f"no {wording.listed(parts, 'with')}"
-    if test.over not in EVERY_FACTOR or any(test.over in side for side in test.sides):
-        return ""
-    least = _LEAST_POSITIONS.get(test.type, 1)
-    for side in test.sides or ({},):
-        count = len({cell.get(test.over) for cell in _matching(grid, {**test.cells, **side})})
-        if count < least:
-            values = f"{wording.count(count, 'value')} of {test.over.replace('_', ' ')}"
-            return f"{values} where {least} are needed"
-    return ""
-
-
-def _beyond(test: Test, grid: Rows, training_sizes: Mapping[str, int | None]) -> str:
-    """Return the budget that some training does not reach, in words; empty if there is none."""
-    read = [cell for cells in test.selections() for cell in _matching(grid, cells)]
-    for column, budget in test.budget.items():
-        end, noun = horizons.shortest(column, read, training_sizes), column.removesuffix("s")
-        if end is not None and end < budget:
-            shortest = f"its shortest training of {wording.count(end, noun)}"
-            return f"no {noun} {wording.shortest(budget)} in {shortest}"
-    return ""
-
-
-def _too_few(test: Test, experiment: PlannedExperiment) -> str:
-    """Return the number of replicates in words if it is too small for a verdict; else empty."""
-    noun, count = "seed", experiment.verdict_seeds
-    if test.timed:
-        filling, timings = TABLES[test.table].measures, experiment.timings
-        noun = "repeat of the timing"
-        settings = [timings[name] for name in timings if name in filling]
-        count = min(values[REPEATS.name] for values in settings)
-    return wording.count(count, noun) if count < LEAST_SEEDS else ""

@@ -209,11 +209,7 @@ class _Planner:
     def _claims(self, planned: dict[str, PlannedExperiment]) -> tuple[claims.Claim, ...]:
         if self.problems:  # claims are about experiments that may be missing now
             return ()
-        machines = (self.file.machine, *self.file.machines)
-        sizes = {name: info.training_examples for name, info in self.datasets.items() if info}
-        return claims.read(
-            self.file.claims, planned, machines, sizes, self.problems.append, self.warnings.append
-        )
+        return claims.read(self.file.claims, planned, self.problems.append)
 
     def _grid(
         self,
