@@ -46,7 +46,7 @@ def test_every_factor_is_in_the_words_and_in_the_name(tmp_path):
         {},
     )
     assert found.vary == {"learning_rate": (0.001, 0.1), "batch_size": (32,)}
-    assert found.own.trainings == 4 and found.seeds == (3,)
+    assert len(found.commands) == 4 and found.seeds == (3,)
 
 
 def test_a_data_set_or_a_model_may_be_a_factor(tmp_path):

@@ -82,7 +82,6 @@ def test_local_modules(tmp_path):
     found = model_files.local_modules(tmp_path / "net.py")
     assert {name: path.relative_to(tmp_path).as_posix() for name, path in found.items()} == {
         "a": "a.py",
-        "b": "b",
         "b.c": "b/c.py",
         "pack": "pack/__init__.py",
         "pack.inner": "pack/inner.py",

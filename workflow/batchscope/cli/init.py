@@ -82,8 +82,8 @@ def write(arguments: Namespace) -> str:
         if seconds < new_study.LONG_SECONDS:
             break
     took = {"duration": wording.duration(seconds), "runs_made": len(study.runs), "seeds": seeds}
-    own = study.experiments["batch_size"].own
-    return page.render("init.txt.j2", **given, **took, own=own)
+    external = study.experiments["batch_size"].external_runs
+    return page.render("init.txt.j2", **given, **took, external=external)
 
 
 def _runs(path: Path, folder: Path) -> str | dict[str, str] | None:

@@ -56,7 +56,7 @@ def build(results: ExperimentResults, cards: list[Row]) -> Row:
         "plan": experiment,
         "finished": any(row["status"] == records.FINISHED for row in results.rows),
         "varied": _varied(results),
-        "source": experiment.own.path or " ".join(words),
+        "source": experiment.external_runs.path if experiment.external_runs else " ".join(words),
         "timings": [name.replace("_", " ") for name in experiment.timings],
         "runs": len(results.rows),
         "cards": [card for card in cards if card["experiment"] == experiment.name],

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from batchscope import wording
 from batchscope.problems import Place, Problem, received, show, unknown
 from batchscope.study import (
     budget_kinds,
     columns,
-    horizons,
+    figure_checks,
     log_names,
-    plan,
+    run_factors,
     snapshot_epochs,
     stages,
     tasks,
     versions,
 )
+from batchscope.study.batch_phases import Course
 from batchscope.study.experiments import (
     Comparison,
     Experiment,
@@ -25,19 +26,18 @@ from batchscope.study.experiments import (
     TimingExperiment,
     TrainingExperiment,
 )
-from batchscope.study.figure_checks import TIMED
 from batchscope.study.measure_keys import MeasureRequest
 from batchscope.study.names import LongNameError
 from batchscope.study.outcomes import LEAST_SEEDS
 from batchscope.study.registry import MEASURES, OF_SECONDS, OF_SWEEPS
+from batchscope.study.run_factors import CONSTANT, HORIZON_REASON, by_horizon
+from batchscope.study.specifications import FigureRequirement
+
+if TYPE_CHECKING:
+    from batchscope.study.plan import Pair, PlannedExperiment
 
 Runs = Iterable[dict[str, Any]]
 
-_OUTCOMES = tuple(
-    f"{split}_{name}"
-    for split in ("test", "validation", "train")
-    for name in (*tasks.METRICS, "loss")
-)
 _OUTCOMES = tuple(name for name, column in columns.COLUMNS.items() if column.label)
 _LONGEST_PAIR = 210  # characters of both names; with settings, below 255 for a file name
 
@@ -65,7 +65,7 @@ def settings(
                 yield Problem((*at, setting), text)
 
 
-def pairs(measure: MeasureRequest, runs: Mapping[str, dict[str, Any]]) -> tuple[plan.Pair, ...]:
+def pairs(measure: MeasureRequest, runs: Mapping[str, dict[str, Any]]) -> tuple[Pair, ...]:
     """Return the pairs of runs of a measure, by name: equal in every factor but one."""
     [(factor, (small_value, large_value))] = measure.between.items()
     small: dict[tuple[Any, ...], str] = {}
@@ -84,7 +84,7 @@ def pairs(measure: MeasureRequest, runs: Mapping[str, dict[str, Any]]) -> tuple[
 
 
 def no_pairs(
-    place: Place, measures: Iterable[MeasureRequest], pairs: Mapping[str, tuple[plan.Pair, ...]]
+    place: Place, measures: Iterable[MeasureRequest], pairs: Mapping[str, tuple[Pair, ...]]
 ) -> Iterator[Problem]:
     """Yield the measures of two runs without a pair. `pairs` has the pairs of each such measure."""
     for measure in measures:
@@ -211,7 +211,7 @@ def has_seconds(measures: Iterable[str], experiments: Iterable[Experiment]) -> b
 
 def seconds(place: Place, keys: Comparison, timed: bool) -> Iterator[Problem]:
     if budget_kinds.SECONDS in keys.budgets and not timed:
-        yield Problem((*place, "budgets", budget_kinds.SECONDS), f"Needs {TIMED}.")
+        yield Problem((*place, "budgets", budget_kinds.SECONDS), f"Needs {figure_checks.TIMED}.")
 
 
 def budgets_beyond(
@@ -229,7 +229,7 @@ def budgets_beyond(
     """
     home = (*place, "budgets")
     for kind, column in budget_kinds.AXES.items():
-        end = horizons.shortest(column, runs, training_sizes)
+        end = shortest(column, runs, training_sizes)
         if end is not None and budgets.get(kind, 0) > end:
             text = f"at most {end}, the {kind} of the shortest run"
             yield received((*home, kind), budgets[kind], text)
@@ -280,15 +280,93 @@ def unplanned_seeds(
     yield Problem(place, f"Planned were {planned} seeds (received {seeds}). {why}")
 
 
-def another_plan(place: Place, stage: stages.Stage, seeds: StagedSeeds) -> Iterator[Problem]:
+def another_plan(place: Place, stage: stages.Stage | None, keys: Comparison) -> Iterator[Problem]:
     """Yield a problem if an earlier interim analysis had another plan for the seeds."""
-    seen = stage.analysed_seeds
-    if not seen:
+    seeds, analysed = getattr(keys, "seeds", None), stage and stage.analysed_seeds
+    if not analysed or not isinstance(seeds, StagedSeeds):
         return
     if stage.first == seeds.first:
         if stage.planned != seeds.at_most:
             text = f"at_most {stage.planned}, as planned at the last interim analysis"
             yield received(place, seeds.at_most, text)
-    elif seeds.first < seen.stop and seen.start < seeds.seeds.stop:
-        text = f"first {seen.stop}: the seeds {seen.start} to {seen.stop - 1} were analysed before"
+    elif seeds.first < analysed.stop and analysed.start < seeds.seeds.stop:
+        numbers = f"{analysed.start} to {analysed.stop - 1}"
+        text = f"first {analysed.stop}: the seeds {numbers} were analysed before"
         yield received(place, seeds.first, text)
+
+
+class Schedule(NamedTuple):
+    """A factor that makes a training depend on its length, and its value."""
+
+    factor: str
+    value: str
+
+    @property
+    def why(self) -> str:
+        return f"with {self.factor} {self.value}, {HORIZON_REASON}"
+
+    @property
+    def expected(self) -> str:
+        return f"{self.factor} {CONSTANT}"
+
+
+def falling_schedule(planned: PlannedExperiment) -> Schedule | None:
+    """Return the schedule of an experiment that depends on the horizon; None if none does."""
+    if planned.schedule:
+        return Schedule("schedule", planned.schedule)
+    return schedule_of(planned.runs.values())
+
+
+def schedule_of(runs: Runs) -> Schedule | None:
+    factors = ((by_horizon(run), run) for run in runs)
+    return next((Schedule(name, run[name]) for name, run in factors if name), None)
+
+
+def early_budgets(
+    place: Place, kinds: Iterable[str], schedule: Schedule | None
+) -> Iterator[Problem]:
+    for kind in kinds if schedule else ():
+        text = f"{schedule.expected}, or no budgets, since equal lengths are compared anyway"
+        yield received((*place, "budgets", kind), kind, text, why=f" {schedule.why}")
+
+
+def lengths(place: Place, keys: TrainingExperiment, runs: Runs) -> Iterator[Problem]:
+    """Yield keys that use trainings before their end, or that mix lengths of trainings."""
+    schedule = schedule_of(runs)
+    if not schedule:
+        return
+    why, expected = f" {schedule.why}", schedule.expected
+    if keys.at_epochs:
+        text = f"{expected}, or a run for each number of epochs"
+        yield received((*place, "at_epochs"), list(keys.at_epochs), text, why=why)
+    yield from early_budgets(place, keys.budgets, schedule)
+    for at, figure in figure_checks.named(place, keys):
+        if FigureRequirement.PREFIXES in figure.requires.conditions:
+            yield received(at, figure.name, f"{expected}, or another figure", why=why)
+    epochs: dict[int, set[int]] = {}
+    for run in runs:
+        epochs.setdefault(run["batch_size"], set()).add(run["epochs"])
+    if len({*map(frozenset, epochs.values())}) > 1:
+        text = f"Expected {expected}, or the same epochs at every batch size ({schedule.why})."
+        yield Problem((*place, "cases"), text)
+
+
+def shortest(column: str, runs: Runs, training_sizes: Mapping[str, int | None]) -> int | None:
+    """Return the length of the shortest training without early stopping; None if unknown.
+
+    Args:
+        column: Column of trajectories.csv.
+        training_sizes: Data set -> training examples, None if only the files know.
+    """
+    ends = [_end(column, run, training_sizes.get(run["dataset"])) for run in runs]
+    return min((end for end in ends if end is not None), default=None)
+
+
+def _end(column: str, factors: dict[str, Any], size: int | None) -> int | None:
+    epochs = factors["epochs"]
+    if column == "epoch":
+        return epochs
+    if size is None or column not in ("updates", "examples"):
+        return None
+    examples = size * run_factors.training_copies(factors)
+    return epochs * examples if column == "examples" else Course(factors, examples).updates(epochs)

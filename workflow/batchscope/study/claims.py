@@ -16,9 +16,9 @@ from pydantic_core import PydanticCustomError
 from batchscope import wording
 from batchscope.problems import Place, Problem, received, unknown
 from batchscope.study import (
+    checks,
     command_factors,
     figures,
-    horizons,
     own_columns,
     run_factors,
     tables,
@@ -347,8 +347,8 @@ def _test(
     """Return a test with values of factors in its cells; None if there is a problem."""
     problems: list[Problem] = []
     name = test.experiment
-    if name not in experiments or experiments[name].own.path:
-        internal = [key for key, planned in experiments.items() if not planned.own.path]
+    if name not in experiments or experiments[name].external_runs:
+        internal = [key for key, planned in experiments.items() if not planned.external_runs]
         text = "an experiment that trains or times here" if name in experiments else "an experiment"
         report(received((*place, "experiment"), name, text, internal))
         return None
@@ -435,8 +435,7 @@ def _wrong_column(place: Place, test: Test, experiment: PlannedExperiment) -> It
     if column not in valid:
         text = f"a column of {table}.csv that the experiment measures"
         yield received((*place, "column"), column, text, valid)
-    schedule = horizons.of_own_runs(experiment.own.schedule)
-    schedule = schedule or horizons.schedule_of(experiment.runs.values())
+    schedule = checks.falling_schedule(experiment)
     if schedule and table == "trajectories":
         text = f"{schedule.expected}, or another table, {schedule.why}"
         yield received((*place, "table"), table, text)
@@ -528,7 +527,7 @@ def _beyond(test: Test, grid: Rows, training_sizes: Mapping[str, int | None]) ->
     """Return the budget that some training does not reach, in words; empty if there is none."""
     read = [cell for cells in test.selections() for cell in _matching(grid, cells)]
     for column, budget in test.budget.items():
-        end, noun = horizons.shortest(column, read, training_sizes), column.removesuffix("s")
+        end, noun = checks.shortest(column, read, training_sizes), column.removesuffix("s")
         if end is not None and end < budget:
             shortest = f"its shortest training of {wording.count(end, noun)}"
             return f"no {noun} {wording.shortest(budget)} in {shortest}"

@@ -11,11 +11,10 @@ from typing import Any
 
 from batchscope.errors import UserError
 from batchscope.problems import Place, Problem, received
-from batchscope.study import command_factors, grids, own_columns, plan
+from batchscope.study import command_factors, grids, own_columns
 from batchscope.study.commands import RESOURCES, RUN_DIR, Command, CommandRun, placeholders, sha256
 from batchscope.study.experiments import CommandExperiment
 from batchscope.study.factor_models import RESERVED
-from batchscope.study.run_factors import FALLING
 
 _SCRIPTS = (".py", ".sh")
 _PROGRAMS = ("bash", "python", "python3", "sh", "torchrun")
@@ -149,17 +148,8 @@ def missing_programs(place: Place, runs: Mapping[str, CommandRun]) -> Iterator[P
             yield received((*place, "command"), program, text, _PROGRAMS)
 
 
-def planned(runs: dict[str, CommandRun], keys: CommandExperiment) -> plan.ExternalLogs:
-    """Return the columns that the logs of the runs will fill."""
+def columns(keys: CommandExperiment) -> tuple[str, ...]:
+    """Return the columns of our tables that the logs of the runs will fill."""
     axes = [name for name in own_columns.AXES if keys.alone or name != "seconds"]
-    schedules = [run.factors.get("schedule") for run in runs.values()]
-    return plan.ExternalLogs(
-        trainings=len(runs),
-        seeds=len({run.factors["seed"] for run in runs.values()}),
-        columns=(
-            *(*axes, "epoch", *own_columns.OUTCOMES, *own_columns.MADE_OF),
-            *own_columns.of_metrics(keys.user_metrics),
-        ),
-        evaluated=True,
-        schedule=next((schedule for schedule in schedules if schedule in FALLING), ""),
-    )
+    outcomes = own_columns.outcomes(keys.user_metrics)
+    return (*axes, "epoch", *outcomes, *own_columns.MADE_OF)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from batchscope.study import setting
 from batchscope.study.model import Scalar
-from batchscope.study.run_factors import FACTORS, Factor
+from batchscope.study.run_factors import FACTORS, FALLING, Factor
 from batchscope.study.setting import Parameter
 
 ALIASES = {factor.alias: name for name, factor in FACTORS.items() if factor.alias != name}
@@ -51,3 +51,9 @@ def factors(names: Iterable[str]) -> dict[str, Parameter]:
     ours = [name for name in FACTORS if name in between]
     ordered = ("batch_size", *ours, *sorted(between - set(FACTORS)), "seed")
     return {name: factor(name) for name in ordered}
+
+
+def schedule(runs: Iterable[Mapping[str, Any]]) -> str:
+    """Return a schedule of runs that falls towards the horizon; empty if none does."""
+    schedules = (factors.get("schedule") for factors in runs)
+    return next((schedule for schedule in schedules if schedule in FALLING), "")

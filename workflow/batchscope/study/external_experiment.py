@@ -1,16 +1,17 @@
-"""Plan an experiment of external runs, and check its keys against the columns of the logs."""
+"""Plan an experiment of external runs, and check keys against the columns of logs."""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from batchscope.errors import ConfigError, UserError
 from batchscope.problems import Place, Problem, received
-from batchscope.study import budget_kinds, figure_checks, figure_names, horizons, own_columns, plan
+from batchscope.study import budget_kinds, checks, figure_checks, figure_names, own_columns
 from batchscope.study.experiments import ExternalExperiment, LoggedExperiment
+from batchscope.study.plan import PlannedExperiment
 
 
 def read(
@@ -26,70 +27,54 @@ def read(
     at = (*place, "runs")
     try:
         runs = external_runs.read(keys.runs, folder, keys.user_metrics)
-    except ConfigError as error:
-        problems.append(Problem(at, "\n  ".join(error.problems)))
-        return None
     except UserError as error:
-        problems.append(Problem(at, str(error)))
+        lines = error.problems if isinstance(error, ConfigError) else [str(error)]
+        problems.append(Problem(at, "\n  ".join(lines)))
         return None
     for note in runs.table.notes:
         warn(Problem(at, f"{note}."))
     return runs
 
 
-def problems(
-    place: Place, keys: LoggedExperiment, logs: plan.ExternalLogs, varied: Collection[str]
-) -> Iterator[Problem]:
+def problems(place: Place, keys: LoggedExperiment, planned: PlannedExperiment) -> Iterator[Problem]:
     """Yield the keys that need columns that the logs lack."""
-    source = logs.path or "the log"
-    schedule = horizons.of_own_runs(logs.schedule)
-    yield from horizons.of_budgets(place, keys.budgets, schedule)
+    runs, columns = planned.external_runs, planned.columns
+    source = runs.path if runs else "the log"
+    yield from checks.early_budgets(place, keys.budgets, checks.falling_schedule(planned))
     for outcome in keys.margins:
-        if outcome not in logs.columns:
-            known = own_columns.outcomes(keys.user_metrics)
-            outcomes = [name for name in logs.columns if name in known]
-            expected = f"an outcome in {source} ({', '.join(outcomes) or 'none'})"
-            yield received((*place, "margins", outcome), outcome, expected, outcomes)
+        if outcome not in columns:
+            outcomes = own_columns.outcomes(keys.user_metrics)
+            present = [name for name in columns if name in outcomes]
+            expected = f"an outcome in {source} ({', '.join(present) or 'none'})"
+            yield received((*place, "margins", outcome), outcome, expected, present)
     for key, value in keys.budgets.items():
-        names = [*value] if key == budget_kinds.TARGET else [budget_kinds.AXES[key]]
-        if not logs.evaluated:
+        at, names = (*place, "budgets", key), [budget_kinds.AXES.get(key)]
+        if not planned.has_evaluations:
             text = f"Needs a row per evaluation. Each training of {source} has a single row."
-            yield Problem((*place, "budgets", key), text)
-        for column in names if logs.evaluated else ():
-            if column not in logs.columns:
-                needed = f"a column {column} of {source}" if logs.path else "alone: true"
-                yield Problem((*place, "budgets", key), f"Needs {needed}.")
-        if key == budget_kinds.TARGET and logs.evaluated and "updates" not in logs.columns:
-            text = f"Needs updates or examples of {source}, or examples_per_epoch."
-            yield Problem((*place, "budgets", key), text)
+            yield Problem(at, text)
+            continue
+        for column in value if key == budget_kinds.TARGET else names:
+            if column not in columns:
+                needed = f"a column {column} of {source}" if runs else "alone: true"
+                yield Problem(at, f"Needs {needed}.")
+        if key == budget_kinds.TARGET and "updates" not in columns:
+            yield Problem(at, f"Needs updates or examples of {source}, or examples_per_epoch.")
     for at, figure in figure_checks.named(place, keys):
-        lacking = figure_names.of_own_runs(figure, {*logs.columns, *varied})
-        if lacking:
+        if lacking := figure_names.of_own_runs(figure, {*columns, *planned.vary}):
             yield received(at, figure.name, f"a figure that {source} allows ({lacking})")
 
 
 def columns(runs: Any) -> tuple[str, ...]:
-    named = (*own_columns.AXES, "epoch", *own_columns.outcomes(runs.metrics))
-    filled = runs.rows.reindex(columns=named).dropna(axis=1, how="all")
+    """Return the columns of our tables that external runs fill."""
+    names = (*own_columns.AXES, "epoch", *own_columns.outcomes(runs.metrics))
+    filled = runs.rows.reindex(columns=names).dropna(axis=1, how="all")
     return (*filled, *(name for name, needed in own_columns.MADE_OF.items() if needed <= {*filled}))
 
 
-def planned(runs: Any) -> plan.ExternalLogs:
-    """Return the logs of external runs as the plan holds them."""
-    by_size = [rows.groupby("batch_size")["seed"].agg(set) for rows in runs.series]
-    return plan.ExternalLogs(
-        path=runs.path,
-        files=runs.table.files,
-        sha256=runs.table.sha256,
-        read_as=runs.table.read_as,
-        rows=len(runs.rows),
-        trainings=runs.rows["run"].nunique(),
-        seeds=min(len(set.intersection(*seeds)) for seeds in by_size),
-        columns=columns(runs),
-        evaluated=not runs.ends,
-        schedule=runs.schedule,
-        table=runs,
-    )
+def common_seeds(runs: Any) -> int:
+    """Return the number of seeds that every batch size has, of the series with the fewest."""
+    seeds = (rows.groupby("batch_size")["seed"].agg(set) for rows in runs.series)
+    return min(len(set.intersection(*by_size)) for by_size in seeds)
 
 
 def vary(runs: Any) -> dict[str, tuple[Any, ...]]:

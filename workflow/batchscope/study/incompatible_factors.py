@@ -80,6 +80,7 @@ def of_training(factors: Factors, info: DatasetInfo) -> Problems:
     Args:
         factors: Every factor but the seed; data set and model are ids.
     """
+    yield from of_examples(factors, info)
     yield from _step(factors, info.training_examples)
     epochs, warmup_epochs = factors["epochs"], factors["warmup_epochs"]
     if warmup_epochs > epochs:
@@ -110,6 +111,7 @@ def of_timing(factors: Factors, info: DatasetInfo, timings: Iterable[str]) -> Pr
         factors: Every factor; data set and model are ids.
         timings: Names of the timings that use them.
     """
+    yield from of_examples(factors, info)
     # The search for the largest batch repeats the images if a batch has more.
     searched = all(OF_SWEEPS[timing].batch_sizes == "searched" for timing in timings)
     yield from _step(factors, None if searched else info.training_examples)

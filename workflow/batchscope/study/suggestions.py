@@ -60,7 +60,7 @@ def _accepts(study: Study, experiment: str, keys: Keys) -> bool:
 def _change(plan: PlannedExperiment, written: Keys, key: str, values: Values) -> Keys:
     """Return the keys that one suggestion changes; none if no key expresses it."""
     value, (first, *names) = next(iter(values.values())), key.split(".")
-    if plan.own.path or (key in _FACTORS and value in ("", [])):
+    if plan.external_runs or (key in _FACTORS and value in ("", [])):
         return {}
     if key in (plan.own_factors if plan.commands else _FACTORS):
         return _with_factor(written, key, values)

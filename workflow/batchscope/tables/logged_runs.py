@@ -38,7 +38,7 @@ _OF_RECORD = (
 def read(results: Path | str, study: Study, experiment: str) -> LoggedRuns:
     """Return the runs of an experiment with results from logs."""
     planned = study.experiments[experiment]
-    return _commanded(results, study, experiment) if planned.commands else planned.own.table
+    return planned.external_runs or _commanded(results, study, experiment)
 
 
 def runs(logged: LoggedRuns, study: str, experiment: str) -> pandas.DataFrame:
