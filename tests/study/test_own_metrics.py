@@ -55,9 +55,14 @@ def refused(folder, **keys):
 
 def test_columns_of_the_metrics_are_outcomes_and_no_factors(tmp_path):
     study = planned(tmp_path)
-    own = study.experiments["a"].own
-    assert len(own.table.series) == 1 and not own.table.factors
-    assert {*own.columns} >= {"validation_word_error", "test_word_error", "validation_bleu"}
+    planned_experiment = study.experiments["a"]
+    external = planned_experiment.external_runs
+    assert len(external.series) == 1 and not external.factors
+    assert {*planned_experiment.columns} >= {
+        "validation_word_error",
+        "test_word_error",
+        "validation_bleu",
+    }
     tables = experiment_tables.make(tmp_path, study, "a")
     for name in ("runs", "trajectories"):
         last = tables[name].groupby("batch_size").last()
@@ -68,7 +73,7 @@ def test_columns_of_the_metrics_are_outcomes_and_no_factors(tmp_path):
 
 def test_without_the_key_they_are_not(tmp_path):
     own = planned(tmp_path, frame().drop(columns=["word_error"]), metrics={"cer": "lower"})
-    assert "validation_bleu" not in own.experiments["a"].own.columns
+    assert "validation_bleu" not in own.experiments["a"].columns
 
 
 def test_the_best_size_is_that_of_the_direction(tmp_path):

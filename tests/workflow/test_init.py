@@ -205,7 +205,7 @@ def test_printed_output_goes_on_with_the_pattern_of_its_lines(tmp_path, monkeypa
         (tmp_path / "logs" / f"bs{size}.log").write_text("\n".join(["started", *lines]))
     entry.main(["init", "logs"])
     study = config.study("studies/logs.yaml")
-    assert study.experiments["batch_size"].own.trainings == 3
+    assert study.experiments["batch_size"].external_runs.rows["run"].nunique() == 3
     assert study.experiments["batch_size"].keys.runs.lines == (
         "step {updates}: train loss {train_loss}, val loss {validation_loss}",
     )

@@ -1,7 +1,7 @@
 """Default targets of an experiment, fixed at its first analysis.
 
 Seeds that are added later would move a default target, and with it every cost to the target. So the
-targets of the first analysis of all planned runs are stored beside the tables.
+targets of the first analysis of all planned runs are stored with the tables.
 """
 
 from __future__ import annotations
@@ -24,15 +24,21 @@ class DefaultTargets:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        stored = disk.read_json(path, "targets")["targets"] if path.exists() else []
-        self._targets: list[dict[str, Any]] = stored
+        self._targets: list[dict[str, Any]] = []
+        if path.exists():
+            self._targets = disk.read_json(path, "targets")["targets"]
 
     def target_of(self, series: Trainings) -> Target | None:
         """Return the stored target of a series, else its default.
 
-        The default is stored if it is of a loss or metric, and no run of the series is missing.
+        A default loss or metric is stored, unless a run of the series is missing.
         """
-        factors = _constant_factors(series)
+        constants = run_series.constants(series.runs).items()
+        factors = {
+            name: factor_words.plain(value)
+            for name, value in constants
+            if name != RATE and pandas.notna(value)
+        }
         for stored in self._targets:
             if stored["series"] == factors and stored["column"] in series.evaluations:
                 return Target(stored["column"], stored["value"])
@@ -45,13 +51,3 @@ class DefaultTargets:
 
     def write(self) -> None:
         disk.write_json(self._path, {"targets": self._targets})
-
-
-def _constant_factors(series: Trainings) -> dict[str, Any]:
-    """Return the factors that are equal in all runs of a series, without the learning rate."""
-    factors = run_series.constants(series.runs)
-    return {
-        name: factor_words.plain(value)
-        for name, value in factors.items()
-        if name != RATE and pandas.notna(value)
-    }

@@ -89,7 +89,8 @@ def decisions(
     margins = {**keys.margins, SECONDS: keys.advice.slower}
     metrics = planned.metrics
     of_runs = runs, trajectories, keys.budgets, margins, looks, default_target, metrics
-    found = list(readings.of_experiment(*of_runs))
+    comparisons_at_budgets = list(readings.of_experiment(*of_runs))
+    before_end = [item for item in comparisons_at_budgets if item.budget.kind != END]
     if run_series.by_horizon(trajectories) and not trainings.at_own_targets(runs):
         # A run that was to end at the target would have had lower rates before.
         to_target = trajectories.iloc[:0]
@@ -98,13 +99,8 @@ def decisions(
     constant = run_series.constants(runs)
     tolerance = planned.measures.get("branches", {}).get("tolerance", math.nan)
     return {
-        "comparisons": comparisons.table(runs, found),
-        "trends": trends.table(
-            runs,
-            [one for one in found if one.budget.kind != END],
-            _stated(study, experiment),
-            looks,
-        ),
+        "comparisons": comparisons.table(runs, comparisons_at_budgets),
+        "trends": trends.table(runs, before_end, _stated(study, experiment), looks),
         "critical_batch_size": to_target_tables.fits(scalings, constant),
         "to_target": to_target_tables.trainings(scalings, constant),
         "local_critical_batch_size": local_critical_batch_size.table(
@@ -116,17 +112,13 @@ def decisions(
 
 def _stated(study: Study, experiment: str) -> dict[str, Outcome]:
     """Return the columns with a direction that documents state for the whole experiment."""
-    found = {
-        claim.test.column: outcomes.with_direction(
-            claim.test.column,
-            claim.test.direction,
-            f"{claim.document}, {claim.place}",
-            study.experiments[experiment].metrics,
-        )
-        for claim in study.claims
-        if claim.test.trend_experiment == experiment
-    }
-    return {column: outcome for column, outcome in found.items() if outcome}
+    stated, metrics = {}, study.experiments[experiment].metrics
+    for claim in study.claims:
+        test, source = claim.test, f"{claim.document}, {claim.place}"
+        if test.trend_experiment == experiment:
+            outcome = outcomes.with_direction(test.column, test.direction, source, metrics)
+            stated |= {test.column: outcome} if outcome else {}
+    return stated
 
 
 def write(results: Path | str, study: Study, experiment: str, folder: Path | str) -> None:
@@ -148,7 +140,7 @@ def write_claims(study: Study, folder: Path | str, output: Path | str) -> None:
     def read(experiment: str, table: str) -> pandas.DataFrame:
         return csv_tables.read(Path(folder) / experiment / f"{table}.csv")
 
-    looks = {name: one.looks for name, one in study.experiments.items()}
+    looks = {name: planned.looks for name, planned in study.experiments.items()}
     csv_tables.write(claims.table(study.claims, read, study.machine, looks), Path(output))
 
 
@@ -164,11 +156,10 @@ def _interim_rows(study: Study, folder: Path) -> Iterator[dict[str, Any]]:
         if not planned:
             continue
         tables = {table: csv_tables.read(folder / name / f"{table}.csv") for table in _OF_INTERIM}
-        asked = advice_series.AdviceRequest(
-            experiment.keys.margins, looks=planned, metrics=experiment.metrics
-        )
+        margins, metrics = experiment.keys.margins, experiment.metrics
+        request = advice_series.AdviceRequest(margins, looks=planned, metrics=metrics)
         first = {"experiment": name, "planned": planned[-1], "first": experiment.seeds[0]}
-        rows = [*open_statements.of_advice(advice_series.AdviceTables(*tables.values()), asked)]
+        rows = [*open_statements.of_advice(advice_series.AdviceTables(*tables.values()), request)]
         stated = [claim for claim in study.claims if claim.test.experiment == name]
         if stated:
             judged = csv_tables.read(folder / csv_tables.CLAIMS)

@@ -1,7 +1,7 @@
-"""Runs with results from logs as runs.csv and trajectories.csv have the trainings of the pipeline.
+"""runs.csv and trajectories.csv of runs with results from logs.
 
-Runs of a command and external runs differ in how they are read: a command's from the records and
-evaluations that its job wrote, external ones from their logs when the study is planned.
+Runs of a command have records and evaluations from their jobs. Logs of external runs are read when
+the study is planned.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from batchscope.analysis import run_series
 from batchscope.errors import UserError
 from batchscope.external import log_checks
 from batchscope.external.external_runs import LoggedRuns
-from batchscope.store import jobs, paths, records
-from batchscope.study import columns, command_factors, own_columns, run_factors, tasks
+from batchscope.store import paths, records
+from batchscope.study import columns, command_factors, own_columns, tasks
 from batchscope.study.registry import OF_OUTCOMES
 from batchscope.study.specifications import Column
 from batchscope.tables import long_tables
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from batchscope.study.commands import CommandRun
     from batchscope.study.plan import Study
 
-FIRST = ("run", *run_factors.FACTORS, "status")
+FIRST = long_tables.FIRST
 _OF_RECORD = (
     *columns.OF_COMMANDS,
     *("message", "contended_seconds", "train_seconds", "examples_per_second"),
@@ -51,7 +51,7 @@ def runs(logged: LoggedRuns, study: str, experiment: str) -> pandas.DataFrame:
     for split in ("train", "validation"):
         finite = rows[f"{split}_loss"].where(np.isfinite(rows[f"{split}_loss"].astype(float)))
         table[f"best_{split}_loss"] = finite.groupby(keys, sort=False).min().to_numpy()
-    used = table.pop("updates")  # in runs.csv it is a measure's
+    used = table.pop("updates")  # a column of a measure in runs.csv
     if logged.ends:
         table["stop_reason"] = logged.ends
     if logged.ends == own_columns.AT_TARGET:
@@ -71,13 +71,9 @@ def runs(logged: LoggedRuns, study: str, experiment: str) -> pandas.DataFrame:
 
 def trajectories(logged: LoggedRuns) -> pandas.DataFrame:
     """Return one row per evaluation, as `long_tables.trajectories` does."""
-    known = filter(logged.rows.__contains__, own_columns.outcomes(logged.metrics))
-    names = [
-        *FIRST,
-        *tasks.kept(
-            {**columns.TRAJECTORIES, **dict.fromkeys(known)}, tasks.of_columns(logged.rows)
-        ),
-    ]
+    logged_outcomes = filter(logged.rows.__contains__, own_columns.outcomes(logged.metrics))
+    outcomes = dict.fromkeys([*columns.TRAJECTORIES, *logged_outcomes])
+    names = [*FIRST, *tasks.kept(outcomes, tasks.of_columns(logged.rows))]
     used = [name for name in ("updates", "epoch") if name in logged.rows]
     rows = logged.rows if logged.ends else logged.rows.dropna(subset=used, how="all")
     return _table(rows, names, columns.TRAJECTORIES)
@@ -94,28 +90,20 @@ def _table(
 
 
 def _commanded(results: Path | str, study: Study, experiment: str) -> LoggedRuns:
-    """Return the runs of a command; one without a record has a row without any numbers.
-
-    Of another machine only the runs that its results hold have rows.
-    """
+    """Return the runs of a command; a run without a record has a row without numbers."""
     planned, parts = study.experiments[experiment], []
     runs, metrics = planned.commands, planned.metrics
-    factors = dict(_factors(runs))
-    for place in jobs.places(study, results):
-        for at, (name, run) in enumerate(runs.items()):
-            folder = paths.run_folder(place.results, name)
-            record = long_tables.read_record(paths.run_record(folder), "status")
-            if record is None and place.machine != study.machine:
-                continue
-            first: dict[str, Any] = {"run": name, "machine": place.machine}
-            first |= {factor: run.factors[factor] for factor in ("batch_size", "seed")}
-            first |= {column: values[at] for column, values in factors.items()}
-            first["status"] = record["status"] if record else jobs.unrecorded(run.needs)
-            rows = _evaluations(folder) if record else pandas.DataFrame()
-            names = dict.fromkeys([*own_columns.AXES[:2], *rows])
-            rows = rows.reindex(range(max(1, len(rows))), columns=names)
-            of_record = {column: (record or {}).get(column) for column in _OF_RECORD}
-            parts.append(rows.assign(**first | of_record))
+    factors = pandas.DataFrame(dict(_factors(runs)), index=list(runs), dtype=object)
+    needs = {name: run.needs for name, run in runs.items()}
+    for place, name, record, status in long_tables.recorded(results, study, needs):
+        first: dict[str, Any] = {"run": name, "machine": place.machine, "status": status}
+        first |= {factor: runs[name].factors[factor] for factor in ("batch_size", "seed")}
+        first |= factors.loc[name]
+        rows = _evaluations(paths.run_folder(place.results, name)) if record else pandas.DataFrame()
+        names = dict.fromkeys([*own_columns.AXES[:2], *rows])
+        rows = rows.reindex(range(max(1, len(rows))), columns=names)
+        of_record = {column: (record or {}).get(column) for column in _OF_RECORD}
+        parts.append(rows.assign(**first | of_record))
     table = pandas.concat(parts, ignore_index=True)
     finished = table[table["updates"].notna() & table["status"].eq(records.FINISHED)]
     keys = ["machine", "batch_size", *factors]
