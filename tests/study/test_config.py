@@ -82,7 +82,6 @@ def test_scalars_are_those_of_yaml_1_2(text, value, written):
         ("a: 1\nb: 2\na: 3", ":3:1"),
         ("a: !!int abc", ""),
         ("a: !!bool maybe", ""),
-        ("a: !!set {b, c}", ":1:4"),
         ("? [a, b]\n: c", ":1:3"),
         ("<<: 5", ":1:5"),
         ("a: 1\n---\nb: 2", ":2:1"),

@@ -17,7 +17,7 @@ from batchscope import wording
 from batchscope.problems import Place, Problem, received, unknown
 from batchscope.study import (
     checks,
-    command_factors,
+    factor_models,
     figures,
     own_columns,
     run_factors,
@@ -416,7 +416,7 @@ def _readers(experiment: PlannedExperiment) -> dict[str, Callable[[Any], Any]]:
     """Return factor -> function that reads its value. Seeds pair cells and distinguish none."""
     factors = run_factors.SWEEP_FACTORS if experiment.timings else run_factors.FACTORS
     if experiment.own_factors:
-        factors = command_factors.factors(experiment.own_factors)
+        factors = factor_models.command_factors(experiment.own_factors)
     readers = {name: factor.read_item for name, factor in factors.items() if name != "seed"}
     return {**readers, **dict.fromkeys(("dataset", "model", "machine"), _as_is)}
 

@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 
 from batchscope import disk
 from batchscope.errors import UserError, check_regular
-from batchscope.study import command_factors, names, setting
+from batchscope.study import names, setting
+from batchscope.study.factor_models import word
 
 RUN_DIR = "run_dir"
 RESOURCES = ("threads", "gpus")
@@ -84,8 +85,8 @@ class CommandRun(NamedTuple):
         A word with a placeholder that becomes empty is left out, so that it may be a flag.
         """
         values = self._values | {RUN_DIR: run_dir}
-        pairs = [(word, _filled(word, values)) for word in self.command.words]
-        arguments = [filled for word, filled in pairs if filled or not _BRACES.search(word)]
+        pairs = [(text, _filled(text, values)) for text in self.command.words]
+        arguments = [filled for text, filled in pairs if filled or not _BRACES.search(text)]
         return arguments, {name: _filled(text, values) for name, text in self.command.env.items()}
 
     @property
@@ -99,7 +100,7 @@ class CommandRun(NamedTuple):
     @property
     def _values(self) -> dict[str, str]:
         values = self.factors | {name: getattr(self.command, name) for name in RESOURCES}
-        return {name: command_factors.word(value) for name, value in values.items()}
+        return {name: word(value) for name, value in values.items()}
 
     def note(self) -> dict[str, Any]:
         return {"command": asdict(self.command), "factors": self.factors}

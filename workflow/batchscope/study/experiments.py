@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag
 from pydantic_core import PydanticCustomError
 
 from batchscope.problems import nearest
-from batchscope.study import budget_kinds, command_factors, stages, tasks
+from batchscope.study import budget_kinds, stages, tasks
 from batchscope.study.factor_models import (
     CommandFactors,
     CommandLists,
@@ -22,6 +22,7 @@ from batchscope.study.factor_models import (
     TimingLists,
     TrainingFactors,
     TrainingLists,
+    word,
 )
 from batchscope.study.log_keys import CommandLog, Logs, escaped
 from batchscope.study.measure_keys import entries_type
@@ -242,7 +243,7 @@ class Resources(Model):
 
 def _word(raw: Any) -> str:
     if isinstance(raw, str | int | float):
-        return command_factors.word(raw)
+        return word(raw)
     raise PydanticCustomError("word", 'Input should be a text, a placeholder in quotes ("{seed}")')
 
 

@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from batchscope.study import command_factors
+from batchscope.study.factor_models import command_factors
 from batchscope.study.run_factors import FACTORS, SWEEP_FACTORS, TIMING_CORE, TIMING_FACTORS
 from batchscope.study.setting import Parameter
 from batchscope.study.versions import ENTRIES
@@ -216,7 +216,7 @@ def command_name(token: str, values: Mapping[str, Any]) -> str:
         token: Name of the command with its digest.
         values: Factor -> value.
     """
-    factors = command_factors.factors(values)
+    factors = command_factors(values)
     return Codec(factors, ("command",), factors).name({"command": token, **values})
 
 

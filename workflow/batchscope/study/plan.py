@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from batchscope.study import command_factors, run_factors, tasks
+from batchscope.study import factor_models, run_factors, tasks
 from batchscope.study.claims import Claim
 from batchscope.study.commands import CommandRun
 from batchscope.study.names import Sweep
@@ -79,7 +79,7 @@ class PlannedExperiment:
         """A schedule of runs with logs that falls towards the horizon; empty if none does."""
         if self.external_runs:
             return self.external_runs.schedule
-        return command_factors.schedule(run.factors for run in self.commands.values())
+        return factor_models.falling_schedule(run.factors for run in self.commands.values())
 
     @property
     def has_evaluations(self) -> bool:

@@ -16,10 +16,9 @@ from batchscope.problems import Place, Problem, merged, received, unknown, unmet
 from batchscope.study import (
     checks,
     claims,
-    command_experiment,
-    external_experiment,
     figure_checks,
     incompatible_factors,
+    logged_experiments,
     model_files,
     names,
     published_numbers,
@@ -323,39 +322,39 @@ class _Planner:
 
     def _external(self, keys: ExternalExperiment, place: Place) -> PlannedExperiment | None:
         self._check_logged(place, keys)
-        runs = external_experiment.read(
+        runs = logged_experiments.external_runs(
             place, keys, self.folder, self.problems, self.warnings.append
         )
         if runs is None:
             return None
-        columns = external_experiment.columns(runs)
+        columns = logged_experiments.external_columns(runs)
         planned = PlannedExperiment(
             place[-1],
             keys,
-            external_experiment.vary(runs),
+            logged_experiments.external_vary(runs),
             timed="seconds" in columns,
             tasks=tasks.of_columns(runs.rows),
             columns=columns,
             external_runs=runs,
         )
-        self.problems += external_experiment.problems(place, keys, planned)
-        self._check_seeds(planned, external_experiment.common_seeds(runs))
+        self.problems += logged_experiments.log_problems(place, keys, planned)
+        self._check_seeds(planned, logged_experiments.common_seeds(runs))
         return planned
 
     def _command(self, keys: CommandExperiment, place: Place) -> PlannedExperiment | None:
         seeds = self._seeds(place, keys)
-        grid = command_experiment.grid(place, keys, self.file.defaults, seeds)
-        command = command_experiment.command(
+        grid = logged_experiments.command_grid(place, keys, self.file.defaults, seeds)
+        command = logged_experiments.command(
             place, keys, self.folder, self.problems, self.warnings.append
         )
-        self.problems += [*grid.problems(), *command_experiment.problems(place, keys, grid)]
+        self.problems += [*grid.problems(), *logged_experiments.command_problems(place, keys, grid)]
         self._check_logged(place, keys)
         if command is None or self._failed or self._too_many(grid):
             return None
-        runs = command_experiment.runs(place, command, grid, self.problems)
+        runs = logged_experiments.command_runs(place, command, grid, self.problems)
         if not runs:
             return None
-        missing = command_experiment.missing_programs(place, runs)
+        missing = logged_experiments.missing_programs(place, runs)
         (self.problems if self.local else self.warnings).extend(missing)
         factors = [run.factors for run in runs.values()]
         sizes = tuple(dict.fromkeys(run["batch_size"] for run in factors))
@@ -371,9 +370,9 @@ class _Planner:
             timed=keys.alone,
             tasks=tuple(tasks.TASKS),
             commands=runs,
-            columns=command_experiment.columns(keys),
+            columns=logged_experiments.command_columns(keys),
         )
-        self.problems += external_experiment.problems(place, keys, planned)
+        self.problems += logged_experiments.log_problems(place, keys, planned)
         self._check_seeds(planned, len(planned.seeds))
         return planned
 

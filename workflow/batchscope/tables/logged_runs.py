@@ -19,7 +19,7 @@ from batchscope.errors import UserError
 from batchscope.external import log_checks
 from batchscope.external.external_runs import LoggedRuns
 from batchscope.store import paths, records
-from batchscope.study import columns, command_factors, own_columns, tasks
+from batchscope.study import columns, factor_models, own_columns, tasks
 from batchscope.study.registry import OF_OUTCOMES
 from batchscope.study.specifications import Column
 from batchscope.tables import long_tables
@@ -119,7 +119,7 @@ def _factors(runs: Mapping[str, CommandRun]) -> Iterator[tuple[str, list[Any]]]:
     """Yield the factors under their names in our tables, each with its value in every run."""
     factors = [run.factors for run in runs.values()]
     for name in factors[0].keys() - {"batch_size", "seed"}:
-        texts = [command_factors.word(values[name]) for values in factors]
+        texts = [factor_models.word(values[name]) for values in factors]
         yield own_columns.factor(name, [text or own_columns.NOTHING for text in texts])
 
 
