@@ -48,11 +48,7 @@ def settings(
     runs: list[dict[str, Any]],
     training_sizes: Mapping[str, int | None],
 ) -> Iterator[Problem]:
-    """Yield measures that need another factor, and settings that do not fit a run.
-
-    Args:
-        training_sizes: Data set -> training examples, None if unknown.
-    """
+    """Yield measures that need another factor, and settings that do not fit a run."""
     for measure in measures:
         entry, at = versions.ENTRIES[measure.name], (*place, measure.name)
         for factor, value in getattr(entry, "factors", {}).items():
@@ -108,11 +104,7 @@ def epochs_without_a_measure(
 
 
 def metrics(place: Place, keys: Experiment, earlier: dict[str, str]) -> Iterator[Problem]:
-    """Yield user-defined metrics with the name of a column, or with two meanings in a study.
-
-    Args:
-        earlier: Metrics of the experiments before this one, which are added to them.
-    """
+    """Yield metrics with the name of a column, or with another meaning than in `earlier`."""
     for name, better in keys.metrics.items():
         at = (*place, "metrics", name)
         ours = {f"{split}_{name}" for split in tasks.SPLITS} | {name}
@@ -140,22 +132,20 @@ def epochs_not_kept(place: Place, epochs: tuple[int, ...], horizons: set[int]) -
 
 def comparison(place: Place, keys: Comparison) -> Iterator[Problem]:
     """Yield the problems of keys that trainings, commands and external runs share."""
-    yield from primary(place, keys)
-    yield from margins(place, keys)
-    yield from target(place, keys)
-    if keys.seeds_planned is not None and isinstance(getattr(keys, "seeds", None), StagedSeeds):
-        text = f"Staged seeds are planned by at_most (received {keys.seeds_planned}). Remove one."
-        yield Problem((*place, "seeds_planned"), text)
-
-
-def margins(place: Place, keys: Comparison) -> Iterator[Problem]:
-    """Yield margins of unknown outcomes, and shares above 1."""
+    for index, name in enumerate(keys.primary):
+        column = columns.describe(name, keys.user_metrics)
+        if column is None or not column.label:
+            yield received((*place, "primary", index), name, "an outcome of runs.csv", _OUTCOMES)
     for name, margin in keys.margins.items():
         at = (*place, "margins", name)
         if name not in tasks.OUTCOMES and not tasks.user_metric(name, keys.user_metrics):
             yield unknown(at, "outcome", tasks.OUTCOMES)
         elif tasks.is_share(name) and margin >= 1:
             yield received(at, margin, "a share below 1 (0.01 is one point)")
+    yield from target(place, keys)
+    if keys.seeds_planned is not None and isinstance(getattr(keys, "seeds", None), StagedSeeds):
+        text = f"Staged seeds are planned by at_most (received {keys.seeds_planned}). Remove one."
+        yield Problem((*place, "seeds_planned"), text)
 
 
 def outcomes_of_margins(
@@ -209,11 +199,6 @@ def has_seconds(measures: Iterable[str], experiments: Iterable[Experiment]) -> b
     return not OF_SECONDS.keys().isdisjoint({*measures, *timings})
 
 
-def seconds(place: Place, keys: Comparison, timed: bool) -> Iterator[Problem]:
-    if budget_kinds.SECONDS in keys.budgets and not timed:
-        yield Problem((*place, "budgets", budget_kinds.SECONDS), f"Needs {figure_checks.TIMED}.")
-
-
 def budgets_beyond(
     place: Place,
     budgets: dict[str, Any],
@@ -221,12 +206,7 @@ def budgets_beyond(
     training_sizes: Mapping[str, int | None],
     learned: Collection[str],
 ) -> Iterator[Problem]:
-    """Yield the budgets that a run of the experiment does not reach or evaluate.
-
-    Args:
-        learned: Tasks of its data sets.
-        training_sizes: Data set -> training examples, None if only the files know.
-    """
+    """Yield the budgets that a run of the experiment does not reach or evaluate."""
     home = (*place, "budgets")
     for kind, column in budget_kinds.AXES.items():
         end = shortest(column, runs, training_sizes)
@@ -241,10 +221,15 @@ def budgets_beyond(
             yield Problem((*home, budget_kinds.TARGET, column), text)
 
 
-def beside(
-    place: Place, keys: TrainingExperiment, experiments: Mapping[str, Experiment]
+def timings(
+    place: Place,
+    keys: TrainingExperiment,
+    experiments: Mapping[str, Experiment],
+    has_seconds: bool,
 ) -> Iterator[Problem]:
-    """Yield `beside` without margins, and names of experiments without timings."""
+    """Yield missing seconds, `beside` without margins, and names of experiments without timings."""
+    if budget_kinds.SECONDS in keys.budgets and not has_seconds:
+        yield Problem((*place, "budgets", budget_kinds.SECONDS), f"Needs {figure_checks.TIMED}.")
     if keys.beside and not keys.margins:
         yield Problem((*place, "beside"), "Needs margins.")
     timed = [name for name, other in experiments.items() if other.timing]
@@ -254,45 +239,38 @@ def beside(
             yield received((*place, "beside", index), name, text, timed)
 
 
-def primary(place: Place, keys: Comparison) -> Iterator[Problem]:
-    for index, name in enumerate(keys.primary):
-        column = columns.describe(name, keys.user_metrics)
-        if column is None or not column.label:
-            yield received((*place, "primary", index), name, "an outcome of runs.csv", _OUTCOMES)
-
-
-def too_few_seeds(place: Place, batch_sizes: int, count: int) -> Iterator[Problem]:
-    if batch_sizes > 1 and count < LEAST_SEEDS:
-        text = f"A verdict on {batch_sizes} batch sizes needs at least {LEAST_SEEDS} seeds "
-        yield Problem(place, f"{text}(received {count}).")
-
-
-def unplanned_seeds(
-    place: Place, planned: int | None, seeds: int, reduced: bool
+def seeds(
+    planned: PlannedExperiment, count: int, stage: stages.Stage | None, reduced: bool
 ) -> Iterator[Problem]:
-    """Yield a deviation from the planned number of seeds; a reduced form may have fewer."""
-    if planned is None or seeds == planned or (reduced and seeds < planned):
-        return
-    if seeds > planned:
-        why = "Seeds that are added after an analysis increase the error rate of tests."
-    else:
+    """Yield what weakens verdicts: too few seeds, or others than were planned.
+
+    Args:
+        count: Seeds that every batch size has.
+        stage: Result of the interim analyses so far.
+        reduced: Whether it is the reduced form, which may have fewer seeds.
+    """
+    keys, sizes = planned.keys, len(planned.batch_sizes)
+    place = ("experiments", planned.name, "runs" if planned.external_runs else "seeds")
+    if sizes > 1 and count < LEAST_SEEDS:
+        text = f"A verdict on {sizes} batch sizes needs at least {LEAST_SEEDS} seeds "
+        yield Problem(place, f"{text}(received {count}).")
+    expected = keys.seeds_planned
+    if expected is not None and (count > expected or (count < expected and not reduced)):
         why = "A verdict before that is an interim analysis."
-    yield Problem(place, f"Planned were {planned} seeds (received {seeds}). {why}")
-
-
-def another_plan(place: Place, stage: stages.Stage | None, keys: Comparison) -> Iterator[Problem]:
-    """Yield a problem if an earlier interim analysis had another plan for the seeds."""
-    seeds, analysed = getattr(keys, "seeds", None), stage and stage.analysed_seeds
-    if not analysed or not isinstance(seeds, StagedSeeds):
+        if count > expected:
+            why = "Seeds that are added after an analysis increase the error rate of tests."
+        yield Problem(place, f"Planned were {expected} seeds (received {count}). {why}")
+    staged, analysed = getattr(keys, "seeds", None), stage and stage.analysed_seeds
+    if not analysed or not isinstance(staged, StagedSeeds):
         return
-    if stage.first == seeds.first:
-        if stage.planned != seeds.at_most:
+    if stage.first == staged.first:
+        if stage.planned != staged.at_most:
             text = f"at_most {stage.planned}, as planned at the last interim analysis"
-            yield received(place, seeds.at_most, text)
-    elif seeds.first < analysed.stop and analysed.start < seeds.seeds.stop:
+            yield received(place, staged.at_most, text)
+    elif staged.first < analysed.stop and analysed.start < staged.seeds.stop:
         numbers = f"{analysed.start} to {analysed.stop - 1}"
         text = f"first {analysed.stop}: the seeds {numbers} were analysed before"
-        yield received(place, seeds.first, text)
+        yield received(place, staged.first, text)
 
 
 class Schedule(NamedTuple):
@@ -356,7 +334,7 @@ def shortest(column: str, runs: Runs, training_sizes: Mapping[str, int | None]) 
 
     Args:
         column: Column of trajectories.csv.
-        training_sizes: Data set -> training examples, None if only the files know.
+        training_sizes: Data set -> training examples; None if only the files know.
     """
     ends = [_end(column, run, training_sizes.get(run["dataset"])) for run in runs]
     return min((end for end in ends if end is not None), default=None)

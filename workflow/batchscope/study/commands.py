@@ -29,26 +29,19 @@ _CACHE = Path(".snakemake", "batchscope_inputs.json")
 
 @dataclass(frozen=True)
 class Command:
-    """A command with its placeholders, inputs and resources.
-
-    Attributes:
-        inputs: File or folder that its runs depend on -> SHA-256.
-        log: Keys of `log` in the study.
-        requires: Paths with placeholders; runs are left out while one is missing.
-        folder: Working directory, the folder of the study file.
-    """
+    """A command with its placeholders, inputs and resources."""
 
     words: tuple[str, ...]
     env: dict[str, str] = field(default_factory=dict)
-    inputs: dict[str, str] = field(default_factory=dict)
-    log: dict[str, Any] = field(default_factory=dict)
-    folder: str = "."
+    inputs: dict[str, str] = field(default_factory=dict)  # path -> SHA-256
+    log: dict[str, Any] = field(default_factory=dict)  # keys of `log` in the study
+    folder: str = "."  # working directory, the folder of the study file
     threads: int = 1
     gpus: int = 0
     memory_mb: int = 2000
     alone: bool = False
     resume: bool = False
-    requires: tuple[str, ...] = ()
+    requires: tuple[str, ...] = ()  # paths with placeholders
 
     @property
     def texts(self) -> tuple[str, ...]:

@@ -46,9 +46,7 @@ from batchscope.study.run_factors import MOST_EPOCHS
 
 
 class StagedSeeds(Model):
-    """Seeds in stages. After 6, 9, 13, 19, 28, ... seeds an interim analysis decides which runs
-    need more.
-    """
+    """Seeds in stages, with an interim analysis after 6, 9, 13, 19, 28, ... seeds."""
 
     until: Literal["decided"]
     """Seeds are added until all statements are decided."""
@@ -92,9 +90,7 @@ class Advice(Model):
     """Limits of the recommended range of batch sizes."""
 
     slower: Annotated[Number, Field(gt=0, le=1)] = budget_kinds.SLOWER
-    """Largest relative excess of the seconds to the target over those of the fastest batch size:
-    0.1 for 10 %.
-    """
+    """Largest excess of the seconds to the target over the fastest batch size: 0.1 for 10 %."""
 
 
 class PublishedFigure(Model):
@@ -105,9 +101,7 @@ class PublishedFigure(Model):
     found: Text
     """Finding of the document, in a sentence or two."""
     numbers: Annotated[list[PublishedSeries], Field(min_length=1)] = []
-    """Published values, one map per series: its factors, its batch sizes, and one number per batch
-    size for each column. One table of the report shows them with ours.
-    """
+    """Published values, a map per series: factors, batch sizes, and a list for each column."""
 
 
 class CommandPublishedFigure(PublishedFigure):
@@ -143,25 +137,22 @@ class Comparison(Experiment):
     """Keys of experiments that compare runs: trainings, runs of a command, or external runs."""
 
     margins: Annotated[dict[str, Positive], Field(min_length=1)] = {}
-    """Outcome (test_accuracy, test_loss, ...) -> its negligible deterioration. State it before the
-    runs. A batch size is within the margin if no other one is better by the margin or more, which
-    one-sided paired t-tests show.
+    """Outcome (test_accuracy, test_loss, ...) -> its negligible deterioration, stated before the
+    runs. A batch size is within the margin if no other one is better by the margin or more.
     """
     budgets: mapping(BudgetKeys) = {}
     """Budgets at which the batch sizes are compared. Default: the largest budget that every
-    finished run reached. The default target is the loss after nine tenths of the fall of the best
-    batch size at the first analysis. A change trains nothing.
+    finished run reached, and a target at nine tenths of the fall of the best batch size.
     """
     advice: Advice = Advice()
-    """Limits of the recommended range of batch sizes. A change trains nothing."""
+    """Limits of the recommended range of batch sizes."""
     seeds_planned: Annotated[Integer, Field(ge=2, le=1_000_000)] = None
-    """Number of seeds that was planned before the first result. Plan, report and advice state a
-    deviation, since seeds that are added after an analysis increase the error rate of tests. A
-    change trains nothing.
+    """Number of seeds that was planned before the first result. Deviations are reported, since
+    seeds that are added after an analysis increase the error rate of tests.
     """
     primary: Texts = ()
     """Columns of runs.csv that answer the question by their trends, most important first. Default:
-    the outcomes of the figures, else the outcomes of the measures. A change trains nothing.
+    the outcomes of the figures, else the outcomes of the measures.
     """
 
 
@@ -179,13 +170,9 @@ class TrainingExperiment(Comparison):
     measure: entries_type({**MEASURES, **OF_TRAININGS}, "measure") = ()
     """Measures of every run: a list, or a map from measures to their settings."""
     at_epochs: Unique[Annotated[Integer, Field(ge=1, le=MOST_EPOCHS)]] = ()
-    """Numbers of epochs at which every training is evaluated and timed. Snapshots of the weights
-    exist after the epochs 1 to 5, powers of two and the last one.
-    """
+    """Epochs after which every training is evaluated: 1 to 5, powers of two or the last one."""
     beside: Texts = ()
-    """Timing experiments. The largest batch that fits and the knee of the throughput are drawn
-    together with the largest batch within the margins.
-    """
+    """Timing experiments, whose limits are shown with the largest batch within the margins."""
 
 
 class TimingExperiment(Experiment):
@@ -210,9 +197,8 @@ class LoggedExperiment(Comparison):
         dict[Annotated[str, AfterValidator(_metric_name)], Literal["lower", "higher"]],
         Field(min_length=1),
     ] = {}
-    """User-defined metrics of the logs, and whether lower or higher values are better:
-    {word_error: lower, bleu: higher}. Their columns are validation_word_error, test_word_error and
-    train_word_error.
+    """User-defined metrics of the logs, and their better values: {bleu: higher}. The columns are
+    validation_bleu, test_bleu and train_bleu.
     """
 
 
@@ -225,8 +211,7 @@ class ExternalExperiment(LoggedExperiment):
 
     runs: Annotated[Logs, BeforeValidator(_logs, json_schema_input_type=Text | Logs)]
     """Path of a log, or a map with `files`, a pattern of logs. Each log has a row per evaluation,
-    or a single row per run: updates, examples or epochs, losses and metrics. Paths and columns
-    state the batch size, the seed and the other factors.
+    or a single row per run. Paths and columns state the batch size, the seed and other factors.
     """
 
 
@@ -280,13 +265,9 @@ class CommandExperiment(LoggedExperiment):
     seeds: Seeds
     """Number of seeds (6 means 0 to 5), a list of seeds, or {until: decided, at_most: 28}."""
     inputs: Texts = ()
-    """Files and folders that the runs depend on, such as the script. If one changes, all runs are
-    new.
-    """
+    """Files and folders such as the script. If one changes, all runs are new."""
     requires: Texts = ()
-    """Files and folders that a run needs, such as the interpreter of another environment, with
-    placeholders as in `command`. Runs are left out while one is missing.
-    """
+    """Files and folders, with placeholders. Runs are left out while one is missing."""
     log: CommandLog = CommandLog()
     """Place of a run's evaluations."""
     env: dict[Annotated[str, Field(pattern="^[^=]+$")], Word] = {}
@@ -296,9 +277,7 @@ class CommandExperiment(LoggedExperiment):
     alone: Flag = False
     """Whether each run uses the machine exclusively, so that its times count as seconds."""
     resume: Flag = False
-    """Whether a run that was killed continues from the files in its folder. Otherwise the folder is
-    emptied.
-    """
+    """Whether a run that was killed continues from the files in its folder."""
     published: dict[str, CommandPublishedFigure] = {}
 
 
@@ -330,16 +309,8 @@ AnyExperiment = Annotated[
 ]
 
 # Keys that only some kinds have. Set here, since pydantic warns of fields that shadow them.
-for _name, _default in {
-    "seeds_planned": None,
-    "measure": (),
-    "timing": (),
-    "at_epochs": (),
-    "beside": (),
-    "margins": {},
-    "metrics": {},
-    "budgets": {},
-    "advice": Advice(),
-    "primary": (),
-}.items():
-    setattr(Experiment, _name, _default)
+for _name in ("measure", "timing", "at_epochs", "beside", "primary"):
+    setattr(Experiment, _name, ())
+for _name in ("margins", "metrics", "budgets"):
+    setattr(Experiment, _name, {})
+Experiment.seeds_planned, Experiment.advice = None, Advice()

@@ -15,16 +15,11 @@ from batchscope.study.specifications import REPEATS, Entry, Timing
 
 @dataclass(frozen=True)
 class MeasureRequest:
-    """A measure or timing of an experiment.
-
-    Attributes:
-        settings: Every setting by name.
-        between: Factor -> its value in the small and in the large run of each pair.
-    """
+    """A measure or timing of an experiment."""
 
     name: str
-    settings: dict[str, Any]
-    between: dict[str, tuple[Any, Any]] = field(default_factory=dict)
+    settings: dict[str, Any]  # every setting by name
+    between: dict[str, tuple[Any, Any]] = field(default_factory=dict)  # of pairs of runs
 
 
 def entries_type(entries: Mapping[str, Entry], noun: str) -> Any:
@@ -36,9 +31,9 @@ def entries_type(entries: Mapping[str, Entry], noun: str) -> Any:
         settings = _as_map(raw, noun)
         requests, validated = [], validate(settings)
         for name in settings:
-            stated = getattr(validated, name)
-            values = {key: getattr(stated, key) for key in entries[name].parameters}
-            requests.append(MeasureRequest(name, values, getattr(stated, "between", {})))
+            model = getattr(validated, name)
+            values = {key: getattr(model, key) for key in entries[name].parameters}
+            requests.append(MeasureRequest(name, values, getattr(model, "between", {})))
         return tuple(requests)
 
     item = Literal[tuple(entries)] | model

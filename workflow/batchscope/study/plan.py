@@ -30,13 +30,11 @@ class PlannedExperiment:
         keys: The model of the study file, one of the four kinds.
         vary: Factor -> values; data sets and models are ids.
         numbers: Published values by figure.
-        runs: Name of every training -> its factors, in order: cases, then vary as written, then
-            seeds.
+        runs: Training -> its factors, in order: cases, then vary as written, then seeds.
         seeds: Seeds of the runs so far.
-        looks: Numbers of seeds before each interim analysis; the last one is the largest number of
-            seeds. Empty if the number of seeds is fixed.
+        looks: Numbers of seeds before each interim analysis; empty if their number is fixed.
         pairs: Measure of two runs -> names of the runs of each pair.
-        timed: Whether the runs have seconds: by their own timing, by `beside`, or from logs.
+        timed: Whether the runs have seconds: from a timing or from logs.
         tasks: Tasks that may be learned; all if only the logs know.
         sweeps: Sweeps over batch sizes of a timing experiment.
         commands: Name of every run that a command makes -> the run.

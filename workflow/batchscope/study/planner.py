@@ -263,8 +263,7 @@ class _Planner:
         self.problems += [
             *figure_checks.problems(place, keys, measures, timed),
             *checks.epochs_without_a_measure(place, keys, measures),
-            *checks.seconds(place, keys, timed),
-            *checks.beside(place, keys, experiments),
+            *checks.timings(place, keys, experiments, timed),
             *checks.comparison(place, keys),
         ]
         if self._failed or not self._usable(grid):
@@ -297,8 +296,7 @@ class _Planner:
             timed=timed,
             tasks=learned,
         )
-        self._check_seeds(planned, len(planned.seeds))
-        return planned
+        return self._checked(planned, len(planned.seeds))
 
     def _timing(self, keys: TimingExperiment, place: Place) -> PlannedExperiment | None:
         grid = self._grid(place, keys, SWEEP_FACTORS)
@@ -338,8 +336,7 @@ class _Planner:
             external_runs=runs,
         )
         self.problems += logged_experiments.log_problems(place, keys, planned)
-        self._check_seeds(planned, logged_experiments.common_seeds(runs))
-        return planned
+        return self._checked(planned, logged_experiments.common_seeds(runs))
 
     def _command(self, keys: CommandExperiment, place: Place) -> PlannedExperiment | None:
         seeds = self._seeds(place, keys)
@@ -373,7 +370,11 @@ class _Planner:
             columns=logged_experiments.command_columns(keys),
         )
         self.problems += logged_experiments.log_problems(place, keys, planned)
-        self._check_seeds(planned, len(planned.seeds))
+        return self._checked(planned, len(planned.seeds))
+
+    def _checked(self, planned: PlannedExperiment, seeds: int) -> PlannedExperiment:
+        stage = self.stages.get(planned.name)
+        self.warnings += checks.seeds(planned, seeds, stage, self.reduced)
         return planned
 
     def _check_logged(self, place: Place, keys: LoggedExperiment) -> None:
@@ -407,16 +408,6 @@ class _Planner:
             text = f"at most {limit} runs (max_runs)"
             self.problems.append(received(grid.place, grid.size, text))
         return grid.size > limit
-
-    def _check_seeds(self, planned: PlannedExperiment, count: int) -> None:
-        """Warn of too few seeds for a verdict, and of deviations from the planned seeds."""
-        keys, key = planned.keys, "runs" if planned.external_runs else "seeds"
-        place = ("experiments", planned.name, key)
-        self.warnings += [
-            *checks.too_few_seeds(place, len(planned.batch_sizes), count),
-            *checks.unplanned_seeds(place, keys.seeds_planned, count, self.reduced),
-            *checks.another_plan(place, self.stages.get(planned.name), keys),
-        ]
 
     def _expand(self, grid: Grid, timed: bool) -> dict[str, dict[str, Any]]:
         """Return the factors of every run by its name; none if there is a problem."""
