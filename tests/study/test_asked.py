@@ -9,7 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from batchscope.errors import ConfigError
 from batchscope.study import planner
-from batchscope.study.measure_keys import entries_type
+from batchscope.study.experiments import entries_type
 from batchscope.study.registry import MEASURES, OF_SWEEPS
 from batchscope.study.versions import ENTRIES
 

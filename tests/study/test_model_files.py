@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from batchscope.study import model_files, planner
-from batchscope.study.networks import NETWORKS
+from batchscope.study.example_kinds import NETWORKS
 from small_study import MODEL_FILE, config, forbid, problems
 
 

@@ -31,9 +31,8 @@ from batchscope.study import (
     new_study,
     optimizer_constants,
 )
-from batchscope.study.example_kinds import IMAGES, ROWS, TOKENS
+from batchscope.study.example_kinds import IMAGES, NETWORKS, ROWS, TOKENS
 from batchscope.study.log_keys import LogFormat
-from batchscope.study.networks import NETWORKS
 
 if TYPE_CHECKING:
     from batchscope.datasets import Dataset

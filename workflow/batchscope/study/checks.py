@@ -22,11 +22,11 @@ from batchscope.study.batch_phases import Course
 from batchscope.study.experiments import (
     Comparison,
     Experiment,
+    MeasureRequest,
     StagedSeeds,
     TimingExperiment,
     TrainingExperiment,
 )
-from batchscope.study.measure_keys import MeasureRequest
 from batchscope.study.names import LongNameError
 from batchscope.study.outcomes import LEAST_SEEDS
 from batchscope.study.registry import MEASURES, OF_SECONDS, OF_SWEEPS

@@ -15,8 +15,7 @@ from batchscope.problems import Problem, received
 from batchscope.study import names, optimizer_constants, run_factors, tasks
 from batchscope.study.batch_phases import SEESAW, STEPS
 from batchscope.study.dataset_definitions import DatasetInfo
-from batchscope.study.example_kinds import IMAGES, KINDS
-from batchscope.study.networks import NETWORKS
+from batchscope.study.example_kinds import IMAGES, KINDS, NETWORKS
 from batchscope.study.optimizer_constants import DEFAULT
 from batchscope.study.registry import OF_SWEEPS
 from batchscope.study.run_factors import CONSTANT, FACTORS, FALLING, Affects

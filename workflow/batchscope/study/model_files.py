@@ -16,7 +16,7 @@ from batchscope import disk
 from batchscope.errors import UserError
 from batchscope.problems import Place, Problem, received, unmet
 from batchscope.study import names, setting
-from batchscope.study.networks import NETWORKS
+from batchscope.study.example_kinds import NETWORKS
 
 # Modules that are imported before any model file. Local files of these names are never used.
 _IMPORTED = {*sys.stdlib_module_names, "batchscope", "keras", "numpy", "tensorflow"}

@@ -28,6 +28,7 @@ from batchscope.study import (
     versions,
 )
 from batchscope.study.dataset_definitions import BUILT_IN, DatasetInfo
+from batchscope.study.example_kinds import NETWORKS
 from batchscope.study.experiments import (
     CommandExperiment,
     Experiment,
@@ -40,7 +41,6 @@ from batchscope.study.experiments import (
 from batchscope.study.figures import FIGURES
 from batchscope.study.grids import Grid, IdReader, Seeds
 from batchscope.study.names import MAX_NAME_LENGTH, LongNameError
-from batchscope.study.networks import NETWORKS
 from batchscope.study.plan import PlannedExperiment, Study, folder_name
 from batchscope.study.registry import OF_TRAININGS
 from batchscope.study.run_factors import FACTORS, SWEEP_FACTORS

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas
 
+from batchscope import disk
 from batchscope.analysis import (
     advice_series,
     claims,
@@ -24,9 +25,9 @@ from batchscope.analysis import (
     trends,
 )
 from batchscope.analysis.targets import Target
-from batchscope.analysis.trainings import Trainings
-from batchscope.store import paths
-from batchscope.study import outcomes
+from batchscope.analysis.trainings import RATE, Trainings
+from batchscope.store import paths, records
+from batchscope.study import factor_words, outcomes
 from batchscope.study.budget_kinds import END, SECONDS
 from batchscope.study.decision_columns import INTERIMS
 from batchscope.study.outcomes import Outcome
@@ -34,8 +35,6 @@ from batchscope.study.tables import TABLES
 from batchscope.tables import (
     advice,
     csv_tables,
-    default_targets,
-    logged_runs,
     long_tables,
     published,
     run_table,
@@ -63,10 +62,10 @@ def make(
     """
     planned, at = study.experiments[experiment], (results, study, experiment)
     if planned.columns:  # the evaluations of external runs are all that is known
-        logged = logged_runs.read(*at)
+        logged = run_table.logged_runs(*at)
         tables = long_tables.made(*at, list(logged.rows))
-        tables["runs"] = logged_runs.runs(logged, study.name, experiment)
-        tables["trajectories"] = logged_runs.trajectories(logged)
+        tables["runs"] = run_table.of_logs(logged, study.name, experiment)
+        tables["trajectories"] = run_table.trajectories(logged)
     else:
         tables = {**long_tables.made(*at), "runs": run_table.collect(*at)}
     tables |= {**timing_tables.made(*at), "limits": timing_tables.limits(*at)}
@@ -121,9 +120,47 @@ def _stated(study: Study, experiment: str) -> dict[str, Outcome]:
     return stated
 
 
+class DefaultTargets:
+    """The default targets of an experiment's series, read from a file if it exists.
+
+    Seeds that are added later would move a default target, and with it every cost to the target. So
+    the targets of the first analysis of all planned runs are stored with the tables.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._targets: list[dict[str, Any]] = []
+        if path.exists():
+            self._targets = disk.read_json(path, "targets")["targets"]
+
+    def target_of(self, series: Trainings) -> Target | None:
+        """Return the stored target of a series, else its default.
+
+        A default loss or metric is stored, unless a run of the series is missing.
+        """
+        constants = run_series.constants(series.runs).items()
+        factors = {
+            name: factor_words.plain(value)
+            for name, value in constants
+            if name != RATE and pandas.notna(value)
+        }
+        for stored in self._targets:
+            if stored["series"] == factors and stored["column"] in series.evaluations:
+                return Target(stored["column"], stored["value"])
+        target = series.default_target()
+        missing = series.runs["status"].eq(records.MISSING).any()
+        if target is not None and target.column and not missing:
+            new = {"series": factors, "column": target.column, "value": target.value}
+            self._targets.append(new)
+        return target
+
+    def write(self) -> None:
+        disk.write_json(self._path, {"targets": self._targets})
+
+
 def write(results: Path | str, study: Study, experiment: str, folder: Path | str) -> None:
     """Write all tables of an experiment and its default targets, each atomically."""
-    stored = default_targets.DefaultTargets(Path(folder) / paths.DEFAULT_TARGETS)
+    stored = DefaultTargets(Path(folder) / paths.DEFAULT_TARGETS)
     for name, frame in make(results, study, experiment, stored.target_of).items():
         csv_tables.write(frame, Path(folder) / f"{name}.csv")
     stored.write()
