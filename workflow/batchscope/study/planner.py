@@ -75,7 +75,8 @@ def make(
     """
     file, written, replaced = study_file.read(raw, scale)
     reduced = scale == study_file.REDUCED
-    planner = _Planner(file, reduced, recorded, folder or Path(), looked, local)
+    analysed = looked(folder_name(file.study, reduced))
+    planner = _Planner(file, reduced, recorded, folder or Path(), analysed, local)
     study = planner.study(written)
     if planner.problems:
         problems = [study_file.in_reduced(problem, replaced) for problem in planner.problems]
@@ -93,15 +94,15 @@ class _Planner:
         reduced: bool,
         recorded: Recorded,
         folder: Path,
-        looked: Looked,
+        stages: Mapping[str, Stage],
         local: bool,
     ) -> None:
         self.file, self.reduced, self.folder, self.local = file, reduced, folder, local
+        self.stages = stages
         self.problems: list[Problem] = []
         self.warnings: list[Problem] = []
         self.earlier_problems = 0  # before the experiment that is planned
         self.possible_runs: set[Any] = set()  # all runs of the study up to its last stage
-        self.stages = looked(folder_name(file.study, reduced))
         definitions = {**BUILT_IN, **file.datasets}
         self.datasets = {
             name: self._dataset(name, definitions[name], recorded) for name in definitions
