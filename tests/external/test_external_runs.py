@@ -14,8 +14,8 @@ from batchscope.external import external_runs
 from batchscope.study import columns, tasks
 from batchscope.study.log_keys import Logs
 from batchscope.study.tasks import CLASSIFICATION
-from batchscope.tables import csv_tables, logged_runs
-from batchscope.tables.logged_runs import FIRST
+from batchscope.tables import csv_tables, run_table
+from batchscope.tables.long_tables import FIRST
 
 HEADER = "batch_size,seed,updates,validation_loss"
 GOOD = [HEADER, "8,0,10,0.5", "8,0,20,0.2", "16,0,10,0.4", "16,0,20,0.1", "32,0,10,0.3"]
@@ -166,7 +166,7 @@ def test_what_is_no_table(read, lines, expected):
 def tables(folder, frame, **keys):
     """Returns runs.csv and trajectories.csv, read as figures and statistics read them."""
     result = external_runs.read(Logs(files=(str(own_table.write(folder, frame)),), **keys))
-    built = (logged_runs.runs(result, "mine", "a"), logged_runs.trajectories(result))
+    built = (run_table.of_logs(result, "mine", "a"), run_table.trajectories(result))
     return [csv_tables.read(io.StringIO(table.to_csv(index=False))) for table in built]
 
 

@@ -65,7 +65,7 @@ TRAJECTORY = f"runs/{EVALUATED}/trajectory.csv"
 
 
 def evaluations(results, study, run):
-    return long_tables.trajectory(results, EVALUATED, names.parse_run(EVALUATED))
+    return long_tables._trajectory(results, EVALUATED, names.parse_run(EVALUATED))
 
 
 # Where it is, below results (a run's below its folder); what reads it; and what Snakemake misses

@@ -15,7 +15,7 @@ from batchscope.rules import inputs, session, targets
 from batchscope.rules.study import CalledStudy
 from batchscope.store import jobs, paths, status
 from batchscope.study import config, names
-from batchscope.tables import logged_runs, run_table, timing_tables
+from batchscope.tables import run_table, timing_tables
 
 TRAINED = {
     "vary": {"batch_size": [16, 32], "device": ["cpu", "gpu"]},
@@ -118,7 +118,7 @@ def test_runs_wait_for_a_path_that_their_command_requires():
     assert counts == {"not_installed": 2, "missing": 2}
     ((lacking, waiting),) = jobs.JobTable(study, "results").absent().items()
     assert lacking.title == "Not installed: mine/envs/there" and len(waiting) == 2
-    runs = logged_runs.read("results", study, "a").rows
+    runs = run_table.logged_runs("results", study, "a").rows
     assert set(runs.loc[runs["own_env"] == "there", "status"]) == {"not_installed"}
     Path("mine/envs/there").mkdir()
     assert not jobs.JobTable(study, "results").absent()

@@ -1,17 +1,14 @@
 """Reading a study's file: errors of structure and of meaning, and the models behind it."""
 
 import copy
-import random
 import shutil
 from pathlib import Path
 
 import pytest
 
 from batchscope.errors import ConfigError, UserError
-from batchscope.study import config, planner, run_factors, yaml_file
-from batchscope.study.registry import MEASURES, OF_TRAININGS
+from batchscope.study import config, planner, yaml_file
 from costs import first
-from small_study import problems
 
 ROOT = Path(__file__).resolve().parents[2]
 CORPUS = ROOT / "tests" / "bad_configs"
@@ -82,7 +79,6 @@ def test_scalars_are_those_of_yaml_1_2(text, value, written):
         ("a: 1\nb: 2\na: 3", ":3:1"),
         ("a: !!int abc", ""),
         ("a: !!bool maybe", ""),
-        ("a: !!set {b, c}", ":1:4"),
         ("? [a, b]\n: c", ":1:3"),
         ("<<: 5", ":1:5"),
         ("a: 1\n---\nb: 2", ":2:1"),
@@ -112,14 +108,6 @@ def test_byte_order_mark(written):
     assert yaml_file.read(written("study: s\n", encoding="utf-8-sig")) == {"study": "s"}
 
 
-def test_a_missing_program_is_a_warning_if_jobs_run_elsewhere(monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    path = CORPUS / "command_of_a_misspelled_program.yaml"
-    text = (CORPUS / "command_of_a_misspelled_program.txt").read_text()
-    found = {place_of(line) for line in config.study(path).warnings}
-    assert {line.split(" | ")[0] for line in text.splitlines()} <= found
-
-
 def test_a_word_stands_for_a_list_of_it(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     text = """
@@ -145,22 +133,6 @@ def test_a_word_stands_for_a_list_of_it(tmp_path, monkeypatch):
     assert (list(gap.measures), gap.keys.figures) == (["evaluate"], ("accuracy",))
     assert gap.keys.beside == ("speed",)
     assert list(speed.timings) == ["throughput"]
-
-
-def test_every_alias_is_answered_with_the_factor_or_setting():
-    every = {("defaults",): {**run_factors.FACTORS, **run_factors.SWEEP_FACTORS}}
-    for measure, entry in {**MEASURES, **OF_TRAININGS}.items():
-        every["experiments", "a", "measure", measure] = entry.parameters
-    asked = 0
-    for place, known in every.items():
-        for name, parameter in known.items():
-            if parameter.alias not in known and name not in ("seed", "epoch", "repeats"):
-                broken = copy.deepcopy(FULL)
-                broken["experiments"]["a"]["measure"] = {}
-                _at(broken, place[:-1])[place[-1]] = {parameter.alias: 1}
-                assert any(f"'{name}'" in line for line in problems(broken)), (place, name)
-                asked += 1
-    assert asked > 50
 
 
 def test_a_home_is_found_in_every_path(tmp_path, monkeypatch):
@@ -288,40 +260,6 @@ def _check(broken, scale):
         assert error.problems
         for line in error.problems:
             assert "\n" not in line and ": " in line
-
-
-@pytest.mark.parametrize(
-    "faults",
-    [
-        # Structure.
-        [
-            (("study",), "A B"),
-            (("defaults", "epochs"), 0),
-            (("experiments", "a", "seeds"), []),
-            (("experiments", "a", "measure"), ["nothing"]),
-            (("datasets", "mine", "image_size"), "large"),
-            (("reduced", "experiments", "a", "seeds"), -1),
-        ],
-        # Meaning.
-        [
-            (("datasets", "net"), {"source": "npz", "path": "no.npz"}),
-            (("models", "net"), "no.py"),
-            (
-                ("experiments", "b"),
-                {"set": {"model": "none", "batch_size": 8, "learning_rate": 1}, "seeds": 1},
-            ),
-            (("experiments", "c"), {"runs": "no.csv"}),
-            (("published",), {"none": {"examples": 1, "place": "P"}}),
-        ],
-    ],
-)
-def test_several_faults_at_once_are_as_many_lines(faults):
-    random.seed(1)
-    for count in range(2, len(faults) + 1):
-        broken = copy.deepcopy(FULL)
-        for place, value in random.sample(faults, count):
-            _at(broken, place[:-1])[place[-1]] = value
-        assert len(problems(broken)) == count
 
 
 def test_options_are_read():

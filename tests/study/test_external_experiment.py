@@ -33,10 +33,11 @@ def test_a_study_of_own_runs_alone_needs_nothing_else(tmp_path):
     study = planned(tmp_path, margins={"test_accuracy": 0.01})
     assert not study.runs and not study.datasets and not study.models and not study.warnings
     (experiment,) = study.experiments.values()
-    own, path = experiment.own, tmp_path / "own_runs.csv"
-    assert (own.path, own.sha256) == (str(path), hashlib.sha256(path.read_bytes()).hexdigest())
-    assert (own.rows, own.trainings, own.seeds, len(own.table.series)) == (504, 36, 6, 2)
-    assert own.evaluated and experiment.vary == {"batch_size": (8, 32, 128)}
+    own, path = experiment.external_runs, tmp_path / "own_runs.csv"
+    assert own.path == str(path)
+    assert own.table.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
+    assert (len(own.rows), own.rows["run"].nunique(), len(own.series)) == (504, 36, 2)
+    assert experiment.has_evaluations and experiment.vary == {"batch_size": (8, 32, 128)}
     assert experiment.keys.margins == {"test_accuracy": 0.01}
     assert figures.drawn(experiment) == [
         *("primary", "primary_outcome", "progress", "best_losses", "accuracy"),
@@ -51,7 +52,7 @@ def test_the_file_lies_beside_the_configuration(tmp_path, monkeypatch):
     path.write_text(yaml.safe_dump(own_table.study()), encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     for given in ("studies/mine.yaml", path):
-        assert config.study(given).experiments["a"].own.path == "studies/own_runs.csv"
+        assert config.study(given).experiments["a"].external_runs.path == "studies/own_runs.csv"
 
 
 def test_a_mistake_in_the_file_is_reported_with_its_line_and_its_experiment(tmp_path):
@@ -88,7 +89,7 @@ def test_rates_that_were_tried_at_one_batch_size_are_varied(tmp_path):
     slow, fast = (own_table.rows(("plain",), learning_rate=rate) for rate in (0.1, 0.2))
     both = planned(tmp_path, pandas.concat([slow, fast])).experiments["a"]
     assert both.vary["learning_rate"] == (0.1, 0.2)
-    assert "learning_rate" in figures.drawn(both) and len(both.own.table.series) == 1
+    assert "learning_rate" in figures.drawn(both) and len(both.external_runs.series) == 1
     follows = slow.assign(learning_rate=slow["batch_size"] / 100)
     alone = planned(tmp_path, follows).experiments["a"]
     assert "learning_rate" not in alone.vary and "learning_rate" not in figures.drawn(alone)

@@ -22,7 +22,7 @@ TIMING = {
 
 
 def info(size=None, definition=BUILT_IN["digits"], kind="images", side=None):
-    return DatasetInfo("mine", IDS["dataset"], definition, size, side, kind)
+    return DatasetInfo("mine", IDS["dataset"], definition, size, side, kind, task=None)
 
 
 DIGITS = info()

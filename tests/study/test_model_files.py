@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from batchscope.study import model_files, planner
-from batchscope.study.networks import NETWORKS
+from batchscope.study.example_kinds import NETWORKS
 from small_study import MODEL_FILE, config, forbid, problems
 
 
@@ -82,7 +82,6 @@ def test_local_modules(tmp_path):
     found = model_files.local_modules(tmp_path / "net.py")
     assert {name: path.relative_to(tmp_path).as_posix() for name, path in found.items()} == {
         "a": "a.py",
-        "b": "b",
         "b.c": "b/c.py",
         "pack": "pack/__init__.py",
         "pack.inner": "pack/inner.py",

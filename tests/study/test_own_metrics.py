@@ -7,7 +7,6 @@ import pytest
 import commanded
 import own_table
 from batchscope import figures
-from batchscope.analysis import comparisons
 from batchscope.errors import ConfigError
 from batchscope.rules import inputs
 from batchscope.rules.study import CalledStudy
@@ -55,20 +54,20 @@ def refused(folder, **keys):
 
 def test_columns_of_the_metrics_are_outcomes_and_no_factors(tmp_path):
     study = planned(tmp_path)
-    own = study.experiments["a"].own
-    assert len(own.table.series) == 1 and not own.table.factors
-    assert {*own.columns} >= {"validation_word_error", "test_word_error", "validation_bleu"}
+    planned_experiment = study.experiments["a"]
+    external = planned_experiment.external_runs
+    assert len(external.series) == 1 and not external.factors
+    assert {*planned_experiment.columns} >= {
+        "validation_word_error",
+        "test_word_error",
+        "validation_bleu",
+    }
     tables = experiment_tables.make(tmp_path, study, "a")
     for name in ("runs", "trajectories"):
         last = tables[name].groupby("batch_size").last()
         assert last["validation_bleu"].tolist() == pytest.approx(
             [100 - 50 * (0.1 + size / 1000 + 0.00025) for size in own_table.SIZES]
         )
-
-
-def test_without_the_key_they_are_not(tmp_path):
-    own = planned(tmp_path, frame().drop(columns=["word_error"]), metrics={"cer": "lower"})
-    assert "validation_bleu" not in own.experiments["a"].own.columns
 
 
 def test_the_best_size_is_that_of_the_direction(tmp_path):
@@ -127,19 +126,6 @@ def test_what_cannot_be_named_so_is_refused(tmp_path):
     assert raised.value.problems[0].startswith("experiments.b.metrics.bleu: ")
 
 
-def test_a_study_planned_later_changes_no_metric(tmp_path):
-    keys = {"margins": {"validation_bleu": 0.5}, "budgets": {"target": {"validation_bleu": 77.5}}}
-    study = planned(tmp_path, **keys)
-    before = experiment_tables.make(tmp_path, study, "a")
-    opposite = planned(tmp_path, metrics={"bleu": "lower"}, margins=keys["margins"])
-    for name, table in experiment_tables.make(tmp_path, study, "a").items():
-        pandas.testing.assert_frame_equal(table, before[name])
-    compared = experiment_tables.make(tmp_path, opposite, "a")["comparisons"]
-    compared = compared[compared["outcome"] == "validation_bleu"]
-    assert comparisons.best(compared[compared["budget"] == "updates"]) == 128
-    assert {*compared["bound"]} == {0.5}
-
-
 def test_a_change_of_direction_makes_the_tables_again(tmp_path):
     plans = [planned(tmp_path, metrics={"bleu": better}) for better in ("higher", "lower")]
     called = [CalledStudy(study, "config.yaml", "full", False) for study in plans]
@@ -155,18 +141,6 @@ def test_experiments_of_a_study_have_metrics_of_their_own(tmp_path):
         tables = experiment_tables.make(tmp_path, study, name)
         assert not tables["runs"].filter(like=others).columns.any()
     assert [metric.name for metric in study.metrics] == ["word_error", "bleu"]
-
-
-def test_figures_show_the_seconds_to_a_target_that_rises(tmp_path):
-    table = frame().assign(seconds=lambda rows: rows["updates"] / 100)
-    study = planned(tmp_path, table, budgets={"target": {"validation_bleu": 77.5}})
-    experiment_tables.write(tmp_path, study, "a", tmp_path / "tables")
-    given = (tmp_path / "tables", ["primary", "primary_outcome"], tmp_path / "figures")
-    figures.write(*given, processes=2, metrics=study.experiments["a"].metrics)
-    rows = pandas.read_csv(tmp_path / "figures" / "primary.csv")
-    assert {*rows["outcome"]} == {"seconds"} and {*rows["target_column"]} == {"validation_bleu"}
-    seconds = rows.groupby("batch_size")["value"].mean().tolist()
-    assert seconds == pytest.approx([(450 + size) / 100 for size in own_table.SIZES])
 
 
 @pytest.mark.parametrize(("better", "direction"), [("higher", "rises"), ("lower", "falls")])

@@ -130,18 +130,6 @@ def test_one_fault_of_a_default_is_one_line():
     assert places == ["defaults.batch_size", "defaults.momentum"]
 
 
-def test_growing_a_grid_keeps_every_name():
-    grown = config(experiment={"vary": {"batch_size": [8, 16, 32, 64]}, "seeds": 3}, title="Other")
-    assert set(planner.make(config()).runs) < set(planner.make(grown).runs)
-
-
-def test_unused_data_sets_are_left_out():
-    raw = config(
-        datasets={"unused": {"source": "digits", "split": {"train": 9, "validation": 1, "test": 1}}}
-    )
-    assert list(planner.make(raw).datasets) == ["digits-065f9c58"]
-
-
 def test_five_thousand_runs_are_planned_at_once():
     experiment = {"vary": {"batch_size": list(range(1, 101))}, "seeds": 50}
     experiment["measure"] = ["evaluate", "sharpness", "time_epoch"]
@@ -183,50 +171,6 @@ def test_pairs_share_everything_but_one_factor():
         assert {k for k in one if one[k] != other[k]} == {"batch_size"}
 
 
-def test_pairs_may_differ_in_any_factor_that_leaves_the_initial_weights():
-    experiment = {
-        "vary": {"learning_rate": [0.1, 0.2]},
-        "measure": [{"line": {"between": {"learning_rate": [0.1, 0.2]}}}],
-        "set": {"batch_size": 16},
-    }
-    pairs = planned(**experiment).pairs["line"]
-    rates = [tuple(names.parse_run(name)["learning_rate"] for name in pair) for pair in pairs]
-    assert rates == [(0.1, 0.2)] * 2
-
-
-def test_one_training_serves_several_numbers_of_epochs():
-    plain = planner.make(config(defaults={"epochs": 10}))
-    experiment = {"measure": ["evaluate", "time_epoch"], "at_epochs": [5, 1, 10, 8]}
-    study = planner.make(config(defaults={"epochs": 10}, experiment=experiment))
-    assert list(study.runs) == list(plain.runs)
-    assert study.experiments["a"].at_epochs == (1, 5, 8, 10)
-    assert plain.experiments["a"].at_epochs == ()
-    assert study.experiments["a"].measures["evaluate"]["epoch"] == 0
-
-
-def test_methods_and_augmentations_are_named_where_they_are_not_the_plain_ones():
-    cases = [
-        {"method": "plain"},
-        {"method": "proximal", "gamma": 10, "inner_steps": 3},
-        {"method": "sam", "augmentation": "crop"},
-    ]
-    experiment = {"vary": {"batch_size": [16]}, "seeds": 1, "cases": cases}
-    study = planner.make(config(experiment=experiment))
-    plain = "digits-065f9c58+small_cnn+bs=16+lr=0.1+opt=sgd+ep=2+seed=0"
-    assert list(study.runs) == [
-        plain,
-        f"{plain}+method=proximal+gamma=10+inner=3",
-        f"{plain}+aug=crop+method=sam",
-    ]
-    timed = [names.timing_name(run) for run in study.runs.values()]
-    first = "digits-065f9c58+small_cnn+bs=16+opt=sgd+dev=cpu+th=1"
-    assert timed == [
-        first,
-        f"{first}+method=proximal+inner=3",
-        f"{first}+aug=crop+method=sam",
-    ]
-
-
 def test_other_seeds_than_planned_are_warned_of():
     def warned(seeds, scale="full", **rest):
         vary = {"batch_size": [16, 32, 64]}
@@ -239,37 +183,6 @@ def test_other_seeds_than_planned_are_warned_of():
     for seeds in (6, 9):
         (line,) = warned(seeds).warnings
         assert line.startswith("experiments.a.seeds: ") and f"8 seeds (received {seeds})" in line
-
-
-def test_what_an_advice_counts_as_fast_is_of_trainings_alone():
-    assert planned(advice={"slower": 0.25}).keys.advice.slower == 0.25
-    assert planned().keys.advice.slower == 0.1
-
-
-def test_margins_are_of_outcomes_that_the_trainings_have():
-    def found(**factors):
-        stated = {"measure": ["sharpness"], "margins": {"test_loss": 0.1}}
-        return config(experiment={"vary": {"batch_size": [16, 32], **factors}, **stated})
-
-    evaluated = planner.make(found(evaluate_every=[100])).experiments["a"]
-    assert evaluated.keys.margins == {"test_loss": 0.1}
-
-
-def test_margins_and_the_experiments_beside_them():
-    timing = {"vary": {"batch_size": [16, 32]}, "timing": {"throughput": None}}
-    margins = {"margins": {"test_accuracy": 3e-2}, "beside": ["t"]}
-    raw = config(experiment={"measure": ["evaluate"], **margins})
-    raw["experiments"]["t"] = timing
-    found = planner.make(raw).experiments["a"]
-    assert (found.keys.margins, found.keys.beside) == ({"test_accuracy": 0.03}, ("t",))
-
-
-def test_budgets_are_stated_by_kind():
-    stated = {"epochs": 1.5, "updates": 60, "seconds": 2, "target": {"validation_loss": 0.2}}
-    raw = config(experiment={"measure": ["time_epoch"], "budgets": stated})
-    found = planner.make(raw).experiments["a"].keys.budgets
-    assert found == stated
-    assert planner.make(raw).runs == planner.make(config()).runs
 
 
 def test_trainings_have_seconds_by_a_timing_of_theirs_or_of_one_beside_them():

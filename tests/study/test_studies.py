@@ -70,17 +70,6 @@ def test_a_reduced_study_is_smaller_and_has_the_same_experiments(path):
     assert len(reduced.runs) <= len(full.runs)
 
 
-FEW = {"rules", "matched_loss"}  # no claim is of them
-TIMES = {"parallel"}  # whose claims wait for GPUs
-
-
-def test_reduced_chang_and_pathak_keeps_enough_photographs():
-    study = of("chang2020", "reduced")
-    (definition,) = study.datasets.values()
-    assert (definition["source"], definition["image_size"]) == ("cats_vs_dogs", 32)
-    assert 2 * definition["per_class"] >= 2000
-
-
 def test_a_study_says_where_it_cannot_give_a_verdict():
     warnings = of("text", "reduced").warnings
     for text, name in zip(warnings, ("batch_size", "noise"), strict=True):
@@ -98,27 +87,3 @@ def test_reduced_keskar_keeps_the_images_and_the_batch_sizes_that_its_claims_nam
     for experiment in study.experiments.values():
         assert len(experiment.seeds) >= outcomes.LEAST_SEEDS
         assert {run["batch_size"] for run in experiment.runs.values()} == {256, 6000}
-
-
-def test_reduced_chang_and_pathak_keeps_its_seeds_and_patience():
-    study = of("chang2020", "reduced")
-    for name, experiment in study.experiments.items():
-        runs = [*experiment.runs.values()]
-        by_patience = {factors["patience"] for factors in runs}
-        # One epoch that is timed, and trainings to one and the same loss, stop at that.
-        assert by_patience == ({0} if name in {"parallel", "matched_loss"} else {10}), name
-        least = 1 if name in TIMES else 3 if name in FEW else outcomes.LEAST_SEEDS
-        assert len(experiment.seeds) >= least, name
-        assert len({factors["seed"] for factors in runs}) == len(experiment.seeds)
-
-
-def test_reduced_chang_and_pathak_keeps_the_size_of_its_measures():
-    study = of("chang2020", "reduced")
-    landscape = study.experiments["surfaces"].measures["landscape"]
-    assert (landscape["points"], landscape["examples"]) == (17, 512)
-    measured = {
-        name: found.measures["sharpness"]["examples"]
-        for name, found in study.experiments.items()
-        if "sharpness" in found.measures
-    }
-    assert measured == dict.fromkeys(("flatness", "matched_loss", "scaling"), 1000)

@@ -7,7 +7,7 @@ import pytest
 
 from batchscope.errors import UserError
 from batchscope.host import tensorflow_start
-from batchscope.study.networks import NETWORKS
+from batchscope.study.example_kinds import NETWORKS
 from costs import first
 from own_model import BODY, HEAD, of, own
 

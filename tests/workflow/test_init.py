@@ -42,7 +42,7 @@ def test_a_table_of_trainings_is_read_as_it_is(tmp_path, monkeypatch, capsys):
     (tmp_path / "Mine 1.csv").write_text("\n".join(["batch_size,seed,updates", *rows]))
     entry.main(["init", "Mine 1.csv"])
     study = config.study("studies/mine_1.yaml")
-    assert study.experiments["batch_size"].own.trainings == 6 and not study.runs
+    assert study.experiments["batch_size"].external_runs.rows["run"].nunique() == 6
     assert "--configfile studies/mine_1.yaml" in capsys.readouterr().out
 
 
@@ -192,8 +192,8 @@ def test_a_folder_of_logs_goes_on_as_external_runs(name, files, tmp_path, monkey
             (path.parent / "hparams.yaml").write_text("a: 1")
     entry.main(["init", "logs"])
     study = config.study("studies/logs.yaml")
-    assert study.experiments["batch_size"].own.trainings == 6
-    assert study.experiments["batch_size"].own.path.startswith(files.format())
+    assert study.experiments["batch_size"].external_runs.rows["run"].nunique() == 6
+    assert study.experiments["batch_size"].external_runs.path.startswith(files.format())
     assert "--configfile studies/logs.yaml" in capsys.readouterr().out
 
 
@@ -205,7 +205,7 @@ def test_printed_output_goes_on_with_the_pattern_of_its_lines(tmp_path, monkeypa
         (tmp_path / "logs" / f"bs{size}.log").write_text("\n".join(["started", *lines]))
     entry.main(["init", "logs"])
     study = config.study("studies/logs.yaml")
-    assert study.experiments["batch_size"].own.trainings == 3
+    assert study.experiments["batch_size"].external_runs.rows["run"].nunique() == 3
     assert study.experiments["batch_size"].keys.runs.lines == (
         "step {updates}: train loss {train_loss}, val loss {validation_loss}",
     )

@@ -31,9 +31,8 @@ from batchscope.study import (
     new_study,
     optimizer_constants,
 )
-from batchscope.study.example_kinds import IMAGES, ROWS, TOKENS
+from batchscope.study.example_kinds import IMAGES, NETWORKS, ROWS, TOKENS
 from batchscope.study.log_keys import LogFormat
-from batchscope.study.networks import NETWORKS
 
 if TYPE_CHECKING:
     from batchscope.datasets import Dataset
@@ -81,7 +80,9 @@ def write(arguments: Namespace) -> str:
         if seconds < new_study.LONG_SECONDS:
             break
     values |= {"duration": wording.duration(seconds), "runs_made": len(study.runs), "seeds": seeds}
-    return page.render("init.txt.j2", **values, own=study.experiments["batch_size"].own)
+    return page.render(
+        "init.txt.j2", **values, external=study.experiments["batch_size"].external_runs
+    )
 
 
 def _runs(path: Path, folder: Path) -> str | dict[str, str] | None:

@@ -56,7 +56,7 @@ def _table(study: Study, rows: list[JobRow]) -> Iterator[str]:
     groups = {
         name: [row for row in rows if name in row.experiments]
         for name, experiment in study.experiments.items()
-        if not experiment.own.path
+        if not experiment.external_runs
     }
     cells = [("experiment", "runs", "missing measures and timings")]
     for name, group in {**groups, **({"all": rows} if len(groups) > 1 else {})}.items():
@@ -77,11 +77,10 @@ def _counted(counts: Counter[str]) -> str:
 
 def _external_runs(study: Study) -> Iterator[str]:
     for name, experiment in study.experiments.items():
-        logs = experiment.own
-        if logs.path:
-            trainings = wording.count(logs.trainings, "external training")
-            rows = wording.count(logs.rows, "row")
-            yield f"{name}: {trainings} in {rows} of {logs.path} ({logs.read_as})."
+        if runs := experiment.external_runs:
+            trainings = wording.count(runs.rows["run"].nunique(), "external training")
+            rows = wording.count(len(runs.rows), "row")
+            yield f"{name}: {trainings} in {rows} of {runs.path} ({runs.table.read_as})."
 
 
 def _commands(study: Study, results: Path | str) -> Iterator[str]:

@@ -15,8 +15,17 @@ from batchscope.study.registry import MEASURES, OF_SWEEPS, OF_TRAININGS
 from batchscope.study.run_factors import FACTORS, TIMING_ONLY_FACTORS
 from batchscope.study.setting import Parameter
 from batchscope.study.specifications import Column, Entry
+from batchscope.study.versions import ENTRIES
+
+
+def _without_entries(described: dict[str, Column]) -> dict[str, Column]:
+    """Return the columns without factors and columns of measures and timings."""
+    elsewhere = {*FACTORS}.union(*(entry.columns for entry in ENTRIES.values()))
+    return {name: column for name, column in described.items() if name not in elsewhere}
+
 
 _COLUMNS = {name: table.columns for name, table in tables.TABLES.items() if table.columns}
+_COLUMNS["at_epochs"] = _without_entries(columns.AT_EPOCHS)
 _COLUMNS |= {"claims": CLAIMS, "interims": INTERIMS}  # of a study, not of an experiment
 _DECISIONS = [*(name for name in tables.DECISIONS if name != "advice"), "claims"]
 _WORDS = "## Words of the report"
@@ -29,39 +38,37 @@ def whole() -> str:
         "# Reference",
         "Printed by `python workflow/run.py explain`; `explain NAME` prints one entry.",
         "## Factors",
-        "What a training is made of. A dash means that the factor must be given.",
-        _parameters("factor", FACTORS.values()),
+        "A study must state the factors without a default. Names of runs spell the short names.",
+        _parameters(FACTORS.values()),
         "## Factors of times alone",
-        _parameters("factor", TIMING_ONLY_FACTORS.values()),
+        _parameters(TIMING_ONLY_FACTORS.values()),
         "## Measures",
         *(_entry(entry) for entry in {**MEASURES, **OF_TRAININGS}.values()),
         "## Timings",
         *(_entry(entry) for entry in OF_SWEEPS.values()),
         "## Columns of runs.csv",
-        _columns(columns.COLUMNS),
+        "Besides the factors, and the columns of measures and timings above.",
+        _columns(_without_entries(columns.COLUMNS)),
         "## Tables of trainings",
-        "Beside run, factors and status.",
+        "Besides run, factors and status; `at_epochs.csv` also has the columns of measures.",
         *(_of_table(name) for name in _OF_TRAININGS),
         "## Tables of decisions",
-        "Beside the factors of a series; `claims.csv` is the study's and has a row per claim. "
-        "`limits.csv` has the columns of `sweeps.csv`, of the experiments under `beside`.",
+        "Besides the factors of a series. `claims.csv` has a row for each claim of a study. "
+        "`limits.csv` has the columns of `sweeps.csv`.",
         *(_of_table(name) for name in _DECISIONS),
         "## Tables of timings",
         *(_of_table(name) for name in tables.OF_TIMINGS),
         "## Figures",
         *(f"### {figure.name}\n\n{figure.caption}" for figure in FIGURES.values()),
         _WORDS,
-        "The text behind each question mark; `explain` takes the word with or without underscores.",
-        _table(
-            ("word", "meaning"),
-            ((f"`{word}`", text) for word, text in explanations.EXPLANATIONS.items()),
-        ),
+        "The text behind each question mark; `explain` ignores case and underscores.",
+        _list((f"`{word}`", text) for word, text in explanations.EXPLANATIONS.items()),
     ]
     return "\n\n".join(parts) + "\n"
 
 
 def entries(name: str) -> str:
-    """Return the sections and the rows of the page with a name, or the text of a word.
+    """Return the sections and the items of the page with a name, or the text of a word.
 
     Raises:
         UserError: If nothing has that name.
@@ -72,18 +79,15 @@ def entries(name: str) -> str:
         title = wording.capital(word.replace("_", " "))
         parts.append(f"{title}: {explanations.EXPLANATIONS[word]}")
     for section in re.split(r"\n(?=#)", page.partition(_WORDS)[0]):
-        heading, *blocks = section.strip().split("\n\n")
+        heading, _, body = section.strip().partition("\n\n")
         if heading.lstrip("# ") == name:
             parts.append(section.strip())
-            continue
-        if any(part.startswith("## ") for part in parts):
-            continue  # a factor, or a column of runs.csv: other tables repeat it
-        for block in blocks:
-            rows = re.findall(rf"^\| `{re.escape(name)}` .*", block, re.M)
-            if rows:
-                parts.append("\n".join([heading, "", *block.splitlines()[:2], *rows]))
+        elif not any(part.startswith("## ") for part in parts):
+            # Other tables repeat a factor or a column of runs.csv.
+            items = re.findall(rf"^- `{re.escape(name)}`.*", body, re.M)
+            parts += ["\n".join([heading, "", *items])] if items else []
     if not parts:
-        match = nearest(name, re.findall(r"^(?:### |\| `)(\w+)", page, re.M))
+        match = nearest(name, re.findall(r"^(?:### |- `)(\w+)", page, re.M))
         hint = f" Did you mean '{match}'?" if match else ""
         raise UserError(
             f"explain: received {name!r}; a factor, measure, timing, column, figure or word of the "
@@ -95,7 +99,7 @@ def entries(name: str) -> str:
 def _entry(entry: Entry) -> str:
     parts = [f"### {entry.name}", entry.doc]
     if entry.parameters:
-        parts.append(_parameters("setting", entry.parameters.values()))
+        parts.append(_parameters(entry.parameters.values()))
     if entry.columns:
         parts.append(_columns(entry.columns))
     return "\n\n".join(parts)
@@ -104,26 +108,24 @@ def _entry(entry: Entry) -> str:
 def _of_table(name: str) -> str:
     keys, claim = tables.TABLES[name].keys if name in tables.TABLES else None, ""
     if keys is not None:
-        key_names = wording.listed(f"`{key}`" for key in keys)
-        by = f"; rows are distinguished by {key_names}" if keys else ""
+        listed = wording.listed(f"`{key}`" for key in keys)
+        by = f"; rows are distinguished by {listed}" if keys else ""
         claim = f"A [claim](claims.md) may be of it{by}.\n\n"
     return f"### {name}.csv\n\n{claim}{_columns(_COLUMNS[name])}"
 
 
-def _parameters(noun: str, parameters: Iterable[Parameter]) -> str:
-    rows = []
+def _parameters(parameters: Iterable[Parameter]) -> str:
+    items = []
     for item in parameters:
-        left_out = "-" if item.default is None else f"`{item.spelled(item.default)}`"
-        expected = item.allowed.replace("|", "\\|")
-        rows.append((f"`{item.name}`", f"`{item.alias}`", left_out, item.doc, expected))
-    return _table((noun, "alias", "if left out", "what it is", "expected"), rows)
+        default = "" if item.default is None else f", default `{item.spelled(item.default)}`"
+        items.append((f"`{item.name}` (`{item.alias}`{default}; {item.allowed})", item.doc))
+    return _list(items)
 
 
-def _columns(columns_by_name: dict[str, Column]) -> str:
-    rows = [(f"`{name}`", item.unit, item.doc) for name, item in columns_by_name.items()]
-    return _table(("column", "unit", "what it holds"), rows)
+def _columns(described: dict[str, Column]) -> str:
+    units = {name: f" ({item.unit})" if item.unit else "" for name, item in described.items()}
+    return _list((f"`{name}`{units[name]}", item.doc) for name, item in described.items())
 
 
-def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    lines = [head, ("---",) * len(head), *rows]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+def _list(items: Iterable[tuple[str, str]]) -> str:
+    return "\n".join(f"- {name}: {text}" for name, text in items)

@@ -194,7 +194,6 @@ def _write_figure(
 ) -> dict[str, Any] | None:
     """Write the files of a figure; return its entry of the list, or None without content."""
     from batchscope.figures import canvas, rows
-    from batchscope.tables import csv_tables
 
     read = _read_once(tables, metrics)
     figure = learned(name, read.tasks)
@@ -203,7 +202,7 @@ def _write_figure(
         return None
     numbers = read.published[read.published["figure"] == name] if name in published else None
     svg, png = canvas.svg_and_png(draw(frame, figure, numbers), figure.title)
-    csv_tables.guarded(frame).to_csv(folder / f"{name}.csv", index=False, lineterminator="\n")
+    frame.to_csv(folder / f"{name}.csv", index=False, lineterminator="\n")
     (folder / f"{name}.png").write_bytes(png)
     (folder / f"{name}.svg").write_text(svg, encoding="utf-8")
     suffixes = list(SUFFIXES)

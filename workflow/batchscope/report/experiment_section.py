@@ -27,7 +27,7 @@ def build(results: ExperimentResults, cards: list[Row]) -> Row:
         "plan": experiment,
         "finished": any(row["status"] == records.FINISHED for row in results.rows),
         "varied": _varied(experiment),
-        "source": experiment.own.path or " ".join(command),
+        "source": experiment.external_runs.path if experiment.external_runs else " ".join(command),
         "timings": [name.replace("_", " ") for name in experiment.timings],
         "runs": len(results.rows),
         "cards": [card for card in cards if card["experiment"] == experiment.name],

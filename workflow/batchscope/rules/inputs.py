@@ -147,7 +147,8 @@ def records(study: CalledStudy, experiment: str) -> list[str]:
 
 def _records(study: CalledStudy, experiment: str) -> Iterator[str]:
     planned = study.plan.experiments[experiment]
-    yield from map(literal, planned.own.files)
+    if planned.external_runs:
+        yield from map(literal, planned.external_runs.table.files)
     for other in planned.keys.beside:
         yield from _records(study, other)
     # Results of other machines are read and never made.
@@ -188,8 +189,8 @@ def followed(study: CalledStudy, experiment: str) -> str:
         }
     if keys.metrics:
         parts["metrics"] = keys.metrics
-    if planned.own.path:  # a file of another content may be older
-        parts["runs"] = planned.own.sha256
+    if planned.external_runs:  # a file of another content may be older
+        parts["runs"] = planned.external_runs.table.sha256
     waiting = [state for state in study.table.experiments[experiment] if state.lacking]
     if waiting:  # a result that was copied here changes rows
         existing = (state.job.path for state in waiting if state.job.path.exists())

@@ -104,8 +104,8 @@ def open_line(study: CalledStudy) -> str:
 
 def remedy_for_future_dates(study: CalledStudy) -> str:
     """Return the fix of files dated in the future: Snakemake stops the jobs that read them."""
-    experiments = study.plan.experiments.values()
-    logs = chain.from_iterable(experiment.own.files for experiment in experiments)
+    external = (experiment.external_runs for experiment in study.plan.experiments.values())
+    logs = chain.from_iterable(runs.table.files for runs in external if runs)
     models = filter(None, study.plan.models.values())
     code = os.path.relpath(project_files.WORKFLOW)
     return fix_future_dates([RESULTS, code, *sorted({study.config_path, *models, *logs})])

@@ -3,42 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from batchscope import wording
 from batchscope.problems import Place, Problem, received, show, unknown
 from batchscope.study import (
     budget_kinds,
     columns,
-    horizons,
+    figure_checks,
     log_names,
-    plan,
+    run_factors,
     snapshot_epochs,
     stages,
     tasks,
     versions,
 )
+from batchscope.study.batch_phases import Course
 from batchscope.study.experiments import (
     CommandExperiment,
     Comparison,
     Experiment,
+    MeasureRequest,
     StagedSeeds,
     TimingExperiment,
     TrainingExperiment,
 )
-from batchscope.study.figure_checks import TIMED
-from batchscope.study.measure_keys import MeasureRequest
 from batchscope.study.names import LongNameError
 from batchscope.study.outcomes import LEAST_SEEDS
 from batchscope.study.registry import MEASURES, OF_SECONDS, OF_SWEEPS
+from batchscope.study.run_factors import CONSTANT, HORIZON_REASON, by_horizon
+from batchscope.study.specifications import FigureRequirement
+
+if TYPE_CHECKING:
+    from batchscope.study.plan import Pair, PlannedExperiment
 
 Runs = Iterable[dict[str, Any]]
 
-_OUTCOMES = tuple(
-    f"{split}_{name}"
-    for split in ("test", "validation", "train")
-    for name in (*tasks.METRICS, "loss")
-)
 _OUTCOMES = tuple(name for name, column in columns.COLUMNS.items() if column.label)
 RATE = "learning_rate"
 _LONGEST_PAIR = 210  # characters of both names; with settings, below 255 for a file name
@@ -50,11 +50,7 @@ def settings(
     runs: list[dict[str, Any]],
     training_sizes: Mapping[str, int | None],
 ) -> Iterator[Problem]:
-    """Yield measures that need another factor, and settings that do not fit a run.
-
-    Args:
-        training_sizes: Data set -> training examples, None if unknown.
-    """
+    """Yield measures that need another factor, and settings that do not fit a run."""
     for measure in measures:
         entry, at = versions.ENTRIES[measure.name], (*place, measure.name)
         for factor, value in getattr(entry, "factors", {}).items():
@@ -67,7 +63,7 @@ def settings(
                 yield Problem((*at, setting), text)
 
 
-def pairs(measure: MeasureRequest, runs: Mapping[str, dict[str, Any]]) -> tuple[plan.Pair, ...]:
+def pairs(measure: MeasureRequest, runs: Mapping[str, dict[str, Any]]) -> tuple[Pair, ...]:
     """Return the pairs of runs of a measure, by name: equal in every factor but one."""
     [(factor, (small_value, large_value))] = measure.between.items()
     small: dict[tuple[Any, ...], str] = {}
@@ -86,7 +82,7 @@ def pairs(measure: MeasureRequest, runs: Mapping[str, dict[str, Any]]) -> tuple[
 
 
 def no_pairs(
-    place: Place, measures: Iterable[MeasureRequest], pairs: Mapping[str, tuple[plan.Pair, ...]]
+    place: Place, measures: Iterable[MeasureRequest], pairs: Mapping[str, tuple[Pair, ...]]
 ) -> Iterator[Problem]:
     """Yield the measures of two runs without a pair. `pairs` has the pairs of each such measure."""
     for measure in measures:
@@ -110,11 +106,7 @@ def epochs_without_a_measure(
 
 
 def metrics(place: Place, keys: Experiment, earlier: dict[str, str]) -> Iterator[Problem]:
-    """Yield user-defined metrics with the name of a column, or with two meanings in a study.
-
-    Args:
-        earlier: Metrics of the experiments before this one, which are added to them.
-    """
+    """Yield metrics with the name of a column, or with another meaning than in `earlier`."""
     for name, better in keys.metrics.items():
         at = (*place, "metrics", name)
         ours = {f"{split}_{name}" for split in tasks.SPLITS} | {name}
@@ -142,22 +134,20 @@ def epochs_not_kept(place: Place, epochs: tuple[int, ...], horizons: set[int]) -
 
 def comparison(place: Place, keys: Comparison) -> Iterator[Problem]:
     """Yield the problems of keys that trainings, commands and external runs share."""
-    yield from primary(place, keys)
-    yield from margins(place, keys)
-    yield from target(place, keys)
-    if keys.seeds_planned is not None and isinstance(getattr(keys, "seeds", None), StagedSeeds):
-        text = f"Staged seeds are planned by at_most (received {keys.seeds_planned}). Remove one."
-        yield Problem((*place, "seeds_planned"), text)
-
-
-def margins(place: Place, keys: Comparison) -> Iterator[Problem]:
-    """Yield margins of unknown outcomes, and shares above 1."""
+    for index, name in enumerate(keys.primary):
+        column = columns.describe(name, keys.user_metrics)
+        if column is None or not column.label:
+            yield received((*place, "primary", index), name, "an outcome of runs.csv", _OUTCOMES)
     for name, margin in keys.margins.items():
         at = (*place, "margins", name)
         if name not in tasks.OUTCOMES and not tasks.user_metric(name, keys.user_metrics):
             yield unknown(at, "outcome", tasks.OUTCOMES)
         elif tasks.is_share(name) and margin >= 1:
             yield received(at, margin, "a share below 1 (0.01 is one point)")
+    yield from target(place, keys)
+    if keys.seeds_planned is not None and isinstance(getattr(keys, "seeds", None), StagedSeeds):
+        text = f"Staged seeds are planned by at_most (received {keys.seeds_planned}). Remove one."
+        yield Problem((*place, "seeds_planned"), text)
 
 
 def outcomes_of_margins(
@@ -211,11 +201,6 @@ def has_seconds(measures: Iterable[str], experiments: Iterable[Experiment]) -> b
     return not OF_SECONDS.keys().isdisjoint({*measures, *timings})
 
 
-def seconds(place: Place, keys: Comparison, timed: bool) -> Iterator[Problem]:
-    if budget_kinds.SECONDS in keys.budgets and not timed:
-        yield Problem((*place, "budgets", budget_kinds.SECONDS), f"Needs {TIMED}.")
-
-
 def budgets_beyond(
     place: Place,
     budgets: dict[str, Any],
@@ -223,15 +208,10 @@ def budgets_beyond(
     training_sizes: Mapping[str, int | None],
     learned: Collection[str],
 ) -> Iterator[Problem]:
-    """Yield the budgets that a run of the experiment does not reach or evaluate.
-
-    Args:
-        learned: Tasks of its data sets.
-        training_sizes: Data set -> training examples, None if only the files know.
-    """
+    """Yield the budgets that a run of the experiment does not reach or evaluate."""
     home = (*place, "budgets")
     for kind, column in budget_kinds.AXES.items():
-        end = horizons.shortest(column, runs, training_sizes)
+        end = shortest(column, runs, training_sizes)
         if end is not None and budgets.get(kind, 0) > end:
             text = f"at most {end}, the {kind} of the shortest run"
             yield received((*home, kind), budgets[kind], text)
@@ -243,10 +223,15 @@ def budgets_beyond(
             yield Problem((*home, budget_kinds.TARGET, column), text)
 
 
-def beside(
-    place: Place, keys: TrainingExperiment, experiments: Mapping[str, Experiment]
+def timings(
+    place: Place,
+    keys: TrainingExperiment,
+    experiments: Mapping[str, Experiment],
+    has_seconds: bool,
 ) -> Iterator[Problem]:
-    """Yield `beside` without margins, and names of experiments without timings."""
+    """Yield missing seconds, `beside` without margins, and names of experiments without timings."""
+    if budget_kinds.SECONDS in keys.budgets and not has_seconds:
+        yield Problem((*place, "budgets", budget_kinds.SECONDS), f"Needs {figure_checks.TIMED}.")
     if keys.beside and not keys.margins:
         yield Problem((*place, "beside"), "Needs margins.")
     timed = [name for name, other in experiments.items() if other.timing]
@@ -254,13 +239,6 @@ def beside(
         if name not in timed:
             text = f"a timing experiment ({', '.join(timed) or 'none'})"
             yield received((*place, "beside", index), name, text, timed)
-
-
-def primary(place: Place, keys: Comparison) -> Iterator[Problem]:
-    for index, name in enumerate(keys.primary):
-        column = columns.describe(name, keys.user_metrics)
-        if column is None or not column.label:
-            yield received((*place, "primary", index), name, "an outcome of runs.csv", _OUTCOMES)
 
 
 def has_race(keys: TrainingExperiment | CommandExperiment) -> bool:
@@ -273,34 +251,112 @@ def has_race(keys: TrainingExperiment | CommandExperiment) -> bool:
     return any(len(values) > 1 for values in numbers)
 
 
-def too_few_seeds(place: Place, batch_sizes: int, count: int) -> Iterator[Problem]:
-    if batch_sizes > 1 and count < LEAST_SEEDS:
-        text = f"A verdict on {batch_sizes} batch sizes needs at least {LEAST_SEEDS} seeds "
-        yield Problem(place, f"{text}(received {count}).")
-
-
-def unplanned_seeds(
-    place: Place, planned: int | None, seeds: int, reduced: bool
+def seeds(
+    planned: PlannedExperiment, count: int, stage: stages.Stage | None, reduced: bool
 ) -> Iterator[Problem]:
-    """Yield a deviation from the planned number of seeds; a reduced form may have fewer."""
-    if planned is None or seeds == planned or (reduced and seeds < planned):
-        return
-    if seeds > planned:
-        why = "Seeds that are added after an analysis increase the error rate of tests."
-    else:
+    """Yield what weakens verdicts: too few seeds, or others than were planned.
+
+    Args:
+        count: Seeds that every batch size has.
+        stage: Result of the interim analyses so far.
+        reduced: Whether it is the reduced form, which may have fewer seeds.
+    """
+    keys, sizes = planned.keys, len(planned.batch_sizes)
+    place = ("experiments", planned.name, "runs" if planned.external_runs else "seeds")
+    if sizes > 1 and count < LEAST_SEEDS:
+        text = f"A verdict on {sizes} batch sizes needs at least {LEAST_SEEDS} seeds "
+        yield Problem(place, f"{text}(received {count}).")
+    expected = keys.seeds_planned
+    if expected is not None and (count > expected or (count < expected and not reduced)):
         why = "A verdict before that is an interim analysis."
-    yield Problem(place, f"Planned were {planned} seeds (received {seeds}). {why}")
-
-
-def another_plan(place: Place, stage: stages.Stage, seeds: StagedSeeds) -> Iterator[Problem]:
-    """Yield a problem if an earlier interim analysis had another plan for the seeds."""
-    seen = stage.analysed_seeds
-    if not seen:
+        if count > expected:
+            why = "Seeds that are added after an analysis increase the error rate of tests."
+        yield Problem(place, f"Planned were {expected} seeds (received {count}). {why}")
+    staged, analysed = getattr(keys, "seeds", None), stage and stage.analysed_seeds
+    if not analysed or not isinstance(staged, StagedSeeds):
         return
-    if stage.first == seeds.first:
-        if stage.planned != seeds.at_most:
+    if stage.first == staged.first:
+        if stage.planned != staged.at_most:
             text = f"at_most {stage.planned}, as planned at the last interim analysis"
-            yield received(place, seeds.at_most, text)
-    elif seeds.first < seen.stop and seen.start < seeds.seeds.stop:
-        text = f"first {seen.stop}: the seeds {seen.start} to {seen.stop - 1} were analysed before"
-        yield received(place, seeds.first, text)
+            yield received(place, staged.at_most, text)
+    elif staged.first < analysed.stop and analysed.start < staged.seeds.stop:
+        numbers = f"{analysed.start} to {analysed.stop - 1}"
+        text = f"first {analysed.stop}: the seeds {numbers} were analysed before"
+        yield received(place, staged.first, text)
+
+
+class Schedule(NamedTuple):
+    """A factor that makes a training depend on its length, and its value."""
+
+    factor: str
+    value: str
+
+    @property
+    def why(self) -> str:
+        return f"with {self.factor} {self.value}, {HORIZON_REASON}"
+
+    @property
+    def expected(self) -> str:
+        return f"{self.factor} {CONSTANT}"
+
+
+def falling_schedule(planned: PlannedExperiment) -> Schedule | None:
+    """Return the schedule of an experiment that depends on the horizon; None if none does."""
+    if planned.schedule:
+        return Schedule("schedule", planned.schedule)
+    return schedule_of(planned.runs.values())
+
+
+def schedule_of(runs: Runs) -> Schedule | None:
+    factors = ((by_horizon(run), run) for run in runs)
+    return next((Schedule(name, run[name]) for name, run in factors if name), None)
+
+
+def early_budgets(
+    place: Place, kinds: Iterable[str], schedule: Schedule | None
+) -> Iterator[Problem]:
+    for kind in kinds if schedule else ():
+        text = f"{schedule.expected}, or no budgets, since equal lengths are compared anyway"
+        yield received((*place, "budgets", kind), kind, text, why=f" {schedule.why}")
+
+
+def lengths(place: Place, keys: TrainingExperiment, runs: Runs) -> Iterator[Problem]:
+    """Yield keys that use trainings before their end, or that mix lengths of trainings."""
+    schedule = schedule_of(runs)
+    if not schedule:
+        return
+    why, expected = f" {schedule.why}", schedule.expected
+    if keys.at_epochs:
+        text = f"{expected}, or a run for each number of epochs"
+        yield received((*place, "at_epochs"), list(keys.at_epochs), text, why=why)
+    yield from early_budgets(place, keys.budgets, schedule)
+    for at, figure in figure_checks.named(place, keys):
+        if FigureRequirement.PREFIXES in figure.requires.conditions:
+            yield received(at, figure.name, f"{expected}, or another figure", why=why)
+    epochs: dict[int, set[int]] = {}
+    for run in runs:
+        epochs.setdefault(run["batch_size"], set()).add(run["epochs"])
+    if len({*map(frozenset, epochs.values())}) > 1:
+        text = f"Expected {expected}, or the same epochs at every batch size ({schedule.why})."
+        yield Problem((*place, "cases"), text)
+
+
+def shortest(column: str, runs: Runs, training_sizes: Mapping[str, int | None]) -> int | None:
+    """Return the length of the shortest training without early stopping; None if unknown.
+
+    Args:
+        column: Column of trajectories.csv.
+        training_sizes: Data set -> training examples; None if only the files know.
+    """
+    ends = [_end(column, run, training_sizes.get(run["dataset"])) for run in runs]
+    return min((end for end in ends if end is not None), default=None)
+
+
+def _end(column: str, factors: dict[str, Any], size: int | None) -> int | None:
+    epochs = factors["epochs"]
+    if column == "epoch":
+        return epochs
+    if size is None or column not in ("updates", "examples"):
+        return None
+    examples = size * run_factors.training_copies(factors)
+    return epochs * examples if column == "examples" else Course(factors, examples).updates(epochs)

@@ -16,9 +16,9 @@ from pydantic_core import PydanticCustomError
 from batchscope import wording
 from batchscope.problems import Place, Problem, received, unknown
 from batchscope.study import (
-    command_factors,
+    checks,
+    factor_models,
     figures,
-    horizons,
     own_columns,
     run_factors,
     tables,
@@ -303,10 +303,10 @@ def _experiment(
     place: Place, test: Test, experiments: Mapping[str, PlannedExperiment], report: Report
 ) -> PlannedExperiment | None:
     experiment = experiments.get(test.experiment)
-    if experiment and not experiment.own.path:
+    if experiment and not experiment.external_runs:
         return experiment
     text = "an experiment that trains or times here" if experiment else "an experiment"
-    internal = [name for name, planned in experiments.items() if not planned.own.path]
+    internal = [name for name, planned in experiments.items() if not planned.external_runs]
     report(received(place, test.experiment, text, internal))
     return None
 
@@ -368,7 +368,7 @@ def _readers(experiment: PlannedExperiment, table: str) -> dict[str, Callable[[A
     """Return factor or key -> function that reads its value. Seeds pair cells, so have none."""
     factors = run_factors.SWEEP_FACTORS if experiment.timings else run_factors.FACTORS
     if experiment.own_factors:
-        factors = command_factors.factors(experiment.own_factors)
+        factors = factor_models.command_factors(experiment.own_factors)
     readers = {name: factor.read_item for name, factor in factors.items() if name != "seed"}
     columns = TABLES[table].columns
     of_keys = {key: _as_is if columns[key].kind == "str" else _number for key in TABLES[table].keys}
@@ -389,8 +389,7 @@ def _wrong_column(place: Place, test: Test, experiment: PlannedExperiment) -> It
     if column not in valid:
         text = f"a column of {table}.csv that the experiment measures"
         yield received((*place, "column"), column, text, valid)
-    schedule = horizons.of_own_runs(experiment.own.schedule)
-    schedule = schedule or horizons.schedule_of(experiment.runs.values())
+    schedule = checks.falling_schedule(experiment)
     if schedule and table == "trajectories":
         text = f"{schedule.expected}, or another table, {schedule.why}"
         yield received((*place, "table"), table, text)

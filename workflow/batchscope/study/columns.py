@@ -22,16 +22,15 @@ from batchscope.study.specifications import (
 from batchscope.study.versions import ENTRIES
 
 _RISES = {"direction": "rises", "source": "Chang and Pathak 2020"}
+_DIGEST = TextColumn("Digest of its definition or file; empty without one.")
 
 
 def _factor_columns() -> dict[str, Column]:
     result = {}
     for name, factor in FACTORS.items():
-        result[name] = Column(f"Factor: {wording.lower(factor.doc)}", factor.unit, factor.kind)
+        result[name] = Column(factor.doc, factor.unit, factor.kind)
         if name in ("dataset", "model"):
-            source = "data set's definition" if name == "dataset" else "user's model file"
-            digest = f"Digest of the {source} (8 hexadecimal digits); empty without one."
-            result[f"{name}_digest"] = TextColumn(digest)
+            result[f"{name}_digest"] = _DIGEST
     return result
 
 
@@ -44,6 +43,7 @@ def _metrics(split: str, doc: str) -> dict[str, Column]:
 
 
 _MACHINE = TextColumn("Name of the machine, as in the configuration.")
+_EXAMPLES = IntegerColumn("Training examples used so far, with repetitions.", "examples")
 # Keys of a run's record that are columns.
 OF_RECORD = {
     "message": TextColumn("Message of the run about its status."),
@@ -59,35 +59,22 @@ OF_RECORD = {
         **_RISES,
     ),
     "steps_run": IntegerColumn("Updates until the training stopped.", "updates"),
-    "stop_reason": TextColumn(
-        "epochs, patience, train_loss, diverged or out_of_memory. For an external run with a "
-        "single row: end, or target with rows: at_target."
-    ),
-    "reached_target": IntegerColumn(
-        "1 if the training loss reached target_train_loss, both over the last epoch and with the "
-        "weights at its end, else 0; empty without a target."
-    ),
+    "stop_reason": TextColumn("Reason of the end: epochs, patience, train_loss or a status."),
+    "reached_target": IntegerColumn("1 if the training reached target_train_loss, else 0."),
     "effective_learning_rate": Column("Learning rate after scaling."),
     "parameters": IntegerColumn("Trainable weights of the model."),
-    "contended_seconds": PositiveColumn(
-        "Duration by the training itself, while other jobs ran; no figure shows it.", "s"
-    ),
+    "contended_seconds": PositiveColumn("Duration while other jobs ran; no figure shows it.", "s"),
 }
 # Columns that are measured from outside while a command runs.
 OF_COMMANDS = {
     "memory_peak_mb": PositiveColumn(
-        "Peak resident memory of all processes of the run's command.", "MB", label="Peak memory"
+        "Peak resident memory of all processes of the command.", "MB", label="Peak memory"
     ),
     "process_percent": PercentColumn(
-        "CPU utilisation of the command, % of its threads: mean over the seconds of its log, or "
-        "over the whole run if the log has no seconds; empty if it is too short for a sample.",
-        "%",
-        label="CPU utilisation",
+        "CPU utilisation of the command, % of its threads.", "%", label="CPU utilisation"
     ),
     "gpu_percent": PercentColumn(
-        "GPU utilisation over the same time, % of the time with a running kernel: mean.",
-        "%",
-        label="GPU utilisation",
+        "Share of the time with a running kernel.", "%", label="GPU utilisation"
     ),
     "gpu_memory_peak_mb": PositiveColumn("Peak memory in use on the GPU, by all processes.", "MB"),
     "gpu_energy_joules": PositiveColumn("Energy of the GPU over the run.", "J"),
@@ -100,33 +87,20 @@ HISTORY: dict[str, Column] = {
     **_metrics("train", "Training {} over its updates, dropout on."),
     "validation_loss": PositiveColumn("Validation loss at its end.", tasks.NATS),
     **_metrics("validation", "Validation {} at its end."),
-    "contended_seconds": PositiveColumn(
-        "Duration of the epoch while other jobs ran; no figure shows it.", "s"
-    ),
+    "contended_seconds": OF_RECORD["contended_seconds"],
     "epoch_distance": PositiveColumn("Distance between the weights at its end and at its start."),
     "weight_distance": PositiveColumn("Distance of the weights at its end from the initial ones."),
-    "examples": IntegerColumn(
-        "Training examples used until its end, with repetitions.", "examples"
-    ),
+    "examples": _EXAMPLES,
     "seconds": Column("Seconds until its end, as in trajectories.csv.", "s"),
 }
 # Columns of trajectories.csv besides run, factors and status.
 TRAJECTORIES: dict[str, Column] = {
     "machine": _MACHINE,
-    "examples": IntegerColumn("Training examples used so far, with repetitions.", "examples"),
+    "examples": _EXAMPLES,
     "updates": IntegerColumn("Updates so far.", "updates"),
     "epoch": Column("Epochs so far, with fractions.", "epochs"),
-    "seconds": Column(
-        "examples / examples_per_second of the timing job of the run's configuration, without "
-        "evaluations: time_epoch, or throughput of an experiment under `beside`; empty without "
-        "both.",
-        "s",
-    ),
-    "train_loss": PositiveColumn(
-        "Training loss, dropout off, on a fixed subset of at most 512 examples; empty without "
-        "evaluate_every.",
-        tasks.NATS,
-    ),
+    "seconds": Column("examples / examples_per_second of the timing job, if it has one.", "s"),
+    "train_loss": PositiveColumn("Training loss of 512 examples, dropout off.", tasks.NATS),
     "validation_loss": PositiveColumn("Validation loss.", tasks.NATS),
     **_metrics("validation", "Validation {}."),
     "test_loss": PositiveColumn("Test loss; empty without evaluate_every.", tasks.NATS),
@@ -145,7 +119,7 @@ AT_EPOCHS: dict[str, Column] = {
     },
     "train_seconds": PositiveColumn("at_epoch * seconds_per_epoch, without validation.", "s"),
 }
-# Columns of runs.csv in order; `{...}` stands for the value of a measure's setting.
+# Columns of runs.csv in order. `{...}` is a placeholder for the value of a measure's setting.
 COLUMNS: dict[str, Column] = {
     "run": TextColumn("Name of the run: its folder under results/runs."),
     "study": TextColumn("Name of the study."),
@@ -153,16 +127,12 @@ COLUMNS: dict[str, Column] = {
     "machine": _MACHINE,
     **_factor_columns(),
     "status": TextColumn(
-        "finished, diverged, out_of_memory, off_target (the training loss missed "
-        "target_train_loss), missing, not_installed (a path that the command requires is missing), "
-        "no_gpu (no GPU is available) or no_cores (it needs more threads than the machine has)."
+        "finished, diverged, out_of_memory, off_target, missing or a requirement."
     ),
     **dict(chain.from_iterable(entry.columns.items() for entry in ENTRIES.values())),
     **OF_RECORD,
     **OF_COMMANDS,
-    "other_versions": TextColumn(
-        "Versions of the steps behind some of these numbers, if they are not the present ones."
-    ),
+    "other_versions": TextColumn("Versions of steps behind these numbers that are not current."),
     "best_train_loss": PositiveColumn(
         "Lowest training loss of an epoch: mean over its updates, dropout on.",
         label="Best training loss",
@@ -173,35 +143,21 @@ COLUMNS: dict[str, Column] = {
         label="Total training time",
         **_RISES,
     ),
-    "disturbed_share": Column(
-        "Share of the timing job's blocks in which other processes used more than 0.2 cores.",
-        least=0,
-        most=1,
-    ),
-    "foreign_cores": PositiveColumn(
-        "Cores used by other processes during a block of the timing job: median."
-    ),
+    "disturbed_share": Column("Share of disturbed blocks of the timing job.", least=0, most=1),
+    "foreign_cores": PositiveColumn("Median cores used by other processes during a block."),
     "train_examples": IntegerColumn("Examples in the training split.", "examples"),
     "validation_examples": IntegerColumn("Examples in the validation split.", "examples"),
     "test_examples": IntegerColumn("Examples in the test split.", "examples"),
     # Empty unless examples are sequences.
-    "tokens_per_update": IntegerColumn(
-        "Tokens of a batch: number of sequences times their length."
-    ),
-    "tokens_per_second": Column(
-        "Training tokens per second in the timing job: examples_per_second times the length.",
-        unit="tokens/s",
-    ),
+    "tokens_per_update": IntegerColumn("Tokens of a batch."),
+    "tokens_per_second": Column("Training tokens per second in the timing job.", unit="tokens/s"),
 }
 _PATTERNS = {
     name: re.compile(re.sub(r"\\{(\w+)\\}", r"(?P<\1>[a-z0-9.-]+)", re.escape(name)))
     for name in COLUMNS
     if "{" in name
 }
-_FURTHER = Column(
-    "Column of the logs of external runs, with its name there; it distinguishes series.",
-    kind="",
-)
+_FURTHER = Column("Column of the logs that distinguishes series.", kind="")
 
 
 def describe(column: str, metrics: tasks.Metrics = ()) -> Column | None:

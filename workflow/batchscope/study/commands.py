@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 
 from batchscope import disk
 from batchscope.errors import UserError, check_regular
-from batchscope.study import command_factors, names, setting
+from batchscope.study import names, setting
+from batchscope.study.factor_models import word
 
 RUN_DIR = "run_dir"
 RESOURCES = ("threads", "gpus")
@@ -28,26 +29,19 @@ _CACHE = Path(".snakemake", "batchscope_inputs.json")
 
 @dataclass(frozen=True)
 class Command:
-    """A command with its placeholders, inputs and resources.
-
-    Attributes:
-        inputs: File or folder that its runs depend on -> SHA-256.
-        log: Keys of `log` in the study.
-        requires: Paths with placeholders; runs are left out while one is missing.
-        folder: Working directory, the folder of the study file.
-    """
+    """A command with its placeholders, inputs and resources."""
 
     words: tuple[str, ...]
     env: dict[str, str] = field(default_factory=dict)
-    inputs: dict[str, str] = field(default_factory=dict)
-    log: dict[str, Any] = field(default_factory=dict)
-    folder: str = "."
+    inputs: dict[str, str] = field(default_factory=dict)  # path -> SHA-256
+    log: dict[str, Any] = field(default_factory=dict)  # keys of `log` in the study
+    folder: str = "."  # working directory, the folder of the study file
     threads: int = 1
     gpus: int = 0
     memory_mb: int = 2000
     alone: bool = False
     resume: bool = False
-    requires: tuple[str, ...] = ()
+    requires: tuple[str, ...] = ()  # paths with placeholders
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -84,8 +78,8 @@ class CommandRun(NamedTuple):
         A word with a placeholder that becomes empty is left out, so that it may be a flag.
         """
         values = self._values | {RUN_DIR: run_dir}
-        pairs = [(word, _filled(word, values)) for word in self.command.words]
-        arguments = [filled for word, filled in pairs if filled or not _BRACES.search(word)]
+        pairs = [(text, _filled(text, values)) for text in self.command.words]
+        arguments = [filled for text, filled in pairs if filled or not _BRACES.search(text)]
         return arguments, {name: _filled(text, values) for name, text in self.command.env.items()}
 
     @property
@@ -99,7 +93,7 @@ class CommandRun(NamedTuple):
     @property
     def _values(self) -> dict[str, str]:
         values = self.factors | {name: getattr(self.command, name) for name in RESOURCES}
-        return {name: command_factors.word(value) for name, value in values.items()}
+        return {name: word(value) for name, value in values.items()}
 
     def note(self) -> dict[str, Any]:
         return {"command": asdict(self.command), "factors": self.factors}

@@ -52,22 +52,14 @@ def token(name: str, definition: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class DatasetInfo:
-    """Facts of a data set that are known when planning; None if only its files know.
-
-    Attributes:
-        id: Its name in paths.
-        definition: A `DataSource`.
-        image_side: Height and width of images in pixels; None for other kinds.
-        kind: One of `KINDS`.
-        task: One of `tasks.TASKS`.
-    """
+    """Facts of a data set that are known when planning; None if only its files know."""
 
     name: str
-    id: str
-    definition: Any
+    id: str  # its name in paths
+    definition: Any  # a `DataSource`
     training_examples: int | None
-    image_side: int | None
-    kind: str | None
+    image_side: int | None  # height and width of images in pixels
+    kind: str | None  # one of `KINDS`
     task: str | None = tasks.CLASSIFICATION
 
     @classmethod

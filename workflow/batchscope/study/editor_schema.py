@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -11,14 +10,16 @@ from batchscope.study.experiments import KINDS
 from batchscope.study.figures import FIGURES
 from batchscope.study.study_file import StudyFile
 
-_WIDTH = 150
-_SHORT = 60  # characters; a longer schema that occurs several times becomes a definition
-
 Schema = dict[str, Any]
 
 
 def text() -> str:
-    return _lines(document()) + "\n"
+    """Return the schema as JSON with a line for each definition."""
+    schema = document()
+    definitions = schema.pop("$defs").items()
+    lines = [json.dumps({name: body}, ensure_ascii=False)[1:-1] for name, body in definitions]
+    head = json.dumps(schema, ensure_ascii=False)[:-1]
+    return "\n".join([f'{head}, "$defs": {{', ",\n".join(lines), "}}", ""])
 
 
 def document() -> Schema:
@@ -36,7 +37,6 @@ def document() -> Schema:
         keys = schema["$defs"][model.__name__]["properties"]
         keys["figures"]["anyOf"] = [figures, {"type": "array", "items": figures}]
         keys["published"]["propertyNames"] = figures
-    _share(schema)
     head = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$comment": "Printed by `python workflow/run.py schema`.",
@@ -67,23 +67,6 @@ def _by_value(key: str, members: Mapping[str, str]) -> Schema:
     return {"required": [key], "properties": {key: {"enum": [*members]}}, "allOf": cases}
 
 
-def _share(schema: Schema) -> None:
-    """Replace schemas of keys that occur several times by references to one definition."""
-    definitions = schema["$defs"]
-    maps = [node["properties"] for node in _schemas(schema) if "properties" in node]
-    counts = Counter(json.dumps(value) for keys in maps for value in keys.values())
-    names: dict[str, str] = {}
-    for keys in maps:
-        for key, value in keys.items():
-            written = json.dumps(value)
-            if counts[written] > 1 and len(written) > _SHORT:
-                if written not in names:
-                    number = sum(name.partition("-")[0] == key for name in names.values())
-                    names[written] = f"{key}-{number + 1}" if number else key
-                    definitions[names[written]] = value
-                keys[key] = {"$ref": f"#/$defs/{names[written]}"}
-
-
 def _schemas(node: Any) -> Iterator[Schema]:
     """Yield all maps within a schema."""
     if isinstance(node, dict):
@@ -111,25 +94,3 @@ def _without_titles(schema: Any, named: bool = False) -> Any:
     if not named and isinstance(cleaned.get("description"), str):
         cleaned["description"] = " ".join(cleaned["description"].split())
     return cleaned
-
-
-def _lines(value: Any, indent: str = "") -> str:
-    """Return JSON in lines of at most `_WIDTH` characters, each filled with short items."""
-    short = json.dumps(value, ensure_ascii=False)
-    if len(indent) + len(short) <= _WIDTH or not isinstance(value, dict | list):
-        return short
-    inner = f"{indent} "
-    if isinstance(value, dict):
-        parts = [f"{json.dumps(key)}: {_lines(item, inner)}" for key, item in value.items()]
-    else:
-        parts = [_lines(item, inner) for item in value]
-    left, right = "{}" if isinstance(value, dict) else "[]"
-    lines = [""]
-    for part in parts:
-        line = f"{lines[-1]}, {part}" if lines[-1] else part
-        if "\n" not in line and len(inner) + len(line) < _WIDTH:
-            lines[-1] = line
-        else:
-            lines.append(part)
-    text = f",\n{inner}".join(filter(None, lines))
-    return f"{left}\n{inner}{text}\n{indent}{right}"

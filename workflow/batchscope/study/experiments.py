@@ -8,13 +8,23 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Discriminator,
+    Field,
+    Tag,
+    WrapValidator,
+    create_model,
+)
 from pydantic_core import PydanticCustomError
 
 from batchscope.problems import nearest
-from batchscope.study import budget_kinds, command_factors, stages, tasks
+from batchscope.study import budget_kinds, stages, tasks
 from batchscope.study.factor_models import (
     CommandFactors,
     CommandLists,
@@ -22,12 +32,13 @@ from batchscope.study.factor_models import (
     TimingLists,
     TrainingFactors,
     TrainingLists,
+    word,
 )
 from batchscope.study.log_keys import CommandLog, Logs, escaped
-from batchscope.study.measure_keys import entries_type
 from batchscope.study.model import (
     Count,
     Flag,
+    GeneratedModel,
     Integer,
     Model,
     Number,
@@ -42,12 +53,70 @@ from batchscope.study.outcomes import LEAST_SEEDS
 from batchscope.study.published_numbers import CommandSeries, PublishedSeries
 from batchscope.study.registry import MEASURES, OF_SWEEPS, OF_TRAININGS
 from batchscope.study.run_factors import MOST_EPOCHS
+from batchscope.study.specifications import REPEATS, Entry, Timing
+
+
+@dataclass(frozen=True)
+class MeasureRequest:
+    """A measure or timing of an experiment."""
+
+    name: str
+    settings: dict[str, Any]  # every setting by name
+    between: dict[str, tuple[Any, Any]] = field(default_factory=dict)  # of pairs of runs
+
+
+def entries_type(entries: Mapping[str, Entry], noun: str) -> Any:
+    """Return the type of a key that lists measures or timings, or maps them to their settings."""
+    fields = {name: (_settings(entry) | None, None) for name, entry in entries.items()}
+    model = create_model(f"{noun.capitalize()}s", __base__=GeneratedModel, **fields)
+
+    def read(raw: Any, validate: Any) -> tuple[MeasureRequest, ...]:
+        settings = _as_map(raw, noun)
+        requests, validated = [], validate(settings)
+        for name in settings:
+            model = getattr(validated, name)
+            values = {key: getattr(model, key) for key in entries[name].parameters}
+            requests.append(MeasureRequest(name, values, getattr(model, "between", {})))
+        return tuple(requests)
+
+    item = Literal[tuple(entries)] | model
+    written = item | Annotated[list[item], Field(min_length=1)]
+    return Annotated[model, WrapValidator(read, json_schema_input_type=written)]
+
+
+def _as_map(raw: Any, noun: str) -> dict[str, Any]:
+    items = raw if isinstance(raw, list) else [raw]
+    maps = [{item: None} if isinstance(item, str) else item for item in items]
+    if not maps or not all(isinstance(item, dict) and item for item in maps):
+        text = "Input should be a list of {noun}s, or a map from {noun}s to settings"
+        raise PydanticCustomError("entries", text, {"noun": noun})
+    settings: dict[str, Any] = {}
+    for name, value in (pair for item in maps for pair in item.items()):
+        if name in settings:
+            text = "Every {noun} should occur once, '{name}' occurs again"
+            raise PydanticCustomError("repeated", text, {"noun": noun, "name": name})
+        settings[name] = {} if value is None else value
+    return settings
+
+
+def _settings(entry: Entry) -> Any:
+    """Return the type of the settings that a study may state."""
+    keys = {"epoch": "at_epochs"} if entry.at_epochs else {}
+    if isinstance(entry, Timing) and entry.trains:
+        keys[REPEATS.name] = "seeds"
+
+    def refuse(settings: Any) -> Any:
+        for name, key in keys.items():
+            if isinstance(settings, dict) and name in settings:
+                text = "Setting '{name}' should be left out: the experiment's '{key}' gives it"
+                raise PydanticCustomError("refused", text, {"name": name, "key": key})
+        return settings
+
+    return Annotated[entry.settings, BeforeValidator(refuse)]
 
 
 class StagedSeeds(Model):
-    """Seeds in stages. After 6, 9, 13, 19, 28, ... seeds an interim analysis decides which runs
-    need more.
-    """
+    """Seeds in stages, with an interim analysis after 6, 9, 13, 19, 28, ... seeds."""
 
     until: Literal["decided"]
     """Seeds are added until all statements are decided."""
@@ -91,9 +160,7 @@ class Advice(Model):
     """Limits of the recommended range of batch sizes."""
 
     slower: Annotated[Number, Field(gt=0, le=1)] = budget_kinds.SLOWER
-    """Largest relative excess of the seconds to the target over those of the fastest batch size:
-    0.1 for 10 %.
-    """
+    """Largest excess of the seconds to the target over the fastest batch size: 0.1 for 10 %."""
 
 
 class PublishedFigure(Model):
@@ -104,9 +171,7 @@ class PublishedFigure(Model):
     found: Text
     """Finding of the document, in a sentence or two."""
     numbers: Annotated[list[PublishedSeries], Field(min_length=1)] = []
-    """Published values, one map per series: its factors, its batch sizes, and one number per batch
-    size for each column. One table of the report shows them with ours.
-    """
+    """Published values, a map per series: factors, batch sizes, and a list for each column."""
 
 
 class CommandPublishedFigure(PublishedFigure):
@@ -142,25 +207,22 @@ class Comparison(Experiment):
     """Keys of experiments that compare runs: trainings, runs of a command, or external runs."""
 
     margins: Annotated[dict[str, Positive], Field(min_length=1)] = {}
-    """Outcome (test_accuracy, test_loss, ...) -> its negligible deterioration. State it before the
-    runs. A batch size is within the margin if no other one is better by the margin or more, which
-    one-sided paired t-tests show.
+    """Outcome (test_accuracy, test_loss, ...) -> its negligible deterioration, stated before the
+    runs. A batch size is within the margin if no other one is better by the margin or more.
     """
     budgets: mapping(BudgetKeys) = {}
     """Budgets at which the batch sizes are compared. Default: the largest budget that every
-    finished run reached. The default target is the loss after nine tenths of the fall of the best
-    batch size at the first analysis. A change trains nothing.
+    finished run reached, and a target at nine tenths of the fall of the best batch size.
     """
     advice: Advice = Advice()
-    """Limits of the recommended range of batch sizes. A change trains nothing."""
+    """Limits of the recommended range of batch sizes."""
     seeds_planned: Annotated[Integer, Field(ge=2, le=1_000_000)] = None
-    """Number of seeds that was planned before the first result. Plan, report and advice state a
-    deviation, since seeds that are added after an analysis increase the error rate of tests. A
-    change trains nothing.
+    """Number of seeds that was planned before the first result. Deviations are reported, since
+    seeds that are added after an analysis increase the error rate of tests.
     """
     primary: Texts = ()
     """Columns of runs.csv that answer the question by their trends, most important first. Default:
-    the outcomes of the figures, else the outcomes of the measures. A change trains nothing.
+    the outcomes of the figures, else the outcomes of the measures.
     """
 
 
@@ -178,13 +240,9 @@ class TrainingExperiment(Comparison):
     measure: entries_type({**MEASURES, **OF_TRAININGS}, "measure") = ()
     """Measures of every run: a list, or a map from measures to their settings."""
     at_epochs: Unique[Annotated[Integer, Field(ge=1, le=MOST_EPOCHS)]] = ()
-    """Numbers of epochs at which every training is evaluated and timed. Snapshots of the weights
-    exist after the epochs 1 to 5, powers of two and the last one.
-    """
+    """Epochs after which every training is evaluated: 1 to 5, powers of two or the last one."""
     beside: Texts = ()
-    """Timing experiments. The largest batch that fits and the knee of the throughput are drawn
-    together with the largest batch within the margins.
-    """
+    """Timing experiments, whose limits are shown with the largest batch within the margins."""
 
 
 class TimingExperiment(Experiment):
@@ -209,9 +267,8 @@ class LoggedExperiment(Comparison):
         dict[Annotated[str, AfterValidator(_metric_name)], Literal["lower", "higher"]],
         Field(min_length=1),
     ] = {}
-    """User-defined metrics of the logs, and whether lower or higher values are better:
-    {word_error: lower, bleu: higher}. Their columns are validation_word_error, test_word_error and
-    train_word_error.
+    """User-defined metrics of the logs, and their better values: {bleu: higher}. The columns are
+    validation_bleu, test_bleu and train_bleu.
     """
 
 
@@ -224,8 +281,7 @@ class ExternalExperiment(LoggedExperiment):
 
     runs: Annotated[Logs, BeforeValidator(_logs, json_schema_input_type=Text | Logs)]
     """Path of a log, or a map with `files`, a pattern of logs. Each log has a row per evaluation,
-    or a single row per run: updates, examples or epochs, losses and metrics. Paths and columns
-    state the batch size, the seed and the other factors.
+    or a single row per run. Paths and columns state the batch size, the seed and other factors.
     """
 
 
@@ -242,7 +298,7 @@ class Resources(Model):
 
 def _word(raw: Any) -> str:
     if isinstance(raw, str | int | float):
-        return command_factors.word(raw)
+        return word(raw)
     raise PydanticCustomError("word", 'Input should be a text, a placeholder in quotes ("{seed}")')
 
 
@@ -279,13 +335,9 @@ class CommandExperiment(LoggedExperiment):
     seeds: Seeds
     """Number of seeds (6 means 0 to 5), a list of seeds, or {until: decided, at_most: 28}."""
     inputs: Texts = ()
-    """Files and folders that the runs depend on, such as the script. If one changes, all runs are
-    new.
-    """
+    """Files and folders such as the script. If one changes, all runs are new."""
     requires: Texts = ()
-    """Files and folders that a run needs, such as the interpreter of another environment, with
-    placeholders as in `command`. Runs are left out while one is missing.
-    """
+    """Files and folders, with placeholders. Runs are left out while one is missing."""
     log: CommandLog = CommandLog()
     """Place of a run's evaluations."""
     env: dict[Annotated[str, Field(pattern="^[^=]+$")], Word] = {}
@@ -295,9 +347,7 @@ class CommandExperiment(LoggedExperiment):
     alone: Flag = False
     """Whether each run uses the machine exclusively, so that its times count as seconds."""
     resume: Flag = False
-    """Whether a run that was killed continues from the files in its folder. Otherwise the folder is
-    emptied.
-    """
+    """Whether a run that was killed continues from the files in its folder."""
     published: dict[str, CommandPublishedFigure] = {}
 
 
@@ -329,16 +379,8 @@ AnyExperiment = Annotated[
 ]
 
 # Keys that only some kinds have. Set here, since pydantic warns of fields that shadow them.
-for _name, _default in {
-    "seeds_planned": None,
-    "measure": (),
-    "timing": (),
-    "at_epochs": (),
-    "beside": (),
-    "margins": {},
-    "metrics": {},
-    "budgets": {},
-    "advice": Advice(),
-    "primary": (),
-}.items():
-    setattr(Experiment, _name, _default)
+for _name in ("measure", "timing", "at_epochs", "beside", "primary"):
+    setattr(Experiment, _name, ())
+for _name in ("margins", "metrics", "budgets"):
+    setattr(Experiment, _name, {})
+Experiment.seeds_planned, Experiment.advice = None, Advice()

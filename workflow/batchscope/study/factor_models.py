@@ -1,19 +1,67 @@
-"""Models of the maps of factors in a study file: `defaults`, `set`, `vary` and `cases`."""
+"""Models of the maps of factors in a study file: `defaults`, `set`, `vary` and `cases`.
+
+A command may have any factors. Those of the pipeline keep their type of number.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from pydantic import ConfigDict, Field, create_model
 
-from batchscope.study import command_factors
+from batchscope.study import setting
 from batchscope.study.model import GeneratedModel, Model, Scalar, Unique, mapping
-from batchscope.study.run_factors import EVERY_FACTOR, FACTORS, SWEEP_FACTORS
+from batchscope.study.run_factors import EVERY_FACTOR, FACTORS, FALLING, SWEEP_FACTORS, Factor
 from batchscope.study.setting import Parameter
 
+ALIASES = {factor.alias: name for name, factor in FACTORS.items() if factor.alias != name}
 # Placeholders of a command that are no factors, and factors with keys of their own.
 RESERVED = ("seed", "threads", "device", "replicas", "gpus", "run_dir")
+_LONGEST = 24  # characters of a text that a name spells
+
+
+class FreeFactor(Parameter):
+    """A factor with any numbers, truth values and texts as values."""
+
+    kind = "str"
+
+    def text(self, value: Any) -> str:
+        """Return the text of a value in a path; a text that paths cannot have gets a digest."""
+        if not isinstance(value, str):
+            return word(value)
+        short = re.sub(r"[^a-z0-9_.]+", "-", value.lower()).strip("-")[:_LONGEST]
+        return value if value == short and value else f"{short}-{setting.digest(value)}"
+
+
+def word(value: Any) -> str:
+    """Return a value as the command has it in its arguments."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value if isinstance(value, str) else setting.number_text(value)
+
+
+def command_factor(name: str) -> Parameter:
+    ours = FACTORS.get(name)
+    if ours is None or ours.kind == "str":
+        return FreeFactor(name, Scalar, None, "", Factor(ours.alias if ours else name))
+    return replace(ours, default=None)
+
+
+def command_factors(names: Iterable[str]) -> dict[str, Parameter]:
+    """Return factors in the order of names: batch size, ours, others by alphabet, seed."""
+    between = set(names) - {"batch_size", "seed"}
+    ours = [name for name in FACTORS if name in between]
+    ordered = ("batch_size", *ours, *sorted(between - set(FACTORS)), "seed")
+    return {name: command_factor(name) for name in ordered}
+
+
+def falling_schedule(runs: Iterable[Mapping[str, Any]]) -> str:
+    """Return a schedule of runs that falls towards the horizon; empty if none does."""
+    schedules = (factors.get("schedule") for factors in runs)
+    return next((schedule for schedule in schedules if schedule in FALLING), "")
 
 
 class OpenFactors(GeneratedModel):
@@ -61,7 +109,7 @@ TimingFactors, TimingLists = _models("TimingFactors", SWEEP_FACTORS)
 DefaultFactors, _ = _models("DefaultFactors", _without(EVERY_FACTOR, "seed"))
 CommandFactors, CommandLists = _models(
     "CommandFactors",
-    {key: command_factors.factor(key) for key in _without(FACTORS, *RESERVED)},
+    {key: command_factor(key) for key in _without(FACTORS, *RESERVED)},
     OpenFactors,
     _OpenLists,
 )

@@ -24,28 +24,17 @@ Seeds = tuple[tuple[int, ...] | range, tuple[int, ...], Stage]
 
 @dataclass(frozen=True)
 class Grid:
-    """The factors of one experiment. Data sets and models are ids.
-
-    Attributes:
-        factors: Factors of this kind of experiment, by name.
-        defaults: Factors of the section `defaults` that it has.
-        set: Factors of every combination, over the defaults.
-        cases: Factors that change together; one empty map without cases.
-        vary: Factor -> values.
-        seeds: Seeds of every combination, or all that it may have; a single one for times.
-        analyses: Numbers of seeds before each interim analysis; empty if all are trained at once.
-        stage: Result of the interim analyses so far.
-    """
+    """The factors of one experiment. Data sets and models are ids."""
 
     place: Place
-    factors: Mapping[str, Parameter]
+    factors: Mapping[str, Parameter]  # of this kind of experiment
     defaults: dict[str, Any]
     set: dict[str, Any]
-    cases: list[dict[str, Any]]
+    cases: list[dict[str, Any]]  # one empty map without cases
     vary: dict[str, tuple[Any, ...]]
-    seeds: tuple[int, ...] | range = (0,)
-    analyses: tuple[int, ...] = ()
-    stage: Stage = Stage()
+    seeds: tuple[int, ...] | range = (0,)  # all that a combination may have; one for times
+    analyses: tuple[int, ...] = ()  # seeds before each interim analysis; empty without any
+    stage: Stage = Stage()  # result of the interim analyses so far
 
     def seeds_of(self, configuration: str) -> tuple[int, ...] | range:
         """Return the seeds at this stage of the run with a name and the first seed."""

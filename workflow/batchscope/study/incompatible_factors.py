@@ -5,6 +5,7 @@ The place of each problem is its factor. Each value has passed the checks of its
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -14,8 +15,7 @@ from batchscope.problems import Problem, received
 from batchscope.study import names, optimizer_constants, run_factors, tasks
 from batchscope.study.batch_phases import SEESAW, STEPS
 from batchscope.study.dataset_definitions import DatasetInfo
-from batchscope.study.example_kinds import IMAGES, KINDS
-from batchscope.study.networks import NETWORKS
+from batchscope.study.example_kinds import IMAGES, KINDS, NETWORKS
 from batchscope.study.optimizer_constants import DEFAULT
 from batchscope.study.registry import OF_SWEEPS
 from batchscope.study.run_factors import CONSTANT, FACTORS, FALLING, Affects
@@ -31,11 +31,7 @@ Problems = Iterator[Problem]
 
 
 def of_examples(factors: Factors, info: DatasetInfo) -> Problems:
-    """Yield the factors that do not fit the examples of a data set (task, kind, size of images).
-
-    Args:
-        factors: Every factor; data set and model are ids.
-    """
+    """Yield the factors that do not fit the examples of a data set (task, kind, size of images)."""
     yield from of_task(factors, info.name, info.task)
     network, side = NETWORKS.get(factors["model"]), info.image_side
     why = f"for {info.name}, which has {KINDS.get(info.kind, '')}"
@@ -56,13 +52,7 @@ def of_examples(factors: Factors, info: DatasetInfo) -> Problems:
 
 
 def of_task(factors: Factors, name: str, task: str | None) -> Problems:
-    """Yield the factors that do not fit the task of a data set.
-
-    Args:
-        factors: Factors of a run or of a timing, which lacks some.
-        name: Name of the data set.
-        task: None if only the files of the data set know it.
-    """
+    """Yield the factors that do not fit the task of a data set; `task` is None if unknown."""
     if task is None:
         return
     why = f"for {name}, a {task.replace('_', '-')}"
@@ -75,11 +65,8 @@ def of_task(factors: Factors, name: str, task: str | None) -> Problems:
 
 
 def of_training(factors: Factors, info: DatasetInfo) -> Problems:
-    """Yield the factors of a training that exclude each other or do not fit the data set.
-
-    Args:
-        factors: Every factor but the seed; data set and model are ids.
-    """
+    """Yield the factors of a training that exclude each other or do not fit the data set."""
+    yield from of_examples(factors, info)
     yield from _step(factors, info.training_examples)
     epochs, warmup_epochs = factors["epochs"], factors["warmup_epochs"]
     if warmup_epochs > epochs:
@@ -104,12 +91,8 @@ def of_training(factors: Factors, info: DatasetInfo) -> Problems:
 
 
 def of_timing(factors: Factors, info: DatasetInfo, timings: Iterable[str]) -> Problems:
-    """Yield the factors of a timing that exclude each other or do not fit the data set.
-
-    Args:
-        factors: Every factor; data set and model are ids.
-        timings: Names of the timings that use them.
-    """
+    """Yield the factors of timings that exclude each other or do not fit the data set."""
+    yield from of_examples(factors, info)
     # The search for the largest batch repeats the images if a batch has more.
     searched = all(OF_SWEEPS[timing].batch_sizes == "searched" for timing in timings)
     yield from _step(factors, None if searched else info.training_examples)
@@ -126,23 +109,14 @@ def of_timing(factors: Factors, info: DatasetInfo, timings: Iterable[str]) -> Pr
 
 
 def check_batch_size(factors: Factors, batch_size: int, examples: int) -> None:
-    """Raise `UserError` if a batch is larger than the training set.
-
-    Its steps would have fewer examples than the batch size says.
-
-    Args:
-        factors: Every factor but perhaps the batch size; the data set is an id.
-    """
-    for problem in _above_training_set({**factors, "batch_size": batch_size}, examples):
+    """Raise `UserError` if a batch is larger than the training set."""
+    factors = {**factors, "batch_size": batch_size, "augmentation": "none"}
+    for problem in _above_training_set(factors, examples):
         raise UserError(problem.line)
 
 
 def check_task(factors: Factors, task: str) -> None:
-    """Raise `UserError` if factors do not fit the task of a prepared data set.
-
-    Args:
-        factors: Every factor; the data set is an id.
-    """
+    """Raise `UserError` if factors do not fit the task of a prepared data set."""
     name, _ = names.split_token(factors["dataset"])
     if problems := [problem.line for problem in of_task(factors, name, task)]:
         raise UserError("\n".join(problems))
@@ -153,14 +127,8 @@ def _problem(factors: Factors, name: str, expected: str, why: str = "") -> Probl
 
 
 def _step(factors: Factors, training_size: int | None) -> Problems:
-    """Yield the problems of a step, in a training or in a timing.
-
-    Args:
-        training_size: Examples of the training set; None if unknown.
-    """
-    if training_size is not None:
-        examples = training_size * run_factors.training_copies(factors)
-        yield from _above_training_set(factors, examples)
+    """Yield the problems of a step, in a training or in a timing."""
+    yield from _above_training_set(factors, training_size)
     optimizer, momentum = factors["optimizer"], factors["momentum"]
     if momentum and optimizer not in ("sgd", "rmsprop"):
         yield _problem(factors, "momentum", "0, or sgd or rmsprop", f"for {optimizer}")
@@ -172,7 +140,11 @@ def _step(factors: Factors, training_size: int | None) -> Problems:
     yield from _graph(factors)
 
 
-def _above_training_set(factors: Factors, examples: int, key: str = "batch_size") -> Problems:
+def _above_training_set(
+    factors: Factors, training_size: int | None, key: str = "batch_size"
+) -> Problems:
+    """Yield a batch size above the training set, whose size is None if unknown."""
+    examples = (training_size or math.inf) * run_factors.training_copies(factors)
     if factors[key] > examples:
         name, _ = names.split_token(factors["dataset"])
         yield _problem(factors, key, f"at most {examples}, the training examples of {name}")
@@ -256,9 +228,7 @@ def _batch_schedule(factors: Factors, training_size: int | None) -> Problems:
     if factors["largest_batch_size"] < batch_size:
         expected = f"at least the batch size, {batch_size}"
         yield _problem(factors, "largest_batch_size", expected, why)
-    if training_size is not None:
-        examples = training_size * run_factors.training_copies(factors)
-        yield from _above_training_set(factors, examples, "largest_batch_size")
+    yield from _above_training_set(factors, training_size, "largest_batch_size")
     if schedule == SEESAW and factors["schedule"] == CONSTANT:
         yield _problem(factors, "schedule", wording.listed(FALLING, "or"), why)
     elif schedule == STEPS and factors["schedule"] != CONSTANT:

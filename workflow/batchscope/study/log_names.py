@@ -60,17 +60,17 @@ _NUMBERED = re.compile(
 )
 
 
-def _words(name: str) -> str:
-    plain = re.sub(r"([a-z0-9])([A-Z])", r"\1 \2", name).lower()
-    return re.sub(r"[^a-z0-9]+", " ", plain).strip()
+def _plain(name: str) -> str:
+    separated = re.sub(r"([a-z0-9])([A-Z])", r"\1 \2", name).lower()
+    return re.sub(r"[^a-z0-9]+", " ", separated).strip()
 
 
-_PLAIN = {_words(name): name for name in (*FACTORS, "machine", *_SYNONYMS)}
-_PLAIN |= {other: name for name, others in _SYNONYMS.items() for other in others.split(", ")}
+_PLAIN = {_plain(name): name for name in (*FACTORS, "machine", *_SYNONYMS)}
+_PLAIN |= {text: name for name, synonyms in _SYNONYMS.items() for text in synonyms.split(", ")}
 
 
 def ours(name: str, metrics: Collection[str] = ()) -> str | None:
-    """Return our name of a column; None if it is not known.
+    """Return our name of a column; None for an unknown column.
 
     A loss or a metric without a word for the split is on the training data, as in logs of Keras,
     Lightning and Hugging Face.
@@ -78,17 +78,16 @@ def ours(name: str, metrics: Collection[str] = ()) -> str | None:
     Args:
         metrics: User-defined metrics; without a word for the split, they are on validation data.
     """
-    words = _words(name)
-    if words in _PLAIN:
-        return _PLAIN[words]
-    parts = words.split()
-    splits = [_SPLITS[word] for word in parts if word in _SPLITS]
-    evaluated = any(word in _EVALUATED for word in parts)
-    rest = [word for word in parts if word not in _SPLITS and word not in _EVALUATED]
-    texts = (" ".join(rest), " ".join(word for word in rest if word not in _IGNORED))
+    plain = _plain(name)
+    if plain in _PLAIN:
+        return _PLAIN[plain]
+    parts = plain.split()
+    splits = [_SPLITS[part] for part in parts if part in _SPLITS]
+    evaluated = any(part in _EVALUATED for part in parts)
     if len(splits) > 1:
         return None
-    for text in texts:
+    parts = [part for part in parts if part not in _SPLITS and part not in _EVALUATED]
+    for text in (" ".join(parts), " ".join(part for part in parts if part not in _IGNORED)):
         if (metric := text.replace(" ", "_")) in metrics:
             return f"{splits[0] if splits else 'validation'}_{metric}"
         if text in _METRICS:
@@ -98,8 +97,8 @@ def ours(name: str, metrics: Collection[str] = ()) -> str | None:
 
 
 def is_evaluated(name: str, metrics: Collection[str] = ()) -> bool:
-    known = ours(name, metrics)
-    return known is not None and (known in (*PROGRESS, *OUTCOMES) or _has_split(known))
+    column = ours(name, metrics)
+    return column is not None and (column in (*PROGRESS, *OUTCOMES) or _has_split(column))
 
 
 def is_split(word: str) -> bool:
@@ -107,52 +106,51 @@ def is_split(word: str) -> bool:
 
 
 def _has_split(name: str) -> bool:
-    return any(map(is_split, _words(name).split()))
+    return any(map(is_split, _plain(name).split()))
 
 
 def candidates(
-    columns: Iterable[str], metrics: Collection[str] = (), taken: Collection[str] = ()
+    columns: Iterable[str], metrics: Collection[str] = (), ignored: Collection[str] = ()
 ) -> dict[str, list[str]]:
     """Return our name -> the columns that have it; several if the names leave a question open.
 
     The name itself is preferred to its synonyms, except for the batch size, since `batch_size` may
-    be that of one device next to a `global_batch_size`. A user-defined metric without a split is on
-    the training data if the same metric exists for the validation data.
+    be per device next to a `global_batch_size`. A user-defined metric without a split is on the
+    training data if the same metric exists for the validation data.
 
     Args:
-        taken: Names that need no column.
+        ignored: Our names that need no column.
     """
-    found: dict[str, list[str]] = {}
+    by_name: dict[str, list[str]] = {}
     for column in columns:
         name = ours(column, metrics)
-        if name is not None and name not in taken:
-            found.setdefault(name, []).append(column)
+        if name is not None and name not in ignored:
+            by_name.setdefault(name, []).append(column)
     for metric in metrics:
-        of_metric = found.get(f"validation_{metric}", [])
+        of_metric = by_name.get(f"validation_{metric}", [])
         bare = [column for column in of_metric if not _has_split(column)]
-        if len(of_metric) > len(bare) == 1 and f"train_{metric}" not in found:
+        if len(of_metric) > len(bare) == 1 and f"train_{metric}" not in by_name:
             of_metric.remove(bare[0])
-            found[f"train_{metric}"] = bare
-    for name, several in found.items():
+            by_name[f"train_{metric}"] = bare
+    for name, several in by_name.items():
         if name in several and name != "batch_size":
-            others = [column for column in several if column != name]
-            found[name] = [name]
-            if name == "epoch" and "epochs" in others:
-                return {**found, "epochs": ["epochs"]}  # the horizon, a factor
-    return found
+            by_name[name] = [name]
+            if name == "epoch" and "epochs" in several:
+                return {**by_name, "epochs": ["epochs"]}  # the horizon, a factor
+    return by_name
 
 
-def pattern(texts: Iterable[str], known: Collection[str]) -> str:
-    """Return the commonest pattern of texts, with placeholders for the numbers of known names.
+def pattern(texts: Iterable[str], names: Collection[str]) -> str:
+    """Return the commonest pattern of texts, with placeholders for the numbers of some names.
 
     The path bs8_lr0.1_seed3/metrics.csv has the pattern
     bs{batch_size}_lr{learning_rate}_seed{seed}/metrics.csv.
     """
 
     def placeholder(match: re.Match[str]) -> str:
-        parts = _words(match[1]).split()
+        parts = _plain(match[1]).split()
         for first in range(len(parts)):
-            if (name := ours(" ".join(parts[first:]))) in known:
+            if (name := ours(" ".join(parts[first:]))) in names:
                 return f"{match[1]}{match[2]}{{{name}}}"
         return f"{match[1]}{match[2]}*"
 

@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from batchscope.study import command_factors
+from batchscope.study.factor_models import command_factors
 from batchscope.study.run_factors import FACTORS, SWEEP_FACTORS, TIMING_CORE, TIMING_FACTORS
 from batchscope.study.setting import Parameter
 from batchscope.study.versions import ENTRIES
@@ -47,17 +47,11 @@ def split_token(text: str) -> tuple[str, str | None]:
 
 @dataclass(frozen=True)
 class Codec:
-    """Codec between values and a name, `id+id+alias=value+...`; `default` if that is empty.
+    """Codec between values and a name, `id+id+alias=value+...`; `default` if that is empty."""
 
-    Attributes:
-        parameters: In the order of the name.
-        ids: Parameters that come first, without alias.
-        always: Parameters that are spelled at their default too.
-    """
-
-    parameters: Mapping[str, Parameter]
-    ids: tuple[str, ...] = ()
-    always: Collection[str] = ()
+    parameters: Mapping[str, Parameter]  # in the order of the name
+    ids: tuple[str, ...] = ()  # parameters that come first, without alias
+    always: Collection[str] = ()  # parameters that are spelled at their default too
 
     def name(self, values: Mapping[str, Any]) -> str:
         """Return the name of values by full name; a missing one has its default.
@@ -87,8 +81,7 @@ class Codec:
         """
         parts = [] if name == "default" else name.split("+")
         values: dict[str, Any] = dict(zip(self.ids, parts, strict=False))
-        for text in values.values():
-            split_token(text)
+        _ = [split_token(text) for text in values.values()]
         by_alias = {parameter.alias: key for key, parameter in self.parameters.items()}
         for part in parts[len(self.ids) :]:
             alias, equals, text = part.partition("=")
@@ -132,18 +125,13 @@ def parse_settings(measure: str, name: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Sweep:
-    """A timing job over several batch sizes, which it times in turns.
+    """A timing job over several batch sizes in turns, so that disturbances affect them equally.
 
-    A disturbance of the machine then affects them equally. The name has ranges of
-    batch sizes: `patches-1f0a93c2+benchmark_cnn+bs=1-4_8_15-18+opt=sgd+dev=cpu+th=1+loop=eager`.
-
-    Attributes:
-        factors: Every factor but the batch size.
-        batch_sizes: Ascending; empty for a job that searches for one.
+    The name has ranges of batch sizes: `digits-1f0a93c2+mlp+bs=1-4_8+opt=sgd+dev=cpu+th=1`.
     """
 
-    factors: dict[str, Any]
-    batch_sizes: tuple[int, ...] = ()
+    factors: dict[str, Any]  # without the batch size
+    batch_sizes: tuple[int, ...] = ()  # ascending; empty for a job that searches for one
 
     @property
     def name(self) -> str:
@@ -160,22 +148,6 @@ def format_sizes(batch_sizes: Iterable[int]) -> str:
     return "_".join(parts)
 
 
-def parse_sizes(text: str) -> tuple[int, ...]:
-    """Return the batch sizes of a text; raise ValueError unless `format_sizes` returns it."""
-    sizes: list[int] = []
-    for part in text.split("_"):
-        match = re.fullmatch(r"([1-9]\d{0,8})(?:-([1-9]\d{0,8}))?", part)
-        if match is None:
-            raise ValueError(f"Expected batch sizes such as 1-4_8. Received: {text!r}")
-        first, last = int(match[1]), int(match[2] or match[1])
-        if last - first >= 1_000_000:
-            raise ValueError(f"Expected at most a million batch sizes. Received: {text!r}")
-        sizes += range(first, last + 1)
-    if format_sizes(sizes) != text:
-        raise ValueError(f"Expected the canonical form of batch sizes. Received: {text!r}")
-    return tuple(sizes)
-
-
 class _BatchSizes(Parameter):
     """The batch sizes of a sweep."""
 
@@ -183,7 +155,13 @@ class _BatchSizes(Parameter):
         return format_sizes(value)
 
     def parse(self, text: str) -> tuple[int, ...]:
-        return parse_sizes(text)
+        sizes: list[int] = []
+        for part in text.split("_"):
+            match = re.fullmatch(r"([1-9]\d{0,8})(?:-([1-9]\d{0,8}))?", part)
+            if match is None:
+                raise ValueError(f"Expected batch sizes such as 1-4_8. Received: {text!r}")
+            sizes += range(int(match[1]), int(match[2] or match[1]) + 1)
+        return tuple(sizes)
 
 
 _SIZES = _BatchSizes("batch_size", tuple[int, ...], (), "", FACTORS["batch_size"].metadata)
@@ -211,12 +189,8 @@ def command_name(token: str, values: Mapping[str, Any]) -> str:
     """Return the name of a command's run: `command-1f0a93c2+bs=32+lr=0.1+width=64+seed=0`.
 
     A name spells every factor, ours by alias. A text that paths cannot have gets a digest.
-
-    Args:
-        token: Name of the command with its digest.
-        values: Factor -> value.
     """
-    factors = command_factors.factors(values)
+    factors = command_factors(values)
     return Codec(factors, ("command",), factors).name({"command": token, **values})
 
 

@@ -51,8 +51,8 @@ def named(column: str) -> str:
 def factor(column: str, texts: Iterable[str]) -> tuple[str, list[Any]]:
     """Return the name of a column that distinguishes series in our tables, and its values.
 
-    A factor of the pipeline keeps its name if every value has its type. Any other column gets a
-    name that begins with `own_`; its values become numbers if every one is a number.
+    A factor of the pipeline keeps its name if every value has its type. Any other name begins with
+    `own_`; its values become numbers if all are numbers.
     """
     texts = list(texts)
     if column in FACTORS:

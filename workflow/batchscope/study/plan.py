@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from batchscope.study import run_factors, stages, tasks
+from batchscope.study import factor_models, run_factors, stages, tasks
 from batchscope.study.claims import Claim
 from batchscope.study.commands import CommandRun
 from batchscope.study.names import Sweep
@@ -24,34 +24,6 @@ Pair = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class ExternalLogs:
-    """Logs of external runs or of a command, with the facts that planning knows.
-
-    Attributes:
-        path: The table of their evaluations, or the pattern of their logs; empty for a command.
-        files: All files that were read.
-        sha256: Digest of the files.
-        read_as: Format of the logs, and columns that were renamed.
-        columns: Columns of our tables that they fill, without factors.
-        evaluated: Whether a training has several evaluations instead of a single row.
-        schedule: A schedule that falls towards the horizon: prefixes are no shorter trainings.
-        table: An `external_runs.LoggedRuns`.
-    """
-
-    path: str = ""
-    files: tuple[str, ...] = ()
-    sha256: str = ""
-    read_as: str = ""
-    rows: int = 0
-    trainings: int = 0
-    seeds: int = 0
-    columns: tuple[str, ...] = ()
-    evaluated: bool = False
-    schedule: str = ""
-    table: Any = field(default=None, repr=False, compare=False)
-
-
-@dataclass(frozen=True)
 class PlannedExperiment:
     """An experiment with its runs.
 
@@ -59,17 +31,16 @@ class PlannedExperiment:
         keys: The model of the study file, one of the four kinds.
         vary: Factor -> values; data sets and models are ids.
         numbers: Published values by figure.
-        runs: Name of every training -> its factors, in order: cases, then vary as written, then
-            seeds.
+        runs: Training -> its factors, in order: cases, then vary as written, then seeds.
         seeds: Seeds of the runs so far.
-        analyses: Numbers of seeds before each interim analysis; the last one is the largest number
-            of seeds. Empty if the number of seeds is fixed.
+        analyses: Seeds before each interim analysis; empty if their number is fixed.
         pairs: Measure of two runs -> names of the runs of each pair.
-        timed: Whether the runs have seconds: by their own timing, by `beside`, or from logs.
+        timed: Whether the runs have seconds: from a timing or from logs.
         tasks: Tasks that may be learned; all if only the logs know.
         sweeps: Sweeps over batch sizes of a timing experiment.
         commands: Name of every run that a command makes -> the run.
-        own: Logs of external runs or of a command.
+        columns: Columns of our tables that logs fill; None if trainings fill them.
+        external_runs: The `LoggedRuns` of an experiment with external runs, else None.
     """
 
     name: str
@@ -84,7 +55,8 @@ class PlannedExperiment:
     tasks: tuple[str, ...] = (tasks.CLASSIFICATION,)
     sweeps: tuple[Sweep, ...] = ()
     commands: dict[str, CommandRun] = field(default_factory=dict)
-    own: ExternalLogs = ExternalLogs()
+    columns: tuple[str, ...] | None = None
+    external_runs: Any = field(default=None, repr=False, compare=False)
 
     @property
     def title(self) -> str:
@@ -105,11 +77,6 @@ class PlannedExperiment:
         """Numbers of seeds before each analysis of the race over learning rates; empty if none."""
         return self.analyses if self.analyses[:1] == (stages.SCREENING,) else ()
 
-    @property
-    def columns(self) -> tuple[str, ...] | None:
-        """Columns of our tables that logs fill; None if trainings fill them."""
-        return self.own.columns or None
-
     @cached_property
     def batch_sizes(self) -> tuple[int, ...]:
         """Batch sizes of the runs, ascending; none if nothing trains."""
@@ -119,13 +86,20 @@ class PlannedExperiment:
     @property
     def by_horizon(self) -> bool:
         """Whether learning rates fall towards the horizon: prefixes are no shorter trainings."""
-        return bool(self.own.schedule) or any(map(run_factors.by_horizon, self.runs.values()))
+        return bool(self.schedule) or any(map(run_factors.by_horizon, self.runs.values()))
+
+    @property
+    def schedule(self) -> str:
+        """A schedule of runs with logs that falls towards the horizon; empty if none does."""
+        if self.external_runs:
+            return self.external_runs.schedule
+        return factor_models.falling_schedule(run.factors for run in self.commands.values())
 
     @property
     def has_evaluations(self) -> bool:
         """Whether every run is evaluated during the training."""
-        trained = all(run["evaluate_every"] for run in self.runs.values())
-        return self.own.evaluated if self.columns else trained
+        ends = self.external_runs and self.external_runs.ends
+        return not ends and all(run["evaluate_every"] for run in self.runs.values())
 
     @cached_property
     def metrics(self) -> tasks.Metrics:

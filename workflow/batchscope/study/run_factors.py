@@ -18,9 +18,8 @@ from batchscope.study.setting import Parameter, Setting, Word
 
 # Larger numbers are mistakes.
 MOST_EXAMPLES, MOST_EPOCHS, MOST_STEPS = 10**8, 10**6, 10**6
-# A training of 5 epochs at a constant rate has the weights of a training of 2 epochs after epoch 2,
-# so that one training serves every smaller budget. A schedule that falls towards the horizon makes
-# results before the end worse than those of a shorter training (Shallue et al. 2019,
+# At a constant rate, one training serves every smaller budget. With a rate that falls towards the
+# horizon, results before the end are worse than after a shorter training (Shallue et al. 2019,
 # arXiv 1811.03600; Hoffmann et al. 2022, arXiv 2203.15556).
 CONSTANT = "constant"
 FALLING = ("cosine", "linear")
@@ -60,12 +59,11 @@ class Factor(Setting):
 
     Attributes:
         affects: Properties of a training that depend on it.
-        used_with: Other factor -> values that give this one an effect; one match is enough. A
-            factor without entries always has an effect.
+        used_with: Other factor -> values that give this one an effect; one match is enough.
         titles: Value as text -> how people write it.
         noun: Unit of counted values: with `epoch`, 2 is `2 epochs`.
-        phrase: Name of a series by a value, `{}`, with its noun: `{} of warmup`. If empty, value
-            and noun; without a noun, name and value: `rho 0.05`.
+        phrase: Name of a series by a value, `{}`, with its noun: `{} of warmup`. Default: value and
+            noun, or without a noun name and value.
         phrases: Value -> name of a series; overrides `phrase`.
     """
 
@@ -84,15 +82,10 @@ EpochsOrNone = Annotated[Integer, Field(ge=0, le=MOST_EPOCHS)]
 NotNegative = Annotated[Number, Field(ge=0)]
 UpToOne = Annotated[Number, Field(ge=0, le=1)]
 Threads = Annotated[Integer, Field(ge=1, le=4096)]
-# In place of a number: the default of the optimizer.
+# A word that replaces a number: the default of the optimizer.
 OfKeras = Word("default", DEFAULT)
 _THREADS = Factor(
-    "th",
-    "threads",
-    Affects.STEP,
-    titles={"0": "all"},
-    noun="thread",
-    phrases={0: "all threads"},
+    "th", "threads", Affects.STEP, titles={"0": "all"}, noun="thread", phrases={0: "all threads"}
 )
 
 
@@ -169,13 +162,9 @@ class RunFactors(Model):
             phrases={0: "no warmup"},
         ),
     ] = 0
-    """Epochs in which the learning rate rises to the scaled one, from the unscaled one or, without
-    scaling, from 0.
-    """
+    """Epochs in which the learning rate rises to the scaled one, from the unscaled one or 0."""
     target_train_loss: Annotated[NotNegative, Factor("ttl", affects=Affects.END)] = 0.0
-    """Training loss that stops a training when an epoch and the weights at its end have reached it;
-    0 never stops it.
-    """
+    """Training loss of an epoch and of its last weights that stops a training; 0 never does."""
     update_norms: Annotated[Flag, Factor("un")] = False
     """Whether the norm of every update is stored."""
     replicas: Annotated[
@@ -200,9 +189,7 @@ class RunFactors(Model):
             phrase="{} updates",
         ),
     ] = "plain"
-    """Update of the weights: plain, proximal (inner steps near the previous weights) or sam
-    (sharpness-aware minimisation).
-    """
+    """Update of the weights: plain, proximal (inner steps near the previous weights) or sam."""
     gamma: Annotated[NotNegative, Factor("gamma", used_with={"method": ("proximal",)})] = 1.0
     """Weight of the distance to the weights before an update, for proximal."""
     inner_steps: Annotated[
@@ -216,9 +203,7 @@ class RunFactors(Model):
     rho: Annotated[Positive, Factor("rho", used_with={"method": ("sam",)})] = 0.05
     """Radius of the neighbourhood with the worst case, for sam."""
     evaluate_every: Annotated[ExamplesOrNone, Factor("ee", "examples", Affects.EVALUATIONS)] = 0
-    """Examples between two evaluations of the trajectory, in addition to one at the end; 0
-    evaluates at ends of epochs only.
-    """
+    """Examples between two evaluations; 0 evaluates at ends of epochs only."""
     beta_1: Annotated[UpToOne, OfKeras, _constant("b1", "beta 1")] = DEFAULT
     """Decay per update of the optimizer's mean of gradients; default: Keras's."""
     beta_2: Annotated[UpToOne, OfKeras, _constant("b2", "beta 2")] = DEFAULT
@@ -228,22 +213,18 @@ class RunFactors(Model):
     weight_decay: Annotated[NotNegative, OfKeras, _constant("wd", "weight decay", Affects.STEP)] = (
         DEFAULT
     )
-    """Every update subtracts rate * weight_decay * w from each weight w, also from biases; default:
-    Keras's, 0.004 for adamw and 0 for all others.
-    """
+    """Every update subtracts rate * weight_decay * w from each weight w; default: Keras's."""
     beta_scaling: Annotated[
         Literal["none", "half_life", "square_root"],
         Factor("bsc", titles={"half_life": "half-life", "square_root": "square-root"}),
     ] = "none"
-    """Scaling of the betas with k = batch_size / base_batch_size: half_life replaces beta_2 by
-    beta_2^k; square_root replaces both by 1 - k (1 - beta), and epsilon by epsilon / sqrt(k).
+    """Scaling with k = batch_size / base_batch_size: half_life gives beta_2^k; square_root gives
+    1 - k (1 - beta) for both betas, and epsilon / sqrt(k).
     """
     schedule: Annotated[
         Literal[(CONSTANT, *FALLING)], Factor("sch", affects=Affects.UPDATE | Affects.HORIZON)
     ] = CONSTANT
-    """Learning rate after the warm-up: constant, or falling to 0 at the horizon with every update,
-    along half a cosine or a line.
-    """
+    """Learning rate after the warm-up: constant, or falling to 0 at the horizon."""
     micro_batch_size: Annotated[
         ExamplesOrNone,
         Factor(
@@ -255,21 +236,16 @@ class RunFactors(Model):
             phrases={0: "whole batches"},
         ),
     ] = 0
-    """Examples of a piece of a batch; gradients of pieces are accumulated. 0 for whole batches."""
+    """Examples of a piece of a batch, whose gradients are accumulated; 0 for whole batches."""
     precision: Annotated[
         Literal["float32", "mixed_bfloat16", "mixed_float16"],
         Factor("prec", affects=Affects.STEP | Affects.GRAPH | Affects.UPDATE),
     ] = "float32"
-    """Precision of a training, a policy of Keras. The mixed policies keep weights, loss and updates
-    in float32, and mixed_float16 scales the loss.
-    """
+    """Precision of a training, a policy of Keras. Mixed ones keep weights and loss in float32."""
     loss_function: Annotated[Literal[tuple(tasks.LOSSES)], Factor("loss", phrase="{} loss")] = (
         "default"
     )
-    """Minimised loss; default: the cross-entropy for classes, the mean squared error for numbers.
-    Other losses are for numbers, on their standardised values: huber is quadratic up to one
-    standard deviation.
-    """
+    """Minimised loss; default: cross-entropy for classes, mean squared error for numbers."""
     batch_schedule: Annotated[
         Literal[CONSTANT, STEPS, SEESAW],
         Factor(
@@ -279,15 +255,13 @@ class RunFactors(Model):
             phrases={CONSTANT: "constant batch size", SEESAW: "seesaw"},
         ),
     ] = CONSTANT
-    """Batch size during the training: constant, or rising instead of divisions of the rate. It
-    rises at steps, or each time `schedule` divides the rate by another batch_rise_factor (seesaw).
+    """Batch size during the training: constant, rising at steps, or rising each time `schedule`
+    divides the rate by another batch_rise_factor (seesaw).
     """
     batch_rise_factor: Annotated[
-        Number,
-        Field(gt=1, le=1024),
-        Factor("brf", used_with={"batch_schedule": (STEPS, SEESAW)}),
+        Number, Field(gt=1, le=1024), Factor("brf", used_with={"batch_schedule": (STEPS, SEESAW)})
     ] = 2.0
-    """Factor of the batch size at a rise, which replaces a division of the rate by this factor."""
+    """Factor of the batch size at a rise, instead of a division of the rate by it."""
     largest_batch_size: Annotated[
         ExamplesOrNone,
         Factor("lbs", "examples", used_with={"batch_schedule": (STEPS, SEESAW)}, phrase="up to {}"),
@@ -303,9 +277,7 @@ class RunFactors(Model):
         Share,
         Factor("brs", used_with={"batch_schedule": (STEPS,)}, phrase="from {} of the examples"),
     ] = 0.5
-    """Share of the horizon's examples before the first rise of the batch schedule steps; the other
-    rises follow at equal distances up to the end.
-    """
+    """Share of the examples before the first rise of steps; others follow at equal distances."""
     compilation: Annotated[
         Literal["none", "xla"],
         Factor(
@@ -315,9 +287,7 @@ class RunFactors(Model):
             phrase="compiled by {}",
         ),
     ] = "none"
-    """Compilation of an update: none, so that TensorFlow runs its operations one by one, or XLA,
-    which compiles them into one program. XLA changes the last bits, and the draws of dropout.
-    """
+    """Compilation of an update: none, or XLA, which changes the last bits and random draws."""
     label_smoothing: Annotated[
         Number,
         Field(ge=0, lt=1),
@@ -328,9 +298,8 @@ class RunFactors(Model):
             phrases={0: "no label smoothing"},
         ),
     ] = 0.0
-    """Share s of each target that is spread evenly over the k classes, (1 - s) y + s / k, as in
-    Keras; a single output, and each of several labels, has two classes. Updates and the training
-    loss of an epoch use it. Evaluations and measures compute losses without smoothing.
+    """Share s of each target y that is spread over the k classes: (1 - s) y + s / k. Evaluations
+    and measures compute losses without smoothing.
     """
 
 
@@ -345,10 +314,7 @@ class TimingOnlyFactors(Model):
     input_pipeline: Annotated[Literal[tuple(_PIPELINES)], Factor("in", phrases=_PIPELINES)] = (
         "plain"
     )
-    """Source of a step's batch. plain: arrays in the graph for the loop in the graph, unoptimised
-    tf.data for other loops. jpeg: files of the resized images, written just before the timing and
-    so in the page cache.
-    """
+    """Source of a step's batch; plain: arrays in the graph, or unoptimised tf.data."""
     delay_seconds: Annotated[
         Number, Field(ge=0, le=3600), Factor("delay", "s", phrases={0: "no delay"})
     ] = 0.0
@@ -364,7 +330,7 @@ class _ThreadsOfTimings(Model):
 
 @functools.cache
 def affecting(properties: Affects) -> tuple[str, ...]:
-    """Return the factors of runs that affect one of some properties, in the order of names."""
+    """Return the factors that affect one of some properties, in the order of names."""
     return tuple(name for name, factor in FACTORS.items() if factor.metadata.affects & properties)
 
 

@@ -11,12 +11,12 @@ import functools
 import hashlib
 import json
 import math
-import types
 import typing
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, TypeAdapter
+from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError, core_schema
 
 from batchscope import wording
@@ -86,25 +86,24 @@ class Parameter:
         return self.default is None
 
     @functools.cached_property
-    def _item(self) -> Any:
-        base, metadata = _unpacked(self.annotation)
-        if typing.get_origin(base) is tuple:
-            return typing.get_args(base)[0]
-        return Annotated[(base, *metadata)] if metadata else base
-
-    @functools.cached_property
     def is_list(self) -> bool:
         """Whether its value is a tuple; names join the items by `_`."""
-        return typing.get_origin(_unpacked(self.annotation)[0]) is tuple
+        return typing.get_origin(FieldInfo.from_annotation(self.annotation).annotation) is tuple
+
+    @functools.cached_property
+    def _item(self) -> Any:
+        """Type of a value, or of an item of a list, with all metadata."""
+        field = FieldInfo.from_annotation(self.annotation)
+        return typing.get_args(field.annotation)[0] if self.is_list else self.annotation
 
     @functools.cached_property
     def choices(self) -> tuple[Any, ...]:
-        base = _unpacked(self._item)[0]
+        base = FieldInfo.from_annotation(self._item).annotation
         return typing.get_args(base) if typing.get_origin(base) is Literal else ()
 
     @functools.cached_property
     def type(self) -> type:
-        base = _unpacked(self._item)[0]
+        base = FieldInfo.from_annotation(self._item).annotation
         return type(self.choices[0]) if self.choices else base
 
     @property
@@ -113,20 +112,16 @@ class Parameter:
 
     @functools.cached_property
     def named_values(self) -> dict[str, Any]:
-        metadata = _unpacked(self._item)[1]
+        metadata = FieldInfo.from_annotation(self._item).metadata
         return {item.text: item.value for item in metadata if isinstance(item, Word)}
 
     @functools.cached_property
-    def _item_adapter(self) -> TypeAdapter[Any]:
+    def _adapter(self) -> TypeAdapter[Any]:
         return TypeAdapter(self._item)
 
     def read_item(self, raw: Any) -> Any:
-        """Validate and convert a value of the study file, or an item of a list.
-
-        Raises:
-            pydantic.ValidationError: If the value is invalid.
-        """
-        return self._item_adapter.validate_python(raw)
+        """Validate a value of the study file, or an item of a list."""
+        return self._adapter.validate_python(raw)
 
     def text(self, value: Any) -> str:
         """Return the text of a value in a path; raise ValueError if the text would lose digits."""
@@ -140,10 +135,7 @@ class Parameter:
     def parse(self, text: str) -> Any:
         """Return the value of a text in a path; raise ValueError if no value has this text."""
         items = tuple(map(self._parse_item, text.split("_") if self.is_list else [text]))
-        value = items if self.is_list else items[0]
-        if self.text(value) != text:
-            raise ValueError(f"Expected the canonical form of {self.name}. Received: {text!r}")
-        return value
+        return items if self.is_list else items[0]
 
     def _parse_item(self, text: str) -> Any:
         if self.choices and text not in self.choices:
@@ -155,51 +147,38 @@ class Parameter:
         names = (name for name, number in self.named_values.items() if number == value)
         return next(names, None) or self.text(value)
 
-    @functools.cached_property
+    @property
     def allowed(self) -> str:
-        """Allowed values, for the reference: `integer, >= 1`."""
-        schema = self._item_adapter.json_schema()
+        """Allowed values for the reference: `integer, >= 1`."""
+        schema = self._adapter.json_schema()
         for option in schema.get("anyOf", ()):
             schema = schema | option
-        parts = [", ".join(map(str, self.choices)) if self.choices else schema["type"]]
         limits = {
             "minimum": ">=",
             "exclusiveMinimum": ">",
             "maximum": "<=",
             "exclusiveMaximum": "<",
         }
+        parts = [", ".join(map(str, self.choices)) if self.choices else schema["type"]]
         parts += [f"{sign} {schema[key]:g}" for key, sign in limits.items() if key in schema]
         text = wording.listed([*self.named_values, ", ".join(parts)], "or")
         return f"list of {text}" if self.is_list else text
 
 
-def _unpacked(annotation: Any) -> tuple[Any, tuple[Any, ...]]:
-    """Return a type without None, and its metadata."""
-    metadata: tuple[Any, ...] = ()
-    while True:
-        if typing.get_origin(annotation) is Annotated:
-            metadata = (*annotation.__metadata__, *metadata)
-            annotation = annotation.__origin__
-        elif isinstance(annotation, types.UnionType):
-            annotation = next(arg for arg in typing.get_args(annotation) if arg is not type(None))
-        else:
-            return annotation, metadata
-
-
 def parameters(model: type[BaseModel]) -> dict[str, Parameter]:
     """Return the fields of a model that have a `Setting`, by name and in order."""
-    fields = {}
-    for name, info in model.model_fields.items():
-        for metadata in info.metadata:
-            if isinstance(metadata, Setting):
-                fields[name] = Parameter(
-                    name,
-                    Annotated[(info.annotation, *info.metadata)],
-                    None if info.is_required() else info.default,
-                    " ".join((info.description or "").split()),
-                    metadata,
-                )
-    return fields
+    return {
+        name: Parameter(
+            name,
+            Annotated[(info.annotation, *info.metadata)],
+            None if info.is_required() else info.default,
+            " ".join((info.description or "").split()),
+            metadata,
+        )
+        for name, info in model.model_fields.items()
+        for metadata in info.metadata
+        if isinstance(metadata, Setting)
+    }
 
 
 def number_text(value: int | float) -> str:

@@ -24,45 +24,25 @@ from batchscope.study.setting import Parameter, Setting, parameters
 
 # Values of factors or settings by name.
 Values = dict[str, Any]
-# Factors, settings and the number of training examples (None if unknown) -> settings that do not
-# fit, each with the problem.
+# Factors, settings and training examples (None if unknown) -> invalid settings with the problem.
 Problems = Callable[[Values, Values, int | None], Iterator[tuple[str, str]]]
 # Column of the horizontal axis of a training -> its name in titles.
-OVER = {
-    "epoch": "epoch",
-    "updates": "updates",
-    "examples": "examples",
-    "seconds": "training time",
-}
+OVER = {**{name: name for name in ("epoch", "updates", "examples")}, "seconds": "training time"}
 
 
 @dataclass(frozen=True)
 class Column:
-    """Column of a table. A column of runs.csv with a label is an outcome, which claims may name.
+    """Column of a table. A column of runs.csv with a label is an outcome, which claims may name."""
 
-    Attributes:
-        doc: Meaning, in a sentence.
-        unit: Unit of the values.
-        kind: `int`, `float`, `str` or `bool`; empty if the values decide.
-        label: Name for people; the value of a setting replaces `{setting}`.
-        direction: `rises` or `falls` with the batch size, according to `source`.
-        source: Publication with this direction. Every study tests it.
-        at_epochs: Whether records at an experiment's `at_epochs` fill it too.
-        words: Value of a setting -> its text in the label.
-        adds_up: Whether it is a count to sum over the jobs of a configuration.
-        least: Lower bound of the values.
-        most: Upper bound of the values.
-    """
-
-    doc: str
+    doc: str  # meaning, in a sentence
     unit: str = ""
-    kind: str = "float"
-    label: str = ""
-    direction: str = ""
-    source: str = ""
-    at_epochs: bool = True
-    words: dict[str, str] = field(default_factory=dict)
-    adds_up: bool = False
+    kind: str = "float"  # `int`, `float`, `str` or `bool`; empty if the values decide
+    label: str = ""  # name for people; the value of a setting replaces `{setting}`
+    direction: str = ""  # `rises` or `falls` with the batch size; every study tests it
+    source: str = ""  # publication with this direction
+    at_epochs: bool = True  # whether records at an experiment's `at_epochs` fill it too
+    words: dict[str, str] = field(default_factory=dict)  # value of a setting -> text in the label
+    adds_up: bool = False  # whether it is a count to sum over the jobs of a configuration
     least: float = -math.inf
     most: float = math.inf
 
@@ -133,28 +113,17 @@ class Panel:
 
     A column with `{setting}` has a panel for each value of the setting. Title and label may contain
     it too. `study.figures.learned` replaces `{metric}`, `{first}` and so on.
-
-    Attributes:
-        column: Column of the figure's table.
-        title: Heading.
-        label: Label of the vertical axis, with the unit.
-        scale: Scale of the vertical axis.
-        error: Column of the errors of single values, drawn if there is one seed.
-        ends: Columns of the ends of bars, which replace the interval over seeds.
-        unless: Column with the same meaning: a panel that equals it throughout is left out.
-        counted_on: Column of the number of examples behind a share: its binomial error is drawn.
-        bounds: Whether the value of a run that did not stop by itself is a lower bound.
     """
 
     column: str
     title: str
-    label: str
+    label: str  # of the vertical axis, with the unit
     scale: Scale = Scale.AUTO
-    error: str = ""
-    ends: tuple[str, ...] = ()
-    unless: str = ""
-    counted_on: str = ""
-    bounds: bool = False
+    error: str = ""  # column of the errors of single values, drawn if there is one seed
+    ends: tuple[str, ...] = ()  # columns of the ends of bars, instead of the interval over seeds
+    unless: str = ""  # column with the same meaning: a panel that equals it is left out
+    counted_on: str = ""  # column of the number of examples behind a share, for binomial errors
+    bounds: bool = False  # whether the value of a run that did not stop by itself is a lower bound
 
     @property
     def columns(self) -> list[str]:
@@ -164,17 +133,11 @@ class Panel:
 
 @dataclass(frozen=True)
 class Requirements:
-    """Requirements of a figure.
+    """Requirements of a figure."""
 
-    Attributes:
-        measures: Measures and timings, `a|b` for either. Default: the module of the figure's entry.
-        conditions: Further requirements.
-        columns: Columns that external runs need instead of measures; None if they cannot have it.
-    """
-
-    measures: tuple[str, ...] = ()
+    measures: tuple[str, ...] = ()  # `a|b` for either; default: the module of the figure's entry
     conditions: tuple[FigureRequirement, ...] = ()
-    columns: tuple[str, ...] | None = ()
+    columns: tuple[str, ...] | None = ()  # of external runs; None if they cannot have the figure
 
 
 @dataclass(frozen=True)
@@ -183,7 +146,6 @@ class Figure:
 
     Attributes:
         name: Name of its files.
-        title: Heading.
         category: Section of the report.
         caption: How to read it, in a sentence or two.
         kind: Module of `batchscope.figures.kinds` that draws it.
@@ -193,7 +155,6 @@ class Figure:
         lines: Column with a line in each panel for each value, in addition to the series.
         over: Columns of the horizontal axes, a panel for each.
         of: Name of the figure with the same content over another axis.
-        requires: Requirements.
     """
 
     name: str
@@ -244,17 +205,14 @@ class Entry:
         version: Version of the numbers. Raise it when they change, and only then.
         name: Name of the module, in the study file and in paths.
         doc: First paragraph of the module's docstring.
-        settings: Model of the settings. Append fields, never reorder them: names of paths follow
-            their order.
+        settings: Model of the settings. Append fields and never reorder them, for names of paths.
         columns: Columns of runs.csv. A name with `{setting}` has a column for each value.
         problems: Yields the settings that do not fit a run's factors or its training set.
         figures: Figures that need only this entry.
-        tables: Tables by name.
         at_epochs: Whether there is a value for each of an experiment's `at_epochs`. A measure then
             has a setting `epoch`, and one more record for each epoch.
         also_writes: Suffixes of the files next to the record.
         memory_mb: Memory to request from a cluster.
-        order: Position in lists and tables.
     """
 
     version: str
@@ -292,19 +250,15 @@ class Entry:
 
     def completed(self, name: str, doc: str) -> Self:
         """Return the specification with its name and doc. Figures and tables get its name."""
-        names = tuple(figure.name for figure in self.figures)
-        figures = tuple(
-            replace(
-                figure,
-                requires=replace(figure.requires, measures=figure.requires.measures or (name,)),
-            )
-            for figure in self.figures
-        )
+        names, figures = tuple(figure.name for figure in self.figures), []
+        for figure in self.figures:
+            measures = figure.requires.measures or (name,)
+            figures.append(replace(figure, requires=replace(figure.requires, measures=measures)))
         tables = {
             key: replace(table, measures=table.measures or (name,), figures=table.figures or names)
             for key, table in self.tables.items()
         }
-        return replace(self, name=name, doc=doc, figures=figures, tables=tables)
+        return replace(self, name=name, doc=doc, figures=tuple(figures), tables=tables)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -312,13 +266,11 @@ class Measure(Entry):
     """Specification of a measure of a finished run, or of a pair of runs.
 
     Attributes:
-        weights: Weights that it reads: `initial`, `final`, `best`, or `middle` (the snapshot
-            nearest half of the training).
+        weights: Weights that it reads: `initial`, `final`, `best` or `middle`.
         reads: Other files of the run that it reads.
         data: Whether it reads the data set and builds the model, and so needs TensorFlow.
         factors: Factors and the value that a run must have for it.
-        outcomes: Whether it computes losses and metrics of every split. Logs of commands and of
-            external runs have them without the measure.
+        outcomes: Whether it computes losses and metrics of every split, which logs may have too.
     """
 
     weights: tuple[str, ...] = ("final", "best")
@@ -344,10 +296,7 @@ class TimingSettings(Model):
     """Settings of every timing."""
 
     repeats: Annotated[Integer, Field(ge=1, le=MOST_REPEATS), Setting("rep")] = 1
-    """Number of timing jobs of a configuration, in separate processes that alternate between
-    configurations. Times have intervals and verdicts over these jobs. The configuration of a
-    training has as many jobs as seeds, without this setting. In a path, the number of the job.
-    """
+    """Timing jobs of a configuration, in separate processes. In a path, the number of the job."""
 
 
 REPEATS = parameters(TimingSettings)["repeats"]
@@ -358,14 +307,12 @@ class Timing(Entry):
     """Specification of a timing. Its job uses the machine exclusively.
 
     Attributes:
-        trains: Whether it times the configuration of a training, in a training experiment. Any
-            other timing times a sweep over batch sizes, in a timing experiment.
+        trains: Whether it times the configuration of a training. Any other timing times a sweep
+            over batch sizes, in a timing experiment.
         batch_sizes: Batch sizes of a job of a sweep: `together` (all in turns), `each` (one), or
             `searched` (the job searches for one).
-        seconds: Whether its examples per second give the seconds of trajectories. If it `trains`,
-            these are trajectories of its own experiment, else of experiments with the key `beside`.
-        forked: Whether the fork server may run it. Its numbers must not depend on imports or on
-            memory that an earlier job left.
+        seconds: Whether its examples per second give the seconds of trajectories.
+        forked: Whether the fork server may run it: an earlier job must not change its numbers.
     """
 
     settings: type[TimingSettings] = TimingSettings

@@ -57,7 +57,7 @@ class Guess(Model):
     learning_rate: Positive
     """Learning rate at that batch size, by the square-root rule from the range test."""
     largest_batch_size: Count = None
-    """Largest batch that fits a quarter of a core's memory, at most all training examples."""
+    """Largest batch that fits a quarter of a core's memory."""
     half_throughput: Count = None
     """Smallest batch size with half of the highest throughput."""
     level_throughput: Count = None
@@ -86,9 +86,7 @@ class StudyFile(Model):
     machine: Name = "local"
     """Name of the machine whose times are measured."""
     machines: dict[Name, Machine] = {}
-    """Other machines, by name, with a copy of the folder `results` that the same experiments wrote
-    there. Tables and figures show them with this machine.
-    """
+    """Other machines, by name, with a copy of their folder `results` of the same experiments."""
     max_runs: Count = MAX_RUNS
     """Largest number of runs of the grid, against a mistake in a list."""
     datasets: dict[Name, Dataset] = {}
@@ -105,23 +103,15 @@ class StudyFile(Model):
     experiments: Annotated[dict[Name, AnyExperiment], Field(min_length=1)]
     """Experiments by name; nothing is inherited between them."""
     figure_format: FigureFormat | None = None
-    """Format, width and font size of figures for a paper: each figure also becomes a PDF file. A
-    change draws the figures again and trains nothing.
-    """
+    """Format, width and font size of figures for a paper: each figure also becomes a PDF file."""
     claims: Annotated[list[Claim], Field(min_length=1)] = []
-    """Checkable sentences of documents, each with its test. claims.csv and the report show their
-    verdicts: supported, contradicted, not resolved, provisional or not testable here.
-    """
+    """Checkable sentences of documents, each with its test. claims.csv shows their verdicts."""
     published: dict[Name, PublishedExamples] = {}
     """Data set -> number of its examples in a document. The report shows that number and ours."""
     guess: Guess | None = None
-    """First guess of batch size and learning rate, which `init` writes. It changes no run; the
-    report compares it with the recommendation.
-    """
+    """First guess of batch size and learning rate, which `init` writes for the report."""
     reduced: Reduced | None = None
-    """A smaller form of the study, for `--config scale=reduced`. Each key replaces the whole value
-    of the same key above. A key of an experiment without a value is removed.
-    """
+    """A smaller form of the study, for `--config scale=reduced`. Its keys replace whole values."""
 
 
 def read(raw: dict[str, Any], scale: str) -> tuple[StudyFile, dict[str, Any], frozenset[Place]]:

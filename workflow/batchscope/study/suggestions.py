@@ -1,7 +1,7 @@
 """Suggestions of the advice as YAML that a study accepts: whole keys of an experiment.
 
-A suggestion replaces keys of its experiment. A factor changes in the key that has it: `cases`,
-`vary` or `set`. A factor of the defaults is added to `set`, or to `vary` if it gets several values.
+A factor changes in the key that has it: `cases`, `vary` or `set`. A factor of the defaults is added
+to `set`, or to `vary` if it gets several values.
 """
 
 from __future__ import annotations
@@ -25,12 +25,10 @@ Values = Mapping[int | None, Any]  # batch size (None for all) -> new value or v
 def changes(study: Study, experiment: str, suggestions: Iterable[tuple[str, Values]]) -> Keys:
     """Return the keys of an experiment that suggestions change, each with its whole value.
 
-    Suggestions without a key are left out, such as those about external runs or about a factor that
-    the command does not use, and suggestions that the study does not accept.
+    Suggestions without a key, and those that the study does not accept, are left out.
 
     Args:
-        suggestions: Factors, or keys of experiments with dots (`measure.time_epoch.blocks`), with
-            their new values.
+        suggestions: Factors, or keys such as `measure.time_epoch.blocks`, with their new values.
     """
     written = study.written.get("experiments", {}).get(experiment, {})
     changed: Keys = {}
@@ -60,7 +58,7 @@ def _accepts(study: Study, experiment: str, keys: Keys) -> bool:
 def _change(plan: PlannedExperiment, written: Keys, key: str, values: Values) -> Keys:
     """Return the keys that one suggestion changes; none if no key expresses it."""
     value, (first, *names) = next(iter(values.values())), key.split(".")
-    if plan.own.path or (key in _FACTORS and value in ("", [])):
+    if plan.external_runs or (key in _FACTORS and value in ("", [])):
         return {}
     if key in (plan.own_factors if plan.commands else _FACTORS):
         return _with_factor(written, key, values)

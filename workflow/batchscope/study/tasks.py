@@ -14,25 +14,17 @@ NATS = "nats"  # unit of a cross-entropy
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric of predictions. The column of a split has its name, as in `test_accuracy`.
-
-    Attributes:
-        words: Name in a sentence.
-        doc: Description with `{split}`.
-        share: Whether it is between 0 and 1 and shown as a percentage.
-        margin: Loss of it that counts as negligible; None if that depends on its unit.
-        error: Sentence of a caption about its binomial error, if figures draw one.
-    """
+    """A metric of predictions. The column of a split has its name, as in `test_accuracy`."""
 
     name: str
-    words: str
-    doc: str
+    words: str  # name in a sentence
+    doc: str  # description with `{split}`
     higher_is_better: bool
-    share: bool = False
-    margin: float | None = None
+    share: bool = False  # whether it is between 0 and 1 and shown as a percentage
+    margin: float | None = None  # negligible loss of it; None if that depends on its unit
     least: float = 0.0
     most: float = math.inf
-    error: str = ""
+    error: str = ""  # sentence of a caption about its binomial error, if figures draw one
 
     @property
     def unit(self) -> str:
@@ -48,50 +40,24 @@ class Metric:
         return "a number" if self.least < 0 else "a number from 0 on"
 
 
+_SHARE = {"higher_is_better": True, "share": True, "margin": 0.01, "most": 1.0}
+_ERROR = (
+    " Pale bars: the 95 % binomial error of an accuracy on this number of examples. More seeds do "
+    "not reduce it."
+)
+_CORRECT = "Share of correctly classified examples of the {split} split"
+_F1 = "Micro-F1 of the labels of the {split} split, 2 TP / (2 TP + FP + FN)"
+_R2 = "Explained share of the variance of the {split} split's targets"
+_MSE = "Mean squared error on the {split} split, in squared units of the targets"
+_MAE = "Mean absolute error on the {split} split, in units of the targets"
 METRICS = {
     metric.name: metric
     for metric in (
-        Metric(
-            "accuracy",
-            "accuracy",
-            "Share of correctly classified examples of the {split} split",
-            higher_is_better=True,
-            share=True,
-            margin=0.01,
-            most=1.0,
-            error=" Pale bars: the 95 % binomial error of an accuracy on this number of examples. "
-            "More seeds do not reduce it.",
-        ),
-        Metric(
-            "f1",
-            "micro-F1",
-            "Micro-F1 of the labels of the {split} split, 2 TP / (2 TP + FP + FN)",
-            higher_is_better=True,
-            share=True,
-            margin=0.01,
-            most=1.0,
-        ),
-        Metric(
-            "r2",
-            "R²",
-            "Explained share of the variance of the {split} split's targets",
-            higher_is_better=True,
-            margin=0.01,
-            least=-math.inf,
-            most=1.0,
-        ),
-        Metric(
-            "mse",
-            "mean squared error",
-            "Mean squared error on the {split} split, in squared units of the targets",
-            higher_is_better=False,
-        ),
-        Metric(
-            "mae",
-            "mean absolute error",
-            "Mean absolute error on the {split} split, in units of the targets",
-            higher_is_better=False,
-        ),
+        Metric("accuracy", "accuracy", _CORRECT, **_SHARE, error=_ERROR),
+        Metric("f1", "micro-F1", _F1, **_SHARE),
+        Metric("r2", "R²", _R2, True, margin=0.01, least=-math.inf, most=1.0),
+        Metric("mse", "mean squared error", _MSE, False),
+        Metric("mae", "mean absolute error", _MAE, False),
     )
 }
 # Task -> its metrics. The first one compares batch sizes.
@@ -116,11 +82,7 @@ Metrics = tuple[Metric, ...]
 
 
 def user_metrics(better: Mapping[str, str]) -> Metrics:
-    """Return user-defined metrics.
-
-    Args:
-        better: Name -> `lower` or `higher`, the better values.
-    """
+    """Return user-defined metrics from names and their better values, `lower` or `higher`."""
     metrics = []
     for name, values in better.items():
         text = name.replace("_", " ")
@@ -157,11 +119,7 @@ def logarithmic(column: str) -> bool:
 
 
 def falling(values: Any, column: str, metrics: Metrics) -> Any:
-    """Transform values of a column so that lower is better. A second call restores them.
-
-    If higher is better, v becomes 1 - v. A user-defined metric has no known upper bound, so that v
-    becomes -v.
-    """
+    """Transform values of a column so that lower is better. A second call restores them."""
     if not higher_is_better(column, metrics):
         return values
     return 1 - values if column in _OF_SPLITS else -values

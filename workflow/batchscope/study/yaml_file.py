@@ -18,11 +18,6 @@ class _Loader(yaml.SafeLoader):
     """Scalars of YAML 1.2: 1e-3 is a number, 016 is sixteen, `on` and a date are text."""
 
     yaml_implicit_resolvers: dict[str, Any] = {}
-    yaml_constructors = {
-        tag: construct
-        for tag, construct in yaml.SafeLoader.yaml_constructors.items()
-        if not str(tag).endswith((":set", ":omap", ":pairs", ":binary", ":timestamp"))
-    }
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[str, Any]:
         lines: dict[str, int] = {}
@@ -59,11 +54,8 @@ def _number(loader: _Loader, node: yaml.ScalarNode) -> int | float:
     text = loader.construct_scalar(node)
     if re.fullmatch("[-+]?[0-9]+", text):
         return int(text)
-    if text.lstrip("-+").lower() in (".inf", ".nan"):
-        return float(text.replace(".", ""))
-    value = float(text)
-    exponent = "e" in text.lower() and "." not in text
-    return int(value) if exponent and value.is_integer() and abs(value) < 2**53 else value
+    value = float(re.sub(r"\.(?=inf|nan)", "", text.lower()))
+    return int(value) if "." not in text and value.is_integer() and abs(value) < 2**53 else value
 
 
 _Loader.add_constructor("tag:yaml.org,2002:int", _number)
@@ -88,10 +80,8 @@ def read(path: Path | str) -> dict[str, Any]:
     except yaml.reader.ReaderError as error:
         place = _place(path, text[: error.position])
         raise UserError(f"{place}: the character {error.character:#04x} is not allowed") from None
-    except RecursionError:
-        raise UserError(f"{path}: lists or maps are nested too deep") from None
-    except (ValueError, LookupError, OverflowError) as error:  # a tag, as in `!!int abc`
-        raise UserError(f"{path}: {error}") from None
+    except (ValueError, LookupError, OverflowError, RecursionError) as error:
+        raise UserError(f"{path}: {error}") from None  # a tag such as `!!int abc`, or deep lists
     if not isinstance(content, dict):
         received = "an empty file" if content is None else show(content)
         raise UserError(f"{path}: {_EXPECTED} (received {received})")
@@ -102,17 +92,13 @@ def _text(path: Path | str) -> str:
     try:
         check_regular(path, "a study file")
         return Path(path).read_text(encoding="utf-8-sig")
-    except FileNotFoundError:
-        raise UserError(f"{path}: {_EXPECTED} (received no such file)") from None
-    except IsADirectoryError:
-        raise UserError(f"{path}: {_EXPECTED} (received a folder)") from None
     except UnicodeDecodeError as error:
         place = _place(path, error.object[: error.start].decode("utf-8"))
         byte = error.object[error.start]
         raise UserError(f"{place}: expected UTF-8 (received the byte {byte:#04x})") from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise UserError(f"{path}: {_EXPECTED} ({reason})") from None
+        raise UserError(f"{path}: {_EXPECTED} (received {str(reason).lower()})") from None
 
 
 def _place(path: Path | str, before: str) -> str:

@@ -26,23 +26,19 @@ def price_of_a_seed(
 ) -> Callable[[Iterable[str]], tuple[float, float]]:
     """Return a function of runs that gives the seconds of one more seed of them.
 
-    It returns the seconds of one core for trainings and measures, NaN if those of a training are
-    unknown, and the seconds of the timings, which learning rates share. Measures and timings that
-    have not been timed count as 0.
+    It returns the seconds of one core for trainings and measures, NaN if a training is unknown, and
+    the seconds of the timings, which learning rates share. Other unknown times count as 0.
     """
     times = estimates.Estimates(results, experiment)
-    factors_of = experiment.runs | {run: made.factors for run, made in experiment.commands.items()}
+    factors_of = experiment.runs | {name: run.factors for name, run in experiment.commands.items()}
     settings = {name: settings_name(name, values) for name, values in experiment.measures.items()}
-    timings = [name for name in settings if name in TIMINGS]
-    measures = [name for name in settings if name not in TIMINGS]
 
-    def training(run: str) -> float | None:
+    def training(run: str) -> float:
         if run not in experiment.commands:
-            return times.training(experiment.runs[run])
-        made = experiment.commands[run]
-        seconds = times.command(made)
-        cores = 1 if made.command.alone else made.command.threads
-        return None if seconds is None else seconds * cores
+            return times.training(experiment.runs[run]) or math.nan
+        command = experiment.commands[run].command
+        seconds = times.command(experiment.commands[run]) or math.nan
+        return seconds * (1 if command.alone else command.threads)
 
     def other(name: str, subject: str) -> float:
         return times.other(estimates.kind(name, settings[name], subject)) or 0.0
@@ -50,16 +46,15 @@ def price_of_a_seed(
     def seconds(runs: Iterable[str]) -> tuple[float, float]:
         planned = [run for run in runs if run in factors_of]
         seeds = len({factors_of[run]["seed"] for run in planned})
-        trained = [training(run) for run in planned]
         if not seeds:
             return math.nan, 0.0
-        total = math.nan if None in trained else sum(trained)
-        total += sum(other(name, run) for run in planned for name in measures)
-        configured = {
-            (timing_name(factors_of[run]), factors_of[run]["seed"])
-            for run in (planned if timings else ())
-        }
-        timed = sum(other(name, subject) for name in timings for subject, _ in configured)
+        total, timed = sum(map(training, planned)), 0.0
+        for name in settings:
+            if name not in TIMINGS:
+                total += sum(other(name, run) for run in planned)
+                continue
+            jobs = {(timing_name(factors_of[run]), factors_of[run]["seed"]) for run in planned}
+            timed += sum(other(name, subject) for subject, _ in jobs)
         return total / seeds, timed / seeds
 
     return seconds
@@ -70,19 +65,23 @@ def baselines(results: Path | str, experiment: PlannedExperiment) -> dict[str, d
 
     For classes it is the most frequent one; other values are in the data set's record.
     """
-    found = {}
+    values = {}
     for token in {factors["dataset"] for factors in experiment.runs.values()}:
         record = records.data_record(results, token) or {}
-        counts, metrics = record.get("class_counts") or {}, {**(record.get("baselines") or {})}
-        for split in filter(lambda each: any(counts[each]), counts):
-            metrics[split] = {"accuracy": max(counts[split]) / sum(counts[split])}
-        found[split_token(token)[0]] = {
-            f"{split}_{name}": value for split, of in metrics.items() for name, value in of.items()
+        metrics = dict(record.get("baselines") or {})
+        for split, counts in (record.get("class_counts") or {}).items():
+            if any(counts):
+                metrics[split] = {"accuracy": max(counts) / sum(counts)}
+        values[split_token(token)[0]] = {
+            f"{split}_{name}": value
+            for split, by_name in metrics.items()
+            for name, value in by_name.items()
         }
-    return found
+    return values
 
 
 def by_position(results: Path | str, experiment: PlannedExperiment) -> set[str]:
+    """Return the data sets with a class for each position."""
     tokens = {factors["dataset"] for factors in experiment.runs.values()}
     kinds = {token: (records.data_record(results, token) or {}).get("kind") for token in tokens}
     return {split_token(token)[0] for token, kind in kinds.items() if kind == TOKENS}
@@ -93,9 +92,8 @@ def rows(
 ) -> pandas.DataFrame:
     """Return the recommended batch sizes, with their limits and missing requirements."""
     names = ("comparisons", "runs", "limits", "critical_batch_size", "trajectories")
-    measures = experiment.measures
-    best_weights = any(measures.get(name, {}).get("weights") == "best" for name in OF_OUTCOMES)
-    asked = AdviceRequest(
+    settings = [experiment.measures.get(name, {}) for name in OF_OUTCOMES]
+    request = AdviceRequest(
         experiment.keys.margins,
         experiment.keys.seeds_planned,
         experiment.looks,
@@ -104,7 +102,7 @@ def rows(
         advice_needs.given_by(experiment),
         experiment.timed,
         by_position(results, experiment),
-        best_weights,
+        any(values.get("weights") == "best" for values in settings),
         experiment.metrics,
     )
-    return advice.table(AdviceTables(*(tables[name] for name in names)), asked)
+    return advice.table(AdviceTables(*(tables[name] for name in names)), request)

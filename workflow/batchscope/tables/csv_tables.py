@@ -1,10 +1,8 @@
-"""Tables of an experiment as CSV files: written, and read as statistics and figures take them."""
+"""Write the tables of an experiment as CSV files, and read them for statistics and figures."""
 
 from __future__ import annotations
 
 import io
-import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -14,62 +12,33 @@ from batchscope import disk, errors
 from batchscope.study import run_factors, tables
 
 RUNS, CLAIMS = "runs.csv", "claims.csv"  # of an experiment, of a study
-# Digests look like numbers now and then (12345678, 1e234567): they are read as text.
-_DIGESTED = ("run", "dataset", "dataset_digest", "model", "model_digest")
-TEXT_COLUMNS = (*_DIGESTED, "message", "document", "series")
-# What a spreadsheet computes when it opens a file; a number is what it looks like.
-_FORMULA = re.compile(r"'*[=@\t\r]|'*[+-](?![\d.]+([eE][+-]?\d+)?$)")
-_GUARDED = re.compile(f"'(?={_FORMULA.pattern})")
-# Every table has some of them.
-_KNOWN = {"run", "figure", "machine", *run_factors.FACTORS, *run_factors.SWEEP_FACTORS}
-
-
-def guarded(frame: pandas.DataFrame) -> pandas.DataFrame:
-    """Return a table in which no cell and no header is a formula."""
-
-    def guard(text: str) -> str:
-        return f"'{text}" if _FORMULA.match(text) else text
-
-    return _of_texts(frame, guard).rename(columns=guard)
-
-
-def _unguard(text: str) -> str:
-    return text[1:] if _GUARDED.match(text) else text
-
-
-def _of_texts(frame: pandas.DataFrame, change: Callable[[str], str]) -> pandas.DataFrame:
-    texts = [name for name in frame if frame[name].dtype.kind not in "biuf"]
-    changed = {
-        name: frame[name].map(lambda cell: change(cell) if isinstance(cell, str) else cell)
-        for name in texts
-    }
-    return frame.assign(**changed) if changed else frame
+# Some digests look like numbers (12345678, 1e234567), so they are read as text.
+_TEXTS = ("run", "dataset", "dataset_digest", "model", "model_digest", "message", "document")
+# Every table has one of these columns.
+_FIRST_COLUMNS = {"run", "figure", "machine", *run_factors.EVERY_FACTOR}
 
 
 def read(path: Path | str | TextIO) -> pandas.DataFrame:
-    """Reads a table of an experiment, from its path or an open file.
+    """Read a table of an experiment, from its path or an open file.
 
     Raises:
         UserError: If the file is missing or damaged.
     """
     if not isinstance(path, Path | str):
         # Only an empty field is missing: a data set may be called "null".
-        how: dict[str, Any] = {"keep_default_na": False, "na_values": [""]}
-        frame = pandas.read_csv(path, dtype=dict.fromkeys(TEXT_COLUMNS, str), **how)
-        return _of_texts(frame, _unguard).rename(columns=_unguard)
+        options: dict[str, Any] = {"keep_default_na": False, "na_values": [""]}
+        return pandas.read_csv(path, dtype=dict.fromkeys((*_TEXTS, "series"), str), **options)
     text = disk.read_csv(path)
     with errors.reading(path, "a table of an experiment"):
         frame = read(io.StringIO(text))
-        if _KNOWN.isdisjoint(frame.columns):
-            raise ValueError("none of its columns is known")
+        if _FIRST_COLUMNS.isdisjoint(frame.columns):
+            raise ValueError("no column of a table of ours")
     _check_numbers(frame, Path(path))
     return frame
 
 
 def _check_numbers(frame: pandas.DataFrame, path: Path) -> None:
-    for name, cells in frame.items():
-        if frame.empty or cells.dtype.kind in "biuf":
-            continue
+    for name, cells in frame.select_dtypes(exclude=["number", "bool"]).items():
         column = tables.column(path.stem, str(name))
         if column and column.kind in ("int", "float"):
             words = cells.notna() & pandas.to_numeric(cells, errors="coerce").isna()
@@ -79,6 +48,5 @@ def _check_numbers(frame: pandas.DataFrame, path: Path) -> None:
 
 
 def write(frame: pandas.DataFrame, path: Path) -> None:
-    frame = guarded(frame)
     with disk.atomic_path(path) as temporary:
         frame.to_csv(temporary, index=False, lineterminator="\n")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas
 
+from batchscope import disk
 from batchscope.analysis import (
     claims,
     comparisons,
@@ -26,8 +27,8 @@ from batchscope.analysis import (
 from batchscope.analysis.advice_series import AdviceRequest, AdviceTables
 from batchscope.analysis.targets import Target
 from batchscope.analysis.trainings import RATE, Trainings
-from batchscope.store import interims, paths
-from batchscope.study import outcomes
+from batchscope.store import interims, paths, records
+from batchscope.study import factor_words, outcomes
 from batchscope.study.budget_kinds import END, SECONDS
 from batchscope.study.decision_columns import INTERIMS
 from batchscope.study.outcomes import Outcome
@@ -36,8 +37,6 @@ from batchscope.study.tables import TABLES
 from batchscope.tables import (
     advice,
     csv_tables,
-    default_targets,
-    logged_runs,
     long_tables,
     published,
     run_table,
@@ -66,10 +65,10 @@ def make(
     """
     planned, at = study.experiments[experiment], (results, study, experiment)
     if planned.columns:  # the evaluations of external runs are all that is known
-        logged = logged_runs.read(*at)
+        logged = run_table.logged_runs(*at)
         tables = long_tables.made(*at, list(logged.rows))
-        tables["runs"] = logged_runs.runs(logged, study.name, experiment)
-        tables["trajectories"] = logged_runs.trajectories(logged)
+        tables["runs"] = run_table.of_logs(logged, study.name, experiment)
+        tables["trajectories"] = run_table.trajectories(logged)
     else:
         tables = {**long_tables.made(*at), "runs": run_table.collect(*at)}
     tables |= {**timing_tables.made(*at), "limits": timing_tables.limits(*at)}
@@ -92,7 +91,8 @@ def decisions(
     margins = {**keys.margins, SECONDS: keys.advice.slower}
     metrics = planned.metrics
     of_runs = runs, trajectories, keys.budgets, margins, looks, default_target, metrics
-    found = list(readings.of_experiment(*of_runs))
+    comparisons_at_budgets = list(readings.of_experiment(*of_runs))
+    before_end = [item for item in comparisons_at_budgets if item.budget.kind != END]
     if run_series.by_horizon(trajectories) and not trainings.at_own_targets(runs):
         # A run that was to end at the target would have had lower rates before.
         to_target = trajectories.iloc[:0]
@@ -101,13 +101,8 @@ def decisions(
     constant = run_series.constants(runs)
     tolerance = planned.measures.get("branches", {}).get("tolerance", math.nan)
     return {
-        "comparisons": comparisons.table(runs, found),
-        "trends": trends.table(
-            runs,
-            [one for one in found if one.budget.kind != END],
-            _stated(study, experiment),
-            looks,
-        ),
+        "comparisons": comparisons.table(runs, comparisons_at_budgets),
+        "trends": trends.table(runs, before_end, _stated(study, experiment), looks),
         "critical_batch_size": to_target_tables.fits(scalings, constant),
         "to_target": to_target_tables.trainings(scalings, constant),
         "local_critical_batch_size": local_critical_batch_size.table(
@@ -145,22 +140,56 @@ def _protected(study: Study, planned: PlannedExperiment) -> set[str]:
 
 def _stated(study: Study, experiment: str) -> dict[str, Outcome]:
     """Return the columns with a direction that documents state for the whole experiment."""
-    found = {
-        claim.test.column: outcomes.with_direction(
-            claim.test.column,
-            claim.test.direction,
-            f"{claim.document}, {claim.place}",
-            study.experiments[experiment].metrics,
-        )
-        for claim in study.claims
-        if claim.test.trend_experiment == experiment
-    }
-    return {column: outcome for column, outcome in found.items() if outcome}
+    stated, metrics = {}, study.experiments[experiment].metrics
+    for claim in study.claims:
+        test, source = claim.test, f"{claim.document}, {claim.place}"
+        if test.trend_experiment == experiment:
+            outcome = outcomes.with_direction(test.column, test.direction, source, metrics)
+            stated |= {test.column: outcome} if outcome else {}
+    return stated
+
+
+class DefaultTargets:
+    """The default targets of an experiment's series, read from a file if it exists.
+
+    Seeds that are added later would move a default target, and with it every cost to the target. So
+    the targets of the first analysis of all planned runs are stored with the tables.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._targets: list[dict[str, Any]] = []
+        if path.exists():
+            self._targets = disk.read_json(path, "targets")["targets"]
+
+    def target_of(self, series: Trainings) -> Target | None:
+        """Return the stored target of a series, else its default.
+
+        A default loss or metric is stored, unless a run of the series is missing.
+        """
+        constants = run_series.constants(series.runs).items()
+        factors = {
+            name: factor_words.plain(value)
+            for name, value in constants
+            if name != RATE and pandas.notna(value)
+        }
+        for stored in self._targets:
+            if stored["series"] == factors and stored["column"] in series.evaluations:
+                return Target(stored["column"], stored["value"])
+        target = series.default_target()
+        missing = series.runs["status"].eq(records.MISSING).any()
+        if target is not None and target.column and not missing:
+            new = {"series": factors, "column": target.column, "value": target.value}
+            self._targets.append(new)
+        return target
+
+    def write(self) -> None:
+        disk.write_json(self._path, {"targets": self._targets})
 
 
 def write(results: Path | str, study: Study, experiment: str, folder: Path | str) -> None:
     """Write all tables of an experiment and its default targets, each atomically."""
-    stored = default_targets.DefaultTargets(Path(folder) / paths.DEFAULT_TARGETS)
+    stored = DefaultTargets(Path(folder) / paths.DEFAULT_TARGETS)
     for name, frame in make(results, study, experiment, stored.target_of).items():
         csv_tables.write(frame, Path(folder) / f"{name}.csv")
     stored.write()
@@ -177,7 +206,7 @@ def write_claims(study: Study, folder: Path | str, output: Path | str) -> None:
     def read(experiment: str, table: str) -> pandas.DataFrame:
         return _read(Path(folder) / experiment, table)
 
-    looks = {name: one.looks for name, one in study.experiments.items()}
+    looks = {name: planned.looks for name, planned in study.experiments.items()}
     csv_tables.write(claims.table(study.claims, read, study.machine, looks), Path(output))
 
 

@@ -1,7 +1,7 @@
-"""Records on disk -> the long tables of an experiment: several rows per run.
+"""The long tables of an experiment, with several rows per run, from records on disk.
 
-Each begins with the run, its factors and its status, and is written always: its header alone
-without measurements. `run_table` has the one with one row per run.
+Each table begins with the run, its factors and its status. It is always written, without
+measurements only with its header. `run_table` has one row per run.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 NAN = math.nan
 FIRST = ("run", *run_factors.FACTORS, "status")
 Row = dict[str, Any]
-Parts = Iterator[tuple[Row, list[Row]]]  # a run's first columns, and its rows beside them
-# What a trajectory has of the rows of a history.
+Parts = Iterator[tuple[Row, list[Row]]]  # the first columns of a run, and its rows without them
+# Columns of trajectories that histories have too.
 _VALIDATED = ("epoch", *budget_kinds.ALWAYS_THERE)
 
 
@@ -47,28 +47,28 @@ def read_record(path: Path, *keys: str) -> Row | None:
 
 
 def named(factors: Row) -> Row:
-    """Returns factors, data set and model by their plain names beside their digests."""
-    found: Row = {}
+    """Return factors with the plain names and the digests of data set and model."""
+    row: Row = {}
     for name, value in factors.items():
-        found[name] = value
+        row[name] = value
         if name in ("dataset", "model"):
-            found[name], found[f"{name}_digest"] = names.split_token(str(value))
-    return found
+            row[name], row[f"{name}_digest"] = names.split_token(str(value))
+    return row
 
 
 def learned(results: Path | str, study: Study, experiment: PlannedExperiment) -> tuple[str, ...]:
-    """Returns the tasks of an experiment's data sets: those of `tasks.TASKS`, in order."""
-    found = set()
+    """Return the tasks of an experiment's data sets, in the order of `tasks.TASKS`."""
+    learned_tasks = set()
     for name in {factors["dataset"] for factors in experiment.factors()}:
         task = records.task(results, name)
-        if task is None:  # not prepared; where its labels alone know, it may have classes
+        if task is None:  # not prepared; if only its labels know, it may have classes
             task = dataset_definitions.read(study.datasets[name]).task_of_labels()
-        found.add(task or tasks.CLASSIFICATION)
-    return tuple(filter(found.__contains__, tasks.TASKS))
+        learned_tasks.add(task or tasks.CLASSIFICATION)
+    return tuple(task for task in tasks.TASKS if task in learned_tasks)
 
 
-def shown_status(record: Row) -> str:
-    """Returns a run's status; one that missed its target_train_loss is compared with none."""
+def _status(record: Row) -> str:
+    """Return the status of a run; `off_target` if it missed its target_train_loss."""
     missed = record["status"] == records.FINISHED and record.get("reached_target") is False
     return records.OFF_TARGET if missed else record["status"]
 
@@ -88,13 +88,13 @@ def recorded(
         for run, factors in runs.items():
             record = read_record(paths.run_record(paths.run_folder(place.results, run)), "status")
             if record is not None:
-                yield place, run, record, shown_status(record)
+                yield place, run, record, _status(record)
             elif place.machine == study.machine:
                 yield place, run, None, jobs.unrecorded(factors)
 
 
 def history(results: Path | str, run: str) -> list[dict[str, float]]:
-    """Returns the rows of a trained run's history; a field that is empty is NaN."""
+    """Return the rows of a trained run's history, with NaN for an empty field."""
     return _numbers(results, run, "history.csv", "epoch", "train_loss")
 
 
@@ -111,68 +111,78 @@ def made(
     A value that a row lacks is NaN; values without a column are left out.
 
     Args:
-        logged: Columns of logs, whose metrics tell the tasks of runs without a data set.
+        logged: Columns of logs; their metrics tell the tasks of runs without a data set.
     """
-    chosen, places = study.experiments[experiment], [*jobs.places(study, results)]
-    tasks_of = learned(results, study, chosen) or tasks.of_columns(logged)
+    planned, places = study.experiments[experiment], [*jobs.places(study, results)]
+    experiment_tasks = learned(results, study, planned) or tasks.of_columns(logged)
     parts = {
-        "history": (columns.HISTORY, _histories(places[0], study, chosen)),
-        "trajectories": (columns.TRAJECTORIES, _trajectories(places, study, chosen)),
-        "at_epochs": (columns.AT_EPOCHS, _at_epochs(places, chosen)),
+        "history": (columns.HISTORY, _histories(places[0], study, planned)),
+        "trajectories": (columns.TRAJECTORIES, _trajectories(places, study, planned)),
+        "at_epochs": (columns.AT_EPOCHS, _at_epochs(places, planned)),
     }
     for entry in MEASURES.values():
         for name, table in entry.tables.items():
-            parts[name] = (table.columns, _measured(results, chosen, entry, table))
+            parts[name] = (table.columns, _measured(results, planned, entry, table))
     tables = {}
-    for name, (named_columns, of_runs) in parts.items():
-        found = [*of_runs]
-        which = [at for at, (_, rows) in enumerate(found) for _ in rows]
-        firsts = pandas.DataFrame([first for first, _ in found], columns=FIRST).iloc[which]
-        kept = {each: named_columns[each] for each in tasks.kept(named_columns, tasks_of)}
-        rows = run_series.table([row for _, rows in found for row in rows], kept)
-        tables[name] = pandas.concat([firsts.reset_index(drop=True), rows], axis=1)
+    for name, (described, of_runs) in parts.items():
+        firsts, rows = [], []
+        for first, run_rows in of_runs:
+            firsts += [first] * len(run_rows)
+            rows += run_rows
+        described = {key: described[key] for key in tasks.kept(described, experiment_tasks)}
+        both = (pandas.DataFrame(firsts, columns=FIRST), run_series.table(rows, described))
+        tables[name] = pandas.concat(both, axis=1)
     return tables
 
 
-def _histories(place: Place, study: Study, chosen: PlannedExperiment) -> Parts:
+def _runs(results: Path | str, experiment: PlannedExperiment) -> Iterator[tuple[Row, Row, Row]]:
+    """Yield the factors, record and first columns of every run with a record."""
+    for run, factors in experiment.runs.items():
+        record = read_record(paths.run_folder(results, run) / "record.json", "status")
+        if record is not None:
+            first = {"run": run, **named(factors), "status": _status(record)}
+            yield factors, record, {name: first[name] for name in FIRST}
+
+
+def _histories(place: Place, study: Study, planned: PlannedExperiment) -> Parts:
     """Yield one row per run and epoch."""
-    clock = _clock(place, study, chosen)
-    for factors, first in _runs(place.results, chosen):
+    clock = _clock(place, study, planned)
+    for factors, _, first in _runs(place.results, planned):
         rows, seconds = history(place.results, first["run"]), clock(factors)
-        of_epoch = _epoch_examples(place.results, factors)
+        epoch_examples = _epoch_examples(place.results, factors)
         for row in rows:
             row["contended_seconds"] = row.get("seconds", NAN)
-            row["examples"] = row["epoch"] * of_epoch
+            row["examples"] = row["epoch"] * epoch_examples
             row["seconds"] = seconds(row["examples"])
         yield first, rows
 
 
-def _trajectories(places: list[Place], study: Study, chosen: PlannedExperiment) -> Parts:
+def _trajectories(places: list[Place], study: Study, planned: PlannedExperiment) -> Parts:
     """Yield one row per machine, run and evaluation; without evaluations, the rows of its history.
 
     Seconds are never measured by the training itself. A timing job that ran exclusively gives the
     seconds of its examples: `time_epoch`, or else `throughput` of an experiment under `beside`.
     """
     for place in places:
-        clock = _clock(place, study, chosen)
-        for factors, first in _runs(place.results, chosen):
-            rows, seconds = trajectory(place.results, first["run"], factors), clock(factors)
+        clock = _clock(place, study, planned)
+        for factors, _, first in _runs(place.results, planned):
+            rows, seconds = _trajectory(place.results, first["run"], factors), clock(factors)
             for row in rows:
                 row |= {"seconds": seconds(row["examples"]), "machine": place.machine}
             yield first, rows
 
 
-def trajectory(results: Path | str, run: str, factors: Row) -> list[Row]:
-    """Returns the rows of a run's trajectory; of one without `evaluate_every`, of its history."""
+def _trajectory(results: Path | str, run: str, factors: Row) -> list[Row]:
+    """Return the rows of a run's trajectory, or of its history without `evaluate_every`."""
     if factors["evaluate_every"]:
         needed = ("examples", "updates", "epoch", "train_loss", "validation_loss", "test_loss")
         return _numbers(results, run, paths.TRAJECTORY, *needed)
-    of_epoch, found = _epoch_examples(results, factors), []
+    epoch_examples, rows = _epoch_examples(results, factors), []
     for row in history(results, run):
-        same = {name: row[name] for name in _VALIDATED if name in row}
-        used = {"examples": row["epoch"] * of_epoch, "updates": row.get("step", NAN)}
-        found.append({**used, **same})
-    return found
+        validated = {name: row[name] for name in _VALIDATED if name in row}
+        used = {"examples": row["epoch"] * epoch_examples, "updates": row.get("step", NAN)}
+        rows.append({**used, **validated})
+    return rows
 
 
 def _epoch_examples(results: Path | str, factors: Row) -> float:
@@ -181,114 +191,104 @@ def _epoch_examples(results: Path | str, factors: Row) -> float:
 
 
 def _measured(
-    results: Path | str, chosen: PlannedExperiment, entry: Measure, table: Table
+    results: Path | str, planned: PlannedExperiment, entry: Measure, table: Table
 ) -> Parts:
-    """Yields the rows of a table of a measure; of a pair of runs those of the first of both."""
-    if entry.name not in chosen.measures:
+    """Yield the rows of a table of a measure. A pair has the first columns of its first run."""
+    if entry.name not in planned.measures:
         return
-    settings = names.settings_name(entry.name, chosen.measures[entry.name])
-    for factors, first in _runs(results, chosen):
-        run = first["run"]
-        if not entry.pairs:
-            found = {paths.measure_path(results, run, entry.name, settings): {}}
-        else:
-            found = {}
-            for small, other in chosen.pairs[entry.name]:
-                if small == run:
-                    large = chosen.runs[other]
-                    by = next(name for name in run_factors.FACTORS if factors[name] != large[name])
-                    same = {"factor": by, "small": factors[by], "large": large[by], "other": other}
-                    found[paths.pair_path(results, run, other, entry.name, settings)] = same
-        for path, same in found.items():
+    settings = names.settings_name(entry.name, planned.measures[entry.name])
+    for factors, _, first in _runs(results, planned):
+        run, pairs = first["run"], planned.pairs.get(entry.name, ())
+        record_paths = {paths.measure_path(results, run, entry.name, settings): {}}
+        if entry.pairs:
+            record_paths = {}
+            for other in (other for small, other in pairs if small == run):
+                large = planned.runs[other]
+                by = next(name for name in run_factors.FACTORS if factors[name] != large[name])
+                pair = {"factor": by, "small": factors[by], "large": large[by], "other": other}
+                record_paths[paths.pair_path(results, run, other, entry.name, settings)] = pair
+        for path, pair in record_paths.items():
             if record := read_record(path):
-                yield first, [{**same, **row} for row in table.rows(record, path)]
+                yield first, [{**pair, **row} for row in table.rows(record, path)]
 
 
-def _at_epochs(places: list[Place], chosen: PlannedExperiment) -> Parts:
-    """Yields what measures gave after each number of epochs that the experiment asks for."""
-    asked = chosen.measures
-    early = [name for name in asked if name in MEASURES and MEASURES[name].at_epochs]
-    if not any(versions.ENTRIES[name].at_epochs for name in asked):
+def _at_epochs(places: list[Place], planned: PlannedExperiment) -> Parts:
+    """Yield the results of measures after each of an experiment's `at_epochs`."""
+    measures = planned.measures
+    if not any(versions.ENTRIES[name].at_epochs for name in measures):
         return
+    early = [name for name in measures if name in MEASURES and MEASURES[name].at_epochs]
     for place in places:
-        for factors, first in _runs(place.results, chosen):
-            timed, run = _timed(place, chosen, factors, "seconds_per_epoch"), first["run"]
-            record = paths.run_folder(place.results, run) / "record.json"
-            trained, rows = disk.read_json(record, "epochs_run")["epochs_run"], []
-            for epoch in chosen.at_epochs:
+        for factors, record, first in _runs(place.results, planned):
+            timed, rows = _timed(place, planned, factors, "seconds_per_epoch"), []
+            for epoch in planned.at_epochs:
                 row = {"at_epoch": epoch, "machine": place.machine}
-                row["train_seconds"] = epoch * timed if epoch <= trained else NAN
+                row["train_seconds"] = epoch * timed if epoch <= record["epochs_run"] else NAN
                 for measure in early:
-                    settings = jobs.at_epoch(measure, asked[measure], epoch)
-                    path = paths.measure_path(place.results, run, measure, settings)
+                    settings = jobs.at_epoch(measure, measures[measure], epoch)
+                    path = paths.measure_path(place.results, first["run"], measure, settings)
                     row |= (read_record(path, "values") or {"values": {}})["values"]
                 rows.append(row)
             yield first, rows
 
 
 def _timed(place: Place, experiment: PlannedExperiment, factors: Row, column: str) -> float:
-    """Returns a column of the exclusive timing job of a training; NaN without one."""
+    """Return a column of the exclusive timing job of a training; NaN without one."""
     timing = next((name for name in experiment.measures if name in OF_SECONDS), None)
     if timing is None:
         return NAN
     record = read_record(jobs.time_path(place, experiment, factors, timing), "values")
-    found = record and record["values"].get(column)
-    return NAN if found is None else found
+    value = record and record["values"].get(column)
+    return NAN if value is None else value
 
 
 def _clock(
     place: Place, study: Study, experiment: PlannedExperiment
 ) -> Callable[[Row], Callable[[float], float]]:
-    """Returns, of a run's factors, a function of examples used: the seconds that they take.
+    """Return a function from factors to a function from used examples to their seconds.
 
     They are the sum over the batch sizes of the run of examples / examples per second.
     """
-    speed = _speeds(place, study, experiment)
+    throughput = _throughput(place, study, experiment)
+
+    def speed(factors: Row) -> float:
+        timed = _timed(place, experiment, factors, "examples_per_second")
+        if math.isfinite(timed):
+            return timed
+        # The n-th seed has the n-th job, so that seeds share no error of a time.
+        repeat = experiment.seeds.index(factors["seed"]) + 1
+        return throughput.get((names.timing_name(factors), repeat), NAN)
 
     def clock(factors: Row) -> Callable[[float], float]:
         course = batch_phases.Course(factors, _epoch_examples(place.results, factors))
         sizes = batch_phases.batch_sizes(factors)
         speeds = {size: speed({**factors, "batch_size": size}) for size in sizes}
         return lambda used: sum(
-            own / speeds[size] for size, own in course.examples_by_size(used).items()
+            examples / speeds[size] for size, examples in course.examples_by_size(used).items()
         )
 
     return clock
 
 
-def _speeds(place: Place, study: Study, experiment: PlannedExperiment) -> Callable[[Row], float]:
-    """Returns a function of a run's factors: examples per second of its timing job.
+def _throughput(
+    place: Place, study: Study, experiment: PlannedExperiment
+) -> dict[tuple[str, int], float]:
+    """Return the examples per second by timing configuration and repeat, from `beside`.
 
-    The n-th seed's is the n-th job of its configuration, so that seeds share no error of a time;
-    where it was not timed itself, that of a sweep beside it, in steps driven as a training's are.
+    Only steps that are driven as in a training count.
     """
-    beside: dict[tuple[str, int], float] = {}  # timing configuration and repeat -> examples/s
+    defaults = {name: item.default for name, item in run_factors.TIMING_ONLY_FACTORS.items()}
+    throughput: dict[tuple[str, int], float] = {}
     for name in experiment.keys.beside:
         for job in jobs.timing_jobs(study.experiments[name], place.results, place.recorded):
-            factors, timing_only = job.sweep.factors, run_factors.TIMING_ONLY_FACTORS.values()
-            as_trained = (factors.get(own.name, own.default) == own.default for own in timing_only)
-            if job.measure not in OF_SECONDS or not all(as_trained):
+            factors = job.sweep.factors
+            if job.measure not in OF_SECONDS or {**defaults, **factors} != {**factors, **defaults}:
                 continue
             record = read_record(job.path, "sizes") or {"sizes": []}
-            for size in filter(lambda each: each["blocks"], record["sizes"]):
-                seconds = statistics.median(block["seconds_per_step"] for block in size["blocks"])
-                timing = names.timing_name({**factors, "batch_size": size["batch_size"]})
-                beside.setdefault((timing, job.repeat), size["batch_size"] / seconds)
-
-    def speed(factors: Row) -> float:
-        timed = _timed(place, experiment, factors, "examples_per_second")
-        if math.isfinite(timed):
-            return timed
-        repeat = experiment.seeds.index(factors["seed"]) + 1
-        return beside.get((names.timing_name(factors), repeat), NAN)
-
-    return speed
-
-
-def _runs(results: Path | str, experiment: PlannedExperiment) -> Iterator[tuple[Row, Row]]:
-    """Yields the factors of every run on disk, and its first columns in the long tables."""
-    for run, factors in experiment.runs.items():
-        record = read_record(paths.run_folder(results, run) / "record.json", "status")
-        if record is not None:
-            first = {"run": run, **named(factors), "status": shown_status(record)}
-            yield factors, {name: first[name] for name in FIRST}
+            for size in record["sizes"]:
+                if size["blocks"]:
+                    times = [block["seconds_per_step"] for block in size["blocks"]]
+                    timing = names.timing_name({**factors, "batch_size": size["batch_size"]})
+                    examples_per_second = size["batch_size"] / statistics.median(times)
+                    throughput.setdefault((timing, job.repeat), examples_per_second)
+    return throughput

@@ -1,4 +1,4 @@
-"""published.csv: a document's numbers, each with ours of the same cell, or why there is none."""
+"""published.csv: values of a document, each with the value of the same cell here."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ OF_MACHINE = {
     "utilisation_percent": ("gpu_percent", "process_percent"),
     "memory_mb": ("gpu_memory_peak_mb", "memory_peak_mb"),
 }
-# What may name a document's series.
 _SERIES_FACTORS = [name for name in run_factors.EVERY_FACTOR if name not in ("batch_size", "seed")]
 COLUMNS = [
     *("figure", "document", "series", *_SERIES_FACTORS, "batch_size", "column", "value"),
@@ -33,22 +32,25 @@ COLUMNS = [
 def table(
     experiment: PlannedExperiment, tables: Mapping[str, pandas.DataFrame]
 ) -> pandas.DataFrame:
-    """Returns one row per number of a document, with ours of the tables of the experiment."""
+    """Return one row for each published value of an experiment."""
     rows, user_columns = [], []
-    for figure, found in experiment.numbers.items():
+    for figure, numbers in experiment.numbers.items():
         document = " ".join(experiment.keys.published[figure].figure.split())
-        for series in found:
-            named = long_tables.named(series.factors)
-            known = {name: named[name] for name in _SERIES_FACTORS if named.get(name) is not None}
+        for series in numbers:
             if experiment.commands:
-                known = {own_columns.named(name): value for name, value in series.factors.items()}
-            user_columns += filter(own_columns.is_own, known)
-            first = {"figure": figure, "document": document, "series": factor_words.describe(known)}
-            for column, numbers in series.columns.items():
-                for size, value in zip(series.batch_sizes, numbers, strict=True):
-                    row = {**first, **known, "batch_size": size, "column": column, "value": value}
-                    rows.append({**row, **beside(column, size, known, tables)})
-    # Values as they are: a column with gaps would turn whole numbers into fractions.
+                factors = {own_columns.named(name): item for name, item in series.factors.items()}
+            else:
+                factors = long_tables.named(series.factors)
+                factors = {name: factors.get(name) for name in _SERIES_FACTORS}
+                factors = {name: item for name, item in factors.items() if item is not None}
+            user_columns += filter(own_columns.is_own, factors)
+            first = {"figure": figure, "document": document, **factors}
+            first["series"] = factor_words.describe(factors)
+            for column, values in series.columns.items():
+                for size, value in zip(series.batch_sizes, values, strict=True):
+                    row = {**first, "batch_size": size, "column": column, "value": value}
+                    rows.append({**row, **beside(column, size, factors, tables)})
+    # With dtype object, a column with gaps keeps its whole numbers.
     columns = [*COLUMNS, *dict.fromkeys(user_columns)]
     return pandas.DataFrame(rows, columns=columns, dtype=object)
 
@@ -56,9 +58,9 @@ def table(
 def beside(
     column: str, size: int, factors: Mapping[str, Any], tables: Mapping[str, pandas.DataFrame]
 ) -> dict[str, Any]:
-    """Returns our number of the same cell of a series, or why there is none."""
+    """Return the value of the same cell of a series here, or the reason for its absence."""
     frame = tables.get("runs", pandas.DataFrame())
-    for factor in factors.keys() & {*frame}:  # what a table does not have is the same in all
+    for factor in factors.keys() & {*frame}:
         frame = frame[frame[factor] == factors[factor]]
     frame = run_series.own(frame)
     if frame.empty:
@@ -79,7 +81,7 @@ def factors_of(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _here(rows: pandas.DataFrame, column: str) -> dict[str, Any]:
-    """Returns a mean over seeds with its interval; of a time the median with its quartiles."""
+    """Return the mean over seeds with its interval; for a time, the median with its quartiles."""
     quartiles = [f"{column}_q1", f"{column}_q3"]
     if quartiles[0] in rows or "seed" not in rows:
         ends = rows.reindex(columns=[column, *quartiles]).drop_duplicates()
@@ -89,7 +91,7 @@ def _here(rows: pandas.DataFrame, column: str) -> dict[str, Any]:
         return {"here": value, "here_low": low, "here_high": high}
     if rows["seed"].duplicated().any():
         return {"here_reason": Reason.SEVERAL}
-    found = intervals.t_interval(rows[column].astype(float))
-    low, high = clipped(column, (found.low, found.high))
-    known = {"here_low": low, "here_high": high} if math.isfinite(low) else {}
-    return {"here": found.mean, **known, "here_n": found.n}
+    interval = intervals.t_interval(rows[column].astype(float))
+    low, high = clipped(column, (interval.low, interval.high))
+    ends = {"here_low": low, "here_high": high} if math.isfinite(low) else {}
+    return {"here": interval.mean, **ends, "here_n": interval.n}

@@ -1,115 +1,208 @@
-"""Records on disk -> runs.csv, one row per run; `long_tables` has the tables with more.
+"""runs.csv: one row per machine and run, from records on disk or from logs.
 
-Figures, statistics and report read tables and never the records behind them.
+Runs of a command have records and evaluations from their jobs. Logs of external runs are read when
+the study is planned.
 """
 
 from __future__ import annotations
 
 import functools
+import io
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas
 
+from batchscope.analysis import run_series
+from batchscope.errors import UserError
+from batchscope.external import log_checks
+from batchscope.external.external_runs import LoggedRuns
 from batchscope.store import jobs, paths, records
-from batchscope.study import batch_phases, columns, names
-from batchscope.study.registry import MEASURES
+from batchscope.study import batch_phases, columns, factor_models, names, own_columns, tasks
+from batchscope.study.registry import MEASURES, OF_OUTCOMES
 from batchscope.study.specifications import Column
 from batchscope.tables import long_tables, timing_tables
 
 if TYPE_CHECKING:
+    from batchscope.study.commands import CommandRun
     from batchscope.study.plan import PlannedExperiment, Study
 
-Factors = dict[str, Any]
-Reader = Callable[..., dict[str, Any] | None]
+Row = dict[str, Any]
+Reader = Callable[..., Row | None]
+_OF_COMMAND = (
+    *columns.OF_COMMANDS,
+    *("message", "contended_seconds", "train_seconds", "examples_per_second"),
+)
 _DTYPES = {"int": "Int64", "str": "object", "bool": "bool"}  # whole numbers may be missing
 
 
 def collect(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
     """Return one row per machine and run of an experiment (see `long_tables.recorded`)."""
-    chosen, rows = study.experiments[experiment], []
+    planned, rows = study.experiments[experiment], []
     read = functools.cache(long_tables.read_record)  # runs share data sets and timings
-    for place, run, record, status in long_tables.recorded(results, study, chosen.runs):
-        factors = chosen.runs[run]
+    for place, run, record, status in long_tables.recorded(results, study, planned.runs):
         row = {"run": run, "study": study.name, "experiment": experiment}
-        row |= {"machine": place.machine, **long_tables.named(factors), "status": status}
-        rows.append(row | _values(place, chosen, run, record, read))
+        row |= {"machine": place.machine, **long_tables.named(planned.runs[run]), "status": status}
+        rows.append(row | _values(place, planned, run, record, read))
     # A record of another version may have columns that are not documented.
-    learned = long_tables.learned(results, study, chosen)
-    found = itertools.chain(columns.of_measures(chosen.measures, learned), *rows)
-    frame = pandas.DataFrame(rows, columns=sorted(dict.fromkeys(found), key=columns.position))
+    learned = long_tables.learned(results, study, planned)
+    filled = itertools.chain(columns.of_measures(planned.measures, learned), *rows)
+    frame = pandas.DataFrame(rows, columns=sorted(dict.fromkeys(filled), key=columns.position))
     kinds = {name: (columns.describe(name) or Column("")).kind for name in frame}
     return frame.astype({name: _DTYPES.get(kind, "float64") for name, kind in kinds.items()})
 
 
 def _values(
-    place: jobs.Place,
-    experiment: PlannedExperiment,
-    run: str,
-    record: dict[str, Any] | None,
-    read: Reader,
-) -> dict[str, Any]:
-    """Return the columns that the files of one run give."""
+    place: jobs.Place, experiment: PlannedExperiment, run: str, record: Row | None, read: Reader
+) -> Row:
+    """Return the columns from the files of one run."""
     results, factors = place.results, experiment.runs[run]
     dataset = read(paths.dataset_folder(results, factors["dataset"]) / "record.json", "counts")
     counts = dataset["counts"] if dataset else {}
-    row: dict[str, Any] = {f"{split}_examples": counts.get(split) for split in paths.SPLITS}
+    row: Row = {f"{split}_examples": counts.get(split) for split in paths.SPLITS}
     if record:
         row |= {name: record.get(name) for name in columns.OF_RECORD}
         losses = (epoch["train_loss"] for epoch in long_tables.history(results, run))
         row["best_train_loss"] = min(filter(math.isfinite, losses), default=math.nan)
-    made = {"train": record}
+    step_records = {"train": record}
     for measure, settings in experiment.measures.items():
         if measure not in MEASURES:
-            found = _timed(place, experiment, factors, measure, read)
-        elif MEASURES[measure].pairs:
-            continue  # a long table of its own
-        else:
+            step_records[measure] = _timed(place, experiment, factors, measure, read)
+        elif not MEASURES[measure].pairs:  # pairs have a long table
             name = names.settings_name(measure, settings)
             path = paths.measure_path(results, run, measure, name)
-            found = long_tables.read_record(path, "values")
-        row |= found["values"] if found else {}
-        made[measure] = found
-    others = (records.other_version(step, found) for step, found in made.items() if found)
-    row["other_versions"] = " ".join(filter(None, others)) or None
+            step_records[measure] = long_tables.read_record(path, "values")
+        row |= (step_records.get(measure) or {"values": {}})["values"]
+    present = {step: made for step, made in step_records.items() if made}
+    versions = (records.other_version(step, made) for step, made in present.items())
+    row["other_versions"] = " ".join(filter(None, versions)) or None
     length = records.sequence_length(results, factors["dataset"]) or math.nan
     row["tokens_per_update"] = length * factors["batch_size"]
-    row["tokens_per_second"] = length * _known(row, "examples_per_second")
-    row["train_seconds"] = _known(row, "epochs_run") * _known(row, "seconds_per_epoch")
+    row["tokens_per_second"] = length * _number(row, "examples_per_second")
+    row["train_seconds"] = _number(row, "epochs_run") * _number(row, "seconds_per_epoch")
     return row
 
 
 def _timed(
-    place: jobs.Place,
-    experiment: PlannedExperiment,
-    factors: Factors,
-    timing: str,
-    read: Reader,
-) -> dict[str, Any] | None:
+    place: jobs.Place, experiment: PlannedExperiment, factors: Row, timing: str, read: Reader
+) -> Row | None:
     """Return the record of a run's times, with the disturbance of its timing jobs.
 
     The times of a run with several batch sizes are means over its examples.
     """
-    by_size = {
-        size: read(path, "values")
-        for size, path in jobs.time_paths(place, experiment, factors, timing).items()
-    }
-    first, *others = by_size.values()
+    size_paths = jobs.time_paths(place, experiment, factors, timing)
+    by_size = {size: read(path, "values") for size, path in size_paths.items()}
     if not all(by_size.values()):
         return None
-    values, shares = {} if others else first["values"], batch_phases.shares(factors)
-    for name, power in (("seconds_per_epoch", 1), ("examples_per_second", -1)) if others else ():
-        known = {size: record["values"].get(name) for size, record in by_size.items()}
-        if all(known.values()):
-            mean = sum(share * known[size] ** power for size, share in shares.items())
-            values[name] = mean**power
+    first = next(iter(by_size.values()))
+    values = first["values"] if len(by_size) == 1 else {}
+    shares = batch_phases.shares(factors)
+    for name, power in {"seconds_per_epoch": 1, "examples_per_second": -1}.items():
+        times = {size: record["values"].get(name) for size, record in by_size.items()}
+        if len(by_size) > 1 and all(times.values()):
+            values[name] = sum(share * times[size] ** power for size, share in shares.items())
+            values[name] **= power
     blocks = [block for record in by_size.values() for block in record.get("blocks", ())]
     return {**first, "values": {**values, **timing_tables.disturbance(blocks)}}
 
 
-def _known(row: dict[str, Any], column: str) -> float:
+def _number(row: Row, column: str) -> float:
     value = row.get(column)
     return math.nan if value is None else value
+
+
+def logged_runs(results: Path | str, study: Study, experiment: str) -> LoggedRuns:
+    """Return the runs of an experiment with results from logs."""
+    planned = study.experiments[experiment]
+    return planned.external_runs or _commanded(results, study, experiment)
+
+
+def of_logs(logged: LoggedRuns, study: str, experiment: str) -> pandas.DataFrame:
+    """Return one row per run with the values of its last row, as `run_table.collect` does."""
+    rows = logged.rows.assign(study=study, experiment=experiment)
+    rows = rows.reindex(columns=dict.fromkeys([*rows, *own_columns.outcomes(logged.metrics)]))
+    keys = [rows["run"], rows["machine"]]
+    # Not every evaluation has every outcome.
+    table = rows.groupby(["run", "machine"], sort=False).last().reset_index()
+    for split in ("train", "validation"):
+        finite = rows[f"{split}_loss"].where(np.isfinite(rows[f"{split}_loss"].astype(float)))
+        table[f"best_{split}_loss"] = finite.groupby(keys, sort=False).min().to_numpy()
+    used = table.pop("updates")  # a column of a measure in runs.csv
+    if logged.ends:
+        table["stop_reason"] = logged.ends
+    if logged.ends == own_columns.AT_TARGET:
+        table["reached_target"] = used.notna().astype(int)
+    else:
+        table["steps_run"] = used.round()
+    if logged.rates:
+        scaled = table.get("learning_rate_scaling", pandas.Series("none", table.index)) != "none"
+        table["effective_learning_rate"] = table["learning_rate"].mask(scaled)
+    table["generalisation_gap"] = table["test_loss"] - table["train_loss"]
+    for gap, metric in tasks.GAPS.items():
+        table[gap] = table[f"train_{metric.name}"] - table[f"test_{metric.name}"]
+    names = columns.of_measures(dict.fromkeys(OF_OUTCOMES, {}), tasks.of_columns(logged.rows))
+    names += filter(logged.rows.__contains__, own_columns.of_metrics(logged.metrics))
+    return _table(table, names, {name: columns.describe(name) or Column("") for name in names})
+
+
+def trajectories(logged: LoggedRuns) -> pandas.DataFrame:
+    """Return one row per evaluation, as `long_tables.trajectories` does."""
+    logged_outcomes = filter(logged.rows.__contains__, own_columns.outcomes(logged.metrics))
+    outcomes = dict.fromkeys([*columns.TRAJECTORIES, *logged_outcomes])
+    names = [*long_tables.FIRST, *tasks.kept(outcomes, tasks.of_columns(logged.rows))]
+    used = [name for name in ("updates", "epoch") if name in logged.rows]
+    rows = logged.rows if logged.ends else logged.rows.dropna(subset=used, how="all")
+    return _table(rows, names, columns.TRAJECTORIES)
+
+
+def _table(
+    rows: pandas.DataFrame, names: Sequence[str], entries: Mapping[str, Column]
+) -> pandas.DataFrame:
+    """Return some columns of rows, with the user's factors before the status."""
+    at = names.index("status")
+    names = [*names[:at], *filter(own_columns.is_own, rows), *names[at:]]
+    table = rows.reindex(columns=names).reset_index(drop=True)
+    return run_series.typed(table, entries, errors="ignore")
+
+
+def _commanded(results: Path | str, study: Study, experiment: str) -> LoggedRuns:
+    """Return the runs of a command; a run without a record has a row without numbers."""
+    planned, parts = study.experiments[experiment], []
+    runs, metrics = planned.commands, planned.metrics
+    factors = pandas.DataFrame(dict(_factors(runs)), index=list(runs), dtype=object)
+    needs = {name: run.needs for name, run in runs.items()}
+    for place, name, record, status in long_tables.recorded(results, study, needs):
+        first: dict[str, Any] = {"run": name, "machine": place.machine, "status": status}
+        first |= {factor: runs[name].factors[factor] for factor in ("batch_size", "seed")}
+        first |= factors.loc[name]
+        rows = _evaluations(paths.run_folder(place.results, name)) if record else pandas.DataFrame()
+        names = dict.fromkeys([*own_columns.AXES[:2], *rows])
+        rows = rows.reindex(range(max(1, len(rows))), columns=names)
+        of_record = {column: (record or {}).get(column) for column in _OF_COMMAND}
+        parts.append(rows.assign(**first | of_record))
+    table = pandas.concat(parts, ignore_index=True)
+    finished = table[table["updates"].notna() & table["status"].eq(records.FINISHED)]
+    keys = ["machine", "batch_size", *factors]
+    if pair := log_checks.copied(finished, ["run", "machine"], keys, own_columns.outcomes(metrics)):
+        raise UserError(
+            f"{pair[0][0]}: received the very numbers of {pair[1][0]}; another training for each "
+            "seed is expected. Does the command use its seed?"
+        )
+    return LoggedRuns(table, tuple(factors), metrics=metrics)
+
+
+def _factors(runs: Mapping[str, CommandRun]) -> Iterator[tuple[str, list[Any]]]:
+    """Yield the factors under their names in our tables, each with its value in every run."""
+    factors = [run.factors for run in runs.values()]
+    for name in factors[0].keys() - {"batch_size", "seed"}:
+        texts = [factor_models.word(values[name]) for values in factors]
+        yield own_columns.factor(name, [text or own_columns.NOTHING for text in texts])
+
+
+def _evaluations(folder: Path) -> pandas.DataFrame:
+    text = records.RunFiles(folder).text(paths.TRAJECTORY, *own_columns.AXES[:1])
+    return pandas.read_csv(io.StringIO(text))

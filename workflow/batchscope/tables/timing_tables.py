@@ -1,8 +1,7 @@
-"""Records of timings on disk -> tidy tables of a timing experiment.
+"""Tables of a timing experiment from records of timings.
 
-Each row names the machine that it was measured on, and the timing job of its configuration:
-batchscope.analysis.timing_repeats makes one row of all jobs. What another machine's results hold
-of the same sweep stands below it.
+Each row names its machine and the timing job of its configuration; `analysis.timing_repeats` joins
+the rows of all jobs. Rows of another machine follow those of this one.
 """
 
 from __future__ import annotations
@@ -28,14 +27,15 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 
-# Columns of sweeps.csv -> what they are called in the record of a largest batch.
+# Column of sweeps.csv -> key of the record of a largest batch.
 _LARGEST = {
     "max_batch_size": "largest",
     "max_batch_size_bound": "bound",
     "memory_limit_mb": "limit_mb",
 }
-_DRIVEN = {"sweep", *run_factors.TIMING_ONLY_FACTORS}  # what drives the steps
-_SUBJECT = [name for name in (*FIRST, REPEAT) if name not in _DRIVEN]
+# Memory does not depend on the factors that drive the steps.
+_DRIVEN = {"sweep", *run_factors.TIMING_ONLY_FACTORS}
+_OF_MEMORY = [name for name in (*FIRST, REPEAT) if name not in _DRIVEN]
 
 
 class TimingRecord(NamedTuple):
@@ -50,26 +50,25 @@ class TimingRecord(NamedTuple):
 def find(
     results: Path | str, study: Study, experiment: str, measure: str
 ) -> Iterator[TimingRecord]:
-    """Yields the records of a timing on every machine, in the plan's order.
+    """Yield the records of a timing on every machine, in the plan's order.
 
-    What cannot be timed here has one that is on no disk.
+    A timing that this machine cannot run has a record that is not on disk.
     """
-    chosen = study.experiments[experiment]
     for place in jobs.places(study, results):
-        for job in jobs.timing_jobs(chosen, place.results, place.recorded):
+        for job in jobs.timing_jobs(study.experiments[experiment], place.results, place.recorded):
             if job.measure != measure:
                 continue
             record = long_tables.read_record(job.path, "status")
-            here = place.machine == study.machine
-            if record is None and here and (lacking := requirements.missing(job.sweep.factors)):
-                status = {"status": lacking.status}
+            missing = place.machine == study.machine and requirements.missing(job.sweep.factors)
+            if record is None and missing:
+                status = {"status": missing.status}
                 sizes = [{"batch_size": size, **status} for size in job.sweep.batch_sizes]
                 record = {**status, "sizes": sizes, "samples": {}, "tries": []}
                 record |= dict.fromkeys(_LARGEST.values())
             if record is not None:
-                first = {"machine": place.machine, "sweep": job.sweep.name, REPEAT: job.repeat}
-                first |= long_tables.named(job.sweep.factors)
-                first = {name: first[name] for name in (*FIRST, REPEAT)}
+                row = {"machine": place.machine, "sweep": job.sweep.name, REPEAT: job.repeat}
+                row |= long_tables.named(job.sweep.factors)
+                first = {name: row[name] for name in (*FIRST, REPEAT)}
                 yield TimingRecord(first, job.sweep, record, job.path)
 
 
@@ -84,12 +83,11 @@ def disturbance(blocks: list[Row]) -> Row:
 
 
 def summaries(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
-    """Returns one row per timing job: what all its batch sizes say together."""
+    """Return one row per timing job with results over all its batch sizes."""
     steps, search = OF_TIMINGS["sweeps"].measures
     rows = [t.first | _step_time(t) for t in find(results, study, experiment, steps)]
     for timing in find(results, study, experiment, search):
-        # Memory does not depend on what drives the steps: it stands with every loop's times.
-        same = [row for row in rows if all(row[name] == timing.first[name] for name in _SUBJECT)]
+        same = [row for row in rows if all(row[key] == timing.first[key] for key in _OF_MEMORY)]
         if not same:
             same = [{**timing.first, "status": timing.record["status"]}]
             rows += same
@@ -104,18 +102,15 @@ def summaries(results: Path | str, study: Study, experiment: str) -> pandas.Data
 
 
 def _step_time(timing: TimingRecord) -> Row:
-    record = timing.record
-    if record["status"] in requirements.LABELS:
-        return {"status": record["status"]}
-    timed = [size for size in record["sizes"] if size["blocks"]]
-    row: Row = {
-        "status": record["status"],
-        **throughput.block_counts([block for size in timed for block in size["blocks"]]),
-    }
-    if len(timed) < 2:
+    row: Row = {"status": timing.record["status"]}
+    if row["status"] in requirements.LABELS:
         return row
-    blocks = [[block["seconds_per_step"] for block in size["blocks"]] for size in timed]
-    return row | step_cost.summary([size["batch_size"] for size in timed], blocks)
+    timed = [size for size in timing.record["sizes"] if size["blocks"]]
+    row |= throughput.block_counts([block for size in timed for block in size["blocks"]])
+    if len(timed) >= 2:
+        blocks = [[block["seconds_per_step"] for block in size["blocks"]] for size in timed]
+        row |= step_cost.summary([size["batch_size"] for size in timed], blocks)
+    return row
 
 
 def made(results: Path | str, study: Study, experiment: str) -> dict[str, pandas.DataFrame]:
@@ -132,7 +127,7 @@ def made(results: Path | str, study: Study, experiment: str) -> dict[str, pandas
 
 
 def of_records(results: Path | str, study: Study, experiment: str, name: str) -> pandas.DataFrame:
-    """Return a table with the rows of all records of the timing that fills it."""
+    """Return a table with the rows of all records of its timings."""
     table = OF_TIMINGS[name]
     rows = []
     for measure in table.measures:
@@ -144,19 +139,19 @@ def of_records(results: Path | str, study: Study, experiment: str, name: str) ->
 
 
 def limits(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
-    """Returns the sweeps of the experiments beside one: what bounds a batch's size."""
-    found = []
+    """Return the sweeps of the timing experiments under `beside`, which limit batch sizes."""
+    frames = [_frame("sweeps", []).drop(columns=REPEAT)]
     for name in study.experiments[experiment].keys.beside:
-        made = {
+        tables = {
             "sweeps": summaries(results, study, name),
             "throughput": of_records(results, study, name, "throughput"),
         }
-        found.append(timing_repeats.over_jobs("sweeps", made.__getitem__))
-    rows = pandas.concat(found or [_frame("sweeps", []).drop(columns=REPEAT)], ignore_index=True)
+        frames.append(timing_repeats.over_jobs("sweeps", tables.__getitem__))
+    rows = pandas.concat(frames[1:] or frames, ignore_index=True)
     return run_series.typed(rows, OF_TIMINGS["sweeps"].columns)
 
 
 def _frame(table: str, rows: list[Row] | pandas.DataFrame) -> pandas.DataFrame:
     columns = OF_TIMINGS[table].columns
-    found = timing_repeats.derived(table, pandas.DataFrame(rows, columns=[*FIRST, *columns]))
-    return run_series.table(found, columns, FIRST)
+    frame = timing_repeats.derived(table, pandas.DataFrame(rows, columns=[*FIRST, *columns]))
+    return run_series.table(frame, columns, FIRST)

@@ -1,7 +1,8 @@
-"""Plan an experiment with runs of a command: its grid, placeholders and runs."""
+"""Plan experiments with results from logs: runs of a command, or external runs."""
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import shutil
@@ -9,19 +10,19 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from batchscope.errors import UserError
+from batchscope.errors import ConfigError, UserError
 from batchscope.problems import Place, Problem, received
-from batchscope.study import command_factors, grids, own_columns, plan
+from batchscope.study import budget_kinds, checks, figure_checks, grids, own_columns
 from batchscope.study.commands import RESOURCES, RUN_DIR, Command, CommandRun, placeholders, sha256
-from batchscope.study.experiments import CommandExperiment
-from batchscope.study.factor_models import RESERVED
-from batchscope.study.run_factors import FALLING
+from batchscope.study.experiments import CommandExperiment, ExternalExperiment, LoggedExperiment
+from batchscope.study.factor_models import ALIASES, RESERVED, command_factors
+from batchscope.study.plan import PlannedExperiment
 
 _SCRIPTS = (".py", ".sh")
 _PROGRAMS = ("bash", "python", "python3", "sh", "torchrun")
 
 
-def grid(
+def command_grid(
     place: Place,
     keys: CommandExperiment,
     defaults: dict[str, Any],
@@ -31,7 +32,7 @@ def grid(
     explicit = {*keys.set, *keys.vary, *(name for case in keys.cases for name in case)}
     used = placeholders((*keys.command, *keys.env.values()))
     inherited = {name: value for name, value in defaults.items() if name in used - explicit}
-    named = command_factors.factors({*explicit, *inherited, "batch_size"})
+    named = command_factors({*explicit, *inherited, "batch_size"})
     factors = {name: factor for name, factor in named.items() if name != "seed"}
     return grids.Grid(place, factors, inherited, keys.set, keys.cases, keys.vary, *seeds)
 
@@ -76,7 +77,9 @@ def command(
     )
 
 
-def problems(place: Place, keys: CommandExperiment, factors: grids.Grid) -> Iterator[Problem]:
+def command_problems(
+    place: Place, keys: CommandExperiment, factors: grids.Grid
+) -> Iterator[Problem]:
     """Yield unknown placeholders, factors that no placeholder uses, and reserved factors."""
     valid = {*factors.factors, "seed", RUN_DIR, *RESOURCES}
     texts: dict[Place, str] = {("command", index): word for index, word in enumerate(keys.command)}
@@ -111,12 +114,12 @@ def _refusal(name: str) -> str:
         return "State `resources: {threads: 4, gpu: 1}` in the experiment."
     if name in RESERVED:
         return "This is the name of a placeholder. Choose another name."
-    if name in command_factors.ALIASES:
-        return f"Unknown factor. Did you mean '{command_factors.ALIASES[name]}'?"
+    if name in ALIASES:
+        return f"Unknown factor. Did you mean '{ALIASES[name]}'?"
     return "" if re.fullmatch("[a-z][a-z0-9_]{0,59}", name) else "Unknown factor."
 
 
-def runs(
+def command_runs(
     place: Place, command: Command, factors: grids.Grid, faults: list[Problem]
 ) -> dict[str, CommandRun]:
     """Return the runs by their names; none if two are equal."""
@@ -149,17 +152,78 @@ def missing_programs(place: Place, runs: Mapping[str, CommandRun]) -> Iterator[P
             yield received((*place, "command"), program, text, _PROGRAMS)
 
 
-def planned(runs: dict[str, CommandRun], keys: CommandExperiment) -> plan.ExternalLogs:
-    """Return the columns that the logs of the runs will fill."""
+def command_columns(keys: CommandExperiment) -> tuple[str, ...]:
+    """Return the columns of our tables that the logs of the runs will fill."""
     axes = [name for name in own_columns.AXES if keys.alone or name != "seconds"]
-    schedules = [run.factors.get("schedule") for run in runs.values()]
-    return plan.ExternalLogs(
-        trainings=len(runs),
-        seeds=len({run.factors["seed"] for run in runs.values()}),
-        columns=(
-            *(*axes, "epoch", *own_columns.OUTCOMES, *own_columns.MADE_OF),
-            *own_columns.of_metrics(keys.user_metrics),
-        ),
-        evaluated=True,
-        schedule=next((schedule for schedule in schedules if schedule in FALLING), ""),
-    )
+    outcomes = own_columns.outcomes(keys.user_metrics)
+    return (*axes, "epoch", *outcomes, *own_columns.MADE_OF)
+
+
+def external_runs(
+    place: Place,
+    keys: ExternalExperiment,
+    folder: Path,
+    problems: list[Problem],
+    warn: Callable[[Problem], None],
+) -> Any:
+    """Return the runs of an experiment; None if their logs are invalid."""
+    # Imported by name, since its package is above this one and needs pandas.
+    reader = importlib.import_module("batchscope.external.external_runs")
+    at = (*place, "runs")
+    try:
+        runs = reader.read(keys.runs, folder, keys.user_metrics)
+    except UserError as error:
+        lines = error.problems if isinstance(error, ConfigError) else [str(error)]
+        problems.append(Problem(at, "\n  ".join(lines)))
+        return None
+    for note in runs.table.notes:
+        warn(Problem(at, f"{note}."))
+    return runs
+
+
+def log_problems(
+    place: Place, keys: LoggedExperiment, planned: PlannedExperiment
+) -> Iterator[Problem]:
+    """Yield the keys that need columns that the logs lack."""
+    runs, columns = planned.external_runs, planned.columns
+    source = runs.path if runs else "the log"
+    yield from checks.early_budgets(place, keys.budgets, checks.falling_schedule(planned))
+    for outcome in keys.margins:
+        if outcome not in columns:
+            outcomes = own_columns.outcomes(keys.user_metrics)
+            present = [name for name in columns if name in outcomes]
+            expected = f"an outcome in {source} ({', '.join(present) or 'none'})"
+            yield received((*place, "margins", outcome), outcome, expected, present)
+    for key, value in keys.budgets.items():
+        at, names = (*place, "budgets", key), [budget_kinds.AXES.get(key)]
+        if not planned.has_evaluations:
+            text = f"Needs a row per evaluation. Each training of {source} has a single row."
+            yield Problem(at, text)
+            continue
+        for column in value if key == budget_kinds.TARGET else names:
+            if column not in columns:
+                needed = f"a column {column} of {source}" if runs else "alone: true"
+                yield Problem(at, f"Needs {needed}.")
+        if key == budget_kinds.TARGET and "updates" not in columns:
+            yield Problem(at, f"Needs updates or examples of {source}, or examples_per_epoch.")
+    for at, figure in figure_checks.named(place, keys):
+        if lacking := figure_checks.of_own_runs(figure, {*columns, *planned.vary}):
+            yield received(at, figure.name, f"a figure that {source} allows ({lacking})")
+
+
+def external_columns(runs: Any) -> tuple[str, ...]:
+    """Return the columns of our tables that external runs fill."""
+    names = (*own_columns.AXES, "epoch", *own_columns.outcomes(runs.metrics))
+    filled = runs.rows.reindex(columns=names).dropna(axis=1, how="all")
+    return (*filled, *(name for name, needed in own_columns.MADE_OF.items() if needed <= {*filled}))
+
+
+def common_seeds(runs: Any) -> int:
+    """Return the number of seeds that every batch size has, of the series with the fewest."""
+    seeds = (rows.groupby("batch_size")["seed"].agg(set) for rows in runs.series)
+    return min(len(set.intersection(*by_size)) for by_size in seeds)
+
+
+def external_vary(runs: Any) -> dict[str, tuple[Any, ...]]:
+    sizes = tuple(sorted(runs.rows["batch_size"].unique().tolist()))
+    return {"batch_size": sizes, **({"learning_rate": runs.rates} if runs.rates else {})}
