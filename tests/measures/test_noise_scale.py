@@ -124,7 +124,6 @@ def single_gradients(results, which, indices):
 def test_a_loop_over_single_examples_gives_the_same(results, tmp_path):
     record = written(results, tmp_path)
     assert set(record["values"]) == set(MEASURES["noise_scale"].columns)
-    assert record["gradients"] == COUNTS["train"] and record["micro_batch"] == 1
     for which, suffix in (("initial", "_start"), ("final", "")):
         gradients = single_gradients(results, which, range(COUNTS["train"]))
         norm_squared, variance = by_pairs(gradients)
@@ -133,7 +132,6 @@ def test_a_loop_over_single_examples_gives_the_same(results, tmp_path):
         assert values[2] == pytest.approx(variance / norm_squared, rel=1e-4)
         assert values[3] == pytest.approx(of_vectors(gradients).error, rel=1e-3)
     record = written(results, tmp_path, examples=50, micro_batch=8)
-    assert (record["gradients"], record["subset"]["examples"]) == (6, 50)
     indices = finished_run.subset(COUNTS["train"], 48)
     means = single_gradients(results, "final", indices).reshape(6, 8, -1).mean(axis=1)
     norm_squared, variance = by_pairs(means)

@@ -212,8 +212,7 @@ def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
     from batchscope.training import models
 
     epochs_run = run.record["epochs_run"]
-    loss, described = run.training_loss(settings, chunk=1)
-    needed = passes(loss.examples, loss.size, settings["memory_mb"])
+    loss = run.training_loss(settings, chunk=1)
     values: dict[str, float | None] = {}
     places = []
     for place, epoch, name in (
@@ -227,13 +226,4 @@ def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
         gram = gram_matrix(loss.chunk_gradient, loss.examples, loss.size, settings["memory_mb"])
         values[f"gradient_cosine_{place}"] = mean_cosine(gram)
         places.append({"place": place, "epoch": epoch, **batch_norms(gram, settings["draws"])})
-    details = {
-        "places": places,
-        "parameters": loss.size,
-        "passes": needed,
-        "draw_seed": DRAW_SEED,
-        "sign_seed": SIGN_SEED,
-        "sign_draws": SIGN_DRAWS,
-        "subset": described["subset"],
-    }
-    return Measured(values, details)
+    return Measured(values, {"places": places})

@@ -270,8 +270,7 @@ def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
     from batchscope.training import models
 
     epoch, micro_batch = settings["epoch"], settings["micro_batch"]
-    loss, described = run.training_loss(settings, chunk=micro_batch)
-    count = loss.examples // micro_batch
+    loss = run.training_loss(settings, chunk=micro_batch)
     places = {"_start": "initial", "": "final"}
     if epoch:
         places = {"": snapshot_epochs.weights_name(epoch, run.record["epochs_run"])}
@@ -286,5 +285,4 @@ def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
             "normalisation_noise_ratio": alone.scale / noise.scale if noise.scale else math.nan,
         }
         values |= finite({f"{column}{suffix}": value for column, value in columns.items()})
-    counts = {"gradients": count, "micro_batch": micro_batch, "parameters": loss.size}
-    return Measured(values, {**counts, "subset": described["subset"]})
+    return Measured(values)

@@ -79,8 +79,8 @@ class Subspace:
         parts = [block @ vector for _, block in self.blocks()]
         return np.concatenate(parts).astype(np.float64)
 
-    def coordinates(self, x: np.ndarray) -> tuple[np.ndarray, float]:
-        """Return A's pseudo-inverse, (A^T A)^-1 A^T, times x, and the condition of A^T A."""
+    def coordinates(self, x: np.ndarray) -> np.ndarray:
+        """Return A's pseudo-inverse, (A^T A)^-1 A^T, times x."""
         gram, projection = self._gram(x)
         condition = float(np.linalg.cond(gram))
         if not condition <= LARGEST_CONDITION:
@@ -88,7 +88,7 @@ class Subspace:
                 f"sharpness.dimensions: received {self.dimensions}, which makes the subspace of"
                 f" {self.size} weights ill-conditioned ({condition:.1e}); fewer are expected."
             )
-        return np.linalg.solve(gram, projection), condition
+        return np.linalg.solve(gram, projection)
 
     def _gram(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return A^T A and A^T x, summed in float64."""
