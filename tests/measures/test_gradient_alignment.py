@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from batchscope.errors import UserError
 from batchscope.measures import gradient_alignment
 from batchscope.measures.finished_run import FinishedRun
 from batchscope.study import names
@@ -75,23 +74,20 @@ def test_gradients_without_a_direction():
     assert np.isnan(norms(vectors)["norm"]).all()
 
 
-def test_gram_matrix_whatever_the_memory():
+@pytest.mark.parametrize(("memory_mb", "passes"), [(4, 1), (2, 2), (1, 4), (0.3, 14)])
+def test_gram_matrix_in_passes(memory_mb, passes, monkeypatch):
+    monkeypatch.setattr(gradient_alignment, "MEMORY", memory_mb * 10**6)
     vectors = np.random.default_rng(4).standard_normal((20, 50_000)).astype(np.float32)
-    asked = []
+    indices = []
 
     def gradient(index):
-        asked.append(index)
+        indices.append(index)
         return vectors[index]
 
+    gram = gradient_alignment.gram_matrix(gradient, 20, 50_000)
     exact = vectors.astype(np.float64) @ vectors.T.astype(np.float64)
-    for memory_mb, passes in ((4, 1), (2, 2), (1, 4), (0.3, 14)):
-        asked.clear()
-        gram = gradient_alignment.gram_matrix(gradient, 20, 50_000, memory_mb)
-        np.testing.assert_allclose(gram, exact, rtol=1e-12, atol=1e-8)
-        assert len(asked) == 20 * passes == 20 * gradient_alignment.passes(20, 50_000, memory_mb)
-    with pytest.raises(UserError, match=r"memory_mb: received 1; at least 32 is expected"):
-        gradient_alignment.gram_matrix(None, 256, 1_000_000, 1)
-    assert gradient_alignment.passes(256, 1_000_000, 32) == 32
+    np.testing.assert_allclose(gram, exact, rtol=1e-12, atol=1e-8)
+    assert len(indices) == 20 * passes
 
 
 @pytest.mark.slow

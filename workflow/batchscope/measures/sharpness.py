@@ -49,8 +49,6 @@ class SharpnessSettings(OfWeights):
     """Columns of the subspace."""
     batch_norm: Annotated[Literal["moving", "batch"], Setting("bn")] = "moving"
     """Statistics that batch normalisation uses."""
-    memory_mb: Annotated[Integer, Field(ge=1), Setting("mem", "MB")] = 2048
-    """Limit on the subspace."""
 
 
 ENTRY = Measure(
@@ -120,7 +118,7 @@ def measure(
     for space in settings["spaces"]:
         matrix, coordinates, slope = None, x, gradient
         if space == "subspace":
-            matrix = Subspace(len(x), settings["dimensions"], SUBSPACE_SEED, settings["memory_mb"])
+            matrix = Subspace(len(x), settings["dimensions"], SUBSPACE_SEED)
             coordinates, slope = matrix.coordinates(x), matrix.transposed_times(gradient)
         function = _within(loss_and_gradient, x, matrix)
         for epsilon in settings["epsilons"]:
