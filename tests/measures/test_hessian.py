@@ -6,7 +6,6 @@ import pytest
 from batchscope.errors import UserError
 from batchscope.host import tensorflow_start
 from batchscope.study import names
-from batchscope.study.registry import MEASURES
 from measured_run import measured
 
 tensorflow_start.start()
@@ -156,16 +155,6 @@ def test_symmetric_whatever_the_chunks_and_nothing_moves():
         assert np.array_equal(old, variable.numpy())
 
 
-def test_chunk_gradients_average_to_the_gradient():
-    model = convolutional()
-    whole = Objective(model, examples(20))
-    _, expected = whole.loss_and_gradient(whole.weights())
-    for chunk in (1, 5):
-        parts = Objective(model, examples(20), chunk=chunk)
-        found = [parts.chunk_gradient(index) for index in range(20 // chunk)]
-        np.testing.assert_allclose(np.mean(found, 0), expected, rtol=1e-3, atol=1e-6)
-
-
 class Normalised(keras.layers.Layer):
     """A layer whose gradient TensorFlow cannot differentiate again."""
 
@@ -182,9 +171,6 @@ def test_a_model_without_a_second_derivative_is_refused(results, tmp_path, monke
 
 
 def test_record(results, tmp_path):
-    record = measured("hessian", results, tmp_path)
-    values = record["values"]
-    assert tuple(values) == MEASURES["hessian"].columns_for(SETTINGS)
-    assert values["hessian_top_eigenvalue"] > 0
+    values = measured("hessian", results, tmp_path)["values"]
+    assert values["hessian_top_eigenvalue"] > 0 < values["hessian_trace_error"]
     assert 0 <= values["hessian_top_eigenvalue_error"] <= 1e-3 * values["hessian_top_eigenvalue"]
-    assert values["hessian_trace_error"] > 0

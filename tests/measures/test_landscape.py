@@ -150,56 +150,39 @@ def test_record_and_its_points(results, tmp_path):
         assert arrays["surface:0"][row, column] == pytest.approx(expected, rel=1e-5)
 
 
-class Killed(BaseException):
+class KilledError(Exception):
     pass
 
 
-def interrupted(monkeypatch, stop=None):
-    """Counts the points of a job and, where asked to, ends it at one of them."""
-    calls, original = [], landscape.plane_of
+def test_a_killed_job_continues_from_its_rows_and_uses_no_others(tmp_path, monkeypatch):
+    monkeypatch.setattr(landscape, "SAVE_SECONDS", 0.0)
+    w, path = weights(), tmp_path / "rows.npz"
+    bowl_of, *_ = bowl(w)
+    chosen = settings(points=5, pairs=1, lines=3)
 
-    def plane_of(objective):
-        plane = original(objective)
+    def measured_until(stop, key="version"):
+        """Return the arrays and the number of computed points, unless the job is killed."""
+        points = []
 
-        def counted(first, second):
-            loss = plane(first, second)
+        def plane(first, second):
+            loss = bowl_of(first, second)
 
             def point(a, b):
-                calls.append(1)
-                if len(calls) == stop:
-                    raise Killed
+                points.append((a, b))
+                if len(points) == stop:
+                    raise KilledError
                 return loss(a, b)
 
             return point
 
-        return counted
+        arrays = landscape.measure(plane, w, chosen, path, key).arrays
+        return [array.tolist() for array in arrays.values()], len(points)
 
-    monkeypatch.setattr(landscape, "plane_of", plane_of)
-    return calls
-
-
-@pytest.mark.slow
-def test_a_killed_job_goes_on_from_its_rows_and_uses_no_others(results, tmp_path, monkeypatch):
-    rows = {"key": np.array("landscape-v0"), "losses": np.zeros((6, 5)), "done": np.ones(6, bool)}
-    kept = tmp_path / f"{NAME}.kept" / "rows.npz"
-    kept.parent.mkdir()
-    disk.write_arrays(kept, rows)
-    with monkeypatch.context() as patch:
-        calls = interrupted(patch)
-        whole, _ = measured(results, tmp_path)
-    total = len(calls)
+    whole, total = measured_until(None)
     assert total == 6 * 5
-    monkeypatch.setattr(landscape, "SAVE_SECONDS", 0.0)
-    again = tmp_path / "again"
-    with monkeypatch.context() as patch, pytest.raises(Killed):
-        interrupted(patch, 17)  # three rows of 5, and one point
-        measured(results, again)
-    assert [path.name for path in again.iterdir()] == [f"{NAME}.kept"]
-    with monkeypatch.context() as patch:
-        calls = interrupted(patch)
-        resumed, _ = measured(results, again)
-    assert len(calls) == total - 3 * 5
-    assert {path.name for path in again.iterdir()} == {f"{NAME}.json", f"{NAME}.npz"}
-    for name in (f"{NAME}.json", f"{NAME}.npz"):
-        assert (again / name).read_bytes() == (tmp_path / name).read_bytes()
-    assert resumed == whole
+    path.unlink()
+    with pytest.raises(KilledError):
+        measured_until(17)  # three rows of 5, and one point
+    assert measured_until(None) == (whole, total - 3 * 5)
+    assert measured_until(None) == (whole, 0)
+    assert measured_until(None, "another version") == (whole, total)
