@@ -1,14 +1,10 @@
-"""Blocks: turns, warm-up, disturbed blocks, batch sizes that end, and one real sweep."""
+"""Blocks: turns, warm-up, disturbed blocks, and batch sizes that fail."""
 
-import json
 from collections import Counter
 
-import numpy as np
 import pytest
 
-from batchscope.study import names
 from batchscope.timing import blocks, processes, throughput
-from digit_runs import door, run_name, with_digits
 
 STEPS = {1: 5, 8: 2}  # batch size -> steps of a block
 
@@ -118,25 +114,3 @@ def test_status_after_an_error(error, status):
     else:
         with pytest.raises(type(error)):
             blocks.error_status(error)
-
-
-@pytest.mark.slow
-def test_a_delay_comes_back_in_the_time_of_a_step(digits, tmp_path):
-    dataset = run_name().split("+")[0]
-    with_digits(digits, tmp_path)
-    defaults = names.parse_settings("throughput", "default")
-    settings = {**defaults, "blocks": 10, "block_seconds": 0.05}
-    delay, medians = 0.02, {}
-    for suffix in ("", f"+delay={delay}"):
-        sweep = f"{dataset}+small_cnn+bs=4_16+opt=sgd+dev=cpu+th=1+loop=function{suffix}"
-        place = ("--sweep", sweep, "--settings", names.settings_name("throughput", settings))
-        output = tmp_path / f"record{suffix}.json"
-        words = ("--results", str(tmp_path), *place, "--output", str(output), "--model-file")
-        assert door("throughput", *words).wait() == 0
-        sizes = json.loads(output.read_text())["sizes"]
-        assert [(size["batch_size"], len(size["blocks"])) for size in sizes] == [(4, 10), (16, 10)]
-        times = [[block["seconds_per_step"] for block in size["blocks"]] for size in sizes]
-        medians[suffix] = np.median(times, axis=1)
-    without, delayed = medians.values()
-    # A sleep ends late and never early.
-    assert delayed.min() > delay and np.median(delayed - without) > 0.8 * delay

@@ -231,17 +231,15 @@ def _jackknife_error(squared: np.ndarray, along: np.ndarray) -> float:
 def of_objective(loss: Objective, micro_batch: int = 1) -> tuple[NoiseScale, NoiseScale]:
     """Return the noise scale at present weights, of all layers and of normalisation layers.
 
-    The second is NaN for a model without normalisation layers. A last, smaller micro-batch is left
-    out.
+    The scale of the second is NaN for a model without normalisation layers. A last, smaller
+    micro-batch is left out.
 
     Args:
         loss: Loss over chunks of `micro_batch` examples.
     """
     count, part = loss.examples // micro_batch, normalisation(loss)
     pairs, alone = products(loss.chunk_gradient, count, loss.size, part)
-    none = NoiseScale(math.nan, math.nan, math.nan, math.nan)
-    noise = estimate(*pairs, micro_batch)
-    return noise, estimate(*alone, micro_batch) if len(part) else none
+    return estimate(*pairs, micro_batch), estimate(*alone, micro_batch)
 
 
 def normalisation(loss: Objective) -> np.ndarray:

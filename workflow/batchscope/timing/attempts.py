@@ -174,7 +174,8 @@ def run(
     repeats examples. On a CPU, the operating system refuses memory beyond the limit and `slack_mb`.
     On a GPU, the limit is the size of TensorFlow's allocator.
     """
-    give_way()
+    supervisor.set_parent_death_signal()
+    supervisor.prefer_for_oom_kill()
     # TensorFlow may crash when memory is refused; its last warnings then name the reason.
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "1"
     factors = job.factors
@@ -207,12 +208,6 @@ def run(
             raise
         reply |= {"outcome": OUT_OF_MEMORY, "message": refused}
     print(json.dumps(reply | {"peak_mb": _peak_mb(job.on_gpu)}), flush=True)
-
-
-def give_way() -> None:
-    """Let the kernel end this process first, and at the latest with its parent."""
-    supervisor.set_parent_death_signal()
-    supervisor.prefer_for_oom_kill()
 
 
 def _peak_mb(on_gpu: bool) -> float:
