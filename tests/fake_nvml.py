@@ -26,6 +26,11 @@ class Nvml:
             raise pynvml.NVMLError(pynvml.NVML_ERROR_TIMEOUT)
         return value() if callable(value) else value
 
+    def by_uuid(self, uuid: str) -> str:
+        if uuid not in UUIDS:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_FOUND)
+        return f"handle {UUIDS.index(uuid)}"
+
     def install(self, monkeypatch, visible: str | None = None) -> Nvml:
         """Puts itself in NVML's place; `visible` is CUDA_VISIBLE_DEVICES."""
         if visible is None:
@@ -37,13 +42,12 @@ class Nvml:
         memory = types.SimpleNamespace(used=12_345_000_000)
         fakes = {
             "nvmlInit": lambda: None,
-            "nvmlDeviceGetCount": lambda: len(UUIDS),
             "nvmlDeviceGetHandleByIndex": lambda index: f"handle {index}",
+            "nvmlDeviceGetHandleByUUID": self.by_uuid,
             "nvmlDeviceGetUUID": lambda handle: UUIDS[int(handle.split()[1])],
             "nvmlDeviceGetName": lambda handle: "NVIDIA Test",
             "nvmlDeviceGetUtilizationRates": lambda h: self.reading("rates", h, rates),
             "nvmlDeviceGetMemoryInfo": lambda h: self.reading("memory", h, memory),
-            "nvmlDeviceGetPowerUsage": lambda h: self.reading("power", h, 250_500),
             "nvmlDeviceGetTotalEnergyConsumption": lambda h: self.reading(
                 "energy", h, lambda: next(self.energy)
             ),

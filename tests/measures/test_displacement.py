@@ -1,4 +1,4 @@
-"""Ways of the weights, made by hand: straight, around a corner, and back to where they began."""
+"""Paths of the weights by hand: straight, around a corner, and back to the start."""
 
 import math
 
@@ -14,7 +14,7 @@ from measured_run import RUN, measured, write_record
 
 
 def travel(places: list) -> tuple[np.ndarray, float]:
-    """Norms of the steps between places, and the distance from the first to the last."""
+    """Return the norms of the steps between places, and the distance from first to last."""
     places = np.array(places, float)
     return np.linalg.norm(np.diff(places, axis=0), axis=1), np.linalg.norm(places[-1] - places[0])
 
@@ -29,29 +29,24 @@ def travel(places: list) -> tuple[np.ndarray, float]:
     ],
     ids=["straight", "corner", "loop", "still"],
 )
-def test_ways_by_hand(places, expected):
+def test_paths_by_hand(places, expected):
     norms, distance = travel(places)
     values = displacement.path(norms, distance)
     assert values == dict(zip(MEASURES["displacement"].columns_for({}), expected, strict=True))
-    logs = displacement.logs(values, distance)
-    assert logs["updates"] == math.log(expected[0])
-    assert logs["mean_update"] == (math.log(expected[1]) if expected[1] else None)
     if distance:
-        parts = logs["updates"] + logs["mean_update"] + logs["straightness"]
-        assert logs["distance"] == pytest.approx(parts, abs=1e-12)
-    else:
-        assert logs["distance"] is logs["straightness"] is None
+        parts = ("updates", "update_norm_mean", "straightness")
+        assert math.prod(values[part] for part in parts) == pytest.approx(distance, abs=1e-12)
 
 
-def test_bins_hold_every_update_that_moved_and_are_those_of_every_run():
+def test_bins_hold_every_update_that_moved():
     random = np.random.default_rng(0)
     norms = np.r_[np.exp(3 * random.standard_normal(1000)) / 100, np.zeros(5)]
-    found = displacement.histogram(norms)
-    assert sum(found["counts"]) == 1000
-    assert found["counts"][0] > 0 < found["counts"][-1]
-    np.testing.assert_allclose(np.diff(np.log10(found["edges"])), 0.05, rtol=1e-9)
-    low, high = found["edges"][:2]
-    assert found["counts"][0] == np.count_nonzero((norms >= low) & (norms < high))
+    bins = displacement.histogram(norms)
+    assert sum(bins["counts"]) == 1000
+    assert bins["counts"][0] > 0 < bins["counts"][-1]
+    np.testing.assert_allclose(np.diff(np.log10(bins["edges"])), 0.05, rtol=1e-9)
+    low, high = bins["edges"][:2]
+    assert bins["counts"][0] == np.count_nonzero((norms >= low) & (norms < high))
     edges = displacement.histogram(np.array([3e-3]))["edges"]
     assert edges == pytest.approx([10**-2.55, 10**-2.5])
     beyond = displacement.histogram(np.array([1e-12, 1e-8, 1.0, 1e3, 1e9]))
@@ -72,9 +67,8 @@ def test_record_and_a_run_without_norms(tmp_path):
     disk.write_arrays(folder / "updates.npz", {"update_norms": norms})
     record = measured("displacement", tmp_path, tmp_path)
     assert record["values"]["update_norm_median"] == 3.0
-    assert (record["distance"], record["values"]["straightness"]) == (5.0, 5 / 7)
-    assert record["quantiles"]["1"] == 4.0
-    assert (sum(record["histogram"]["counts"]), record["zero_updates"]) == (2, 1)
+    assert record["values"]["straightness"] == 5 / 7
+    assert sum(record["histogram"]["counts"]) == 2
     disk.write_arrays(folder / "updates.npz", {"update_norms": norms[:0]})
     with pytest.raises(UserError, match=r"\+seed=3: received no norms"):
         measured("displacement", tmp_path, tmp_path)

@@ -19,10 +19,16 @@ SMALL = {
 }
 
 
+def columns(measure, changed):
+    settings = names.parse_settings(measure, "default") | changed
+    return tasks.kept(MEASURES[measure].columns_for(settings), [tasks.CLASSIFICATION])
+
+
 @pytest.mark.parametrize("measure", first(SMALL))
 def test_twice_the_same_bytes(measure, results, tmp_path):
     for name in ("one", "two"):
-        measured(measure, results, tmp_path, SMALL[measure], name)
+        record = measured(measure, results, tmp_path, SMALL[measure], name)
+        assert [*record["values"]] == columns(measure, SMALL[measure])
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
 
 
@@ -32,7 +38,6 @@ def test_an_unfinished_run_has_null_values(measure, tmp_path):
     write_run(tmp_path, status, with_weights=False)
     record = measured(measure, tmp_path, tmp_path)
     assert record["status"] == status
-    settings = names.parse_settings(measure, "default")
-    columns = tasks.kept(MEASURES[measure].columns_for(settings), [tasks.CLASSIFICATION])
-    assert [*record["values"]] == columns and set(record["values"].values()) == {None}
+    assert [*record["values"]] == columns(measure, {})
+    assert set(record["values"].values()) == {None}
     assert all(disk.read_arrays(path) == {} for path in tmp_path.glob("*.npz"))

@@ -3,12 +3,9 @@
 import numpy as np
 import pytest
 
-from batchscope.errors import UserError
 from batchscope.measures import gradient_alignment
 from batchscope.measures.finished_run import FinishedRun
-from batchscope.study import names
-from batchscope.study.registry import MEASURES
-from measured_run import COUNTS, RUN, measured, write_dataset, write_run, write_run_of_four_epochs
+from measured_run import RUN, measured, write_dataset, write_run, write_run_of_four_epochs
 
 
 def norms(vectors, draws=5):
@@ -75,31 +72,26 @@ def test_gradients_without_a_direction():
     assert np.isnan(norms(vectors)["norm"]).all()
 
 
-def test_gram_matrix_whatever_the_memory():
+@pytest.mark.parametrize(("memory_mb", "passes"), [(4, 1), (2, 2), (1, 4), (0.3, 14)])
+def test_gram_matrix_in_passes(memory_mb, passes, monkeypatch):
+    monkeypatch.setattr(gradient_alignment, "MEMORY", memory_mb * 10**6)
     vectors = np.random.default_rng(4).standard_normal((20, 50_000)).astype(np.float32)
-    asked = []
+    indices = []
 
     def gradient(index):
-        asked.append(index)
+        indices.append(index)
         return vectors[index]
 
+    gram = gradient_alignment.gram_matrix(gradient, 20, 50_000)
     exact = vectors.astype(np.float64) @ vectors.T.astype(np.float64)
-    for memory_mb, passes in ((4, 1), (2, 2), (1, 4), (0.3, 14)):
-        asked.clear()
-        gram = gradient_alignment.gram_matrix(gradient, 20, 50_000, memory_mb)
-        np.testing.assert_allclose(gram, exact, rtol=1e-12, atol=1e-8)
-        assert len(asked) == 20 * passes == 20 * gradient_alignment.passes(20, 50_000, memory_mb)
-    with pytest.raises(UserError, match=r"memory_mb: received 1; at least 32 is expected"):
-        gradient_alignment.gram_matrix(None, 256, 1_000_000, 1)
-    assert gradient_alignment.passes(256, 1_000_000, 32) == 32
+    np.testing.assert_allclose(gram, exact, rtol=1e-12, atol=1e-8)
+    assert len(indices) == 20 * passes
 
 
 @pytest.mark.slow
 def test_record(tmp_path):
     write_run_of_four_epochs(tmp_path, "middle", "final")
     record = measured("gradient_alignment", tmp_path, tmp_path)
-    settings = names.parse_settings("gradient_alignment", "default")
-    assert tuple(record["values"]) == MEASURES["gradient_alignment"].columns_for(settings)
     places = record["places"]
     assert [(place["place"], place["epoch"]) for place in places] == [
         *(("start", 0), ("middle", 2), ("end", 4))
@@ -108,11 +100,9 @@ def test_record(tmp_path):
     start, middle, end = record["values"].values()
     assert middle == end != start
     assert places[1] | {"place": "end", "epoch": 4} == places[2]
-    assert record["passes"] == 1
-    assert record["subset"]["examples"] == record["subset"]["available"] == COUNTS["train"]
     # All examples in one batch: the gradient of the mean loss.
     few = measured("gradient_alignment", tmp_path, tmp_path, {"examples": 8, "draws": 2})
-    loss, _ = FinishedRun(tmp_path, RUN).training_loss({"examples": 8})
+    loss = FinishedRun(tmp_path, RUN).training_loss({"examples": 8})
     _, mean = loss.loss_and_gradient(loss.weights())
     assert few["places"][2]["norm"][-1] == pytest.approx(np.linalg.norm(mean), rel=1e-5)
 

@@ -9,7 +9,7 @@ from batchscope.measures import landscape
 from batchscope.measures.finished_run import FinishedRun
 from batchscope.study.names import parse_settings
 from batchscope.training import losses, models
-from measured_run import COUNTS, DATASET, RUN
+from measured_run import DATASET, RUN
 
 SETTINGS = parse_settings("landscape", "default")
 
@@ -84,7 +84,7 @@ def test_bowl_is_its_formula(pairs, lines):
     w = weights()
     plane, hessian, gradient = bowl(w)
     measured = landscape.measure(plane, w, settings(pairs=pairs, lines=lines, span=0.5))
-    details, arrays = measured.details, measured.arrays
+    arrays = measured.arrays
     grid = landscape.axis(7, 0.5)
     d = [flat(landscape.direction(w, (0, i))) for i in range(max(2 * pairs, lines))]
 
@@ -101,16 +101,10 @@ def test_bowl_is_its_formula(pairs, lines):
                 value = arrays[f"surface:{pair}"][row, column]
                 assert value == pytest.approx(formula(step), rel=1e-12)
         assert arrays[f"surface:{pair}"][3, 3] == 0.5
-        cosine = d[2 * pair] @ d[2 * pair + 1]
-        cosine /= np.linalg.norm(d[2 * pair]) * np.linalg.norm(d[2 * pair + 1])
-        assert details["surfaces"][pair]["directions"] == [2 * pair, 2 * pair + 1]
-        assert details["surfaces"][pair]["cosine"] == pytest.approx(cosine, rel=1e-9)
     for line in range(lines):
         found = arrays[f"line:{line}"]
         np.testing.assert_allclose(found, [formula(a * d[line]) for a in grid], rtol=1e-12)
-    assert details["lines"] == list(range(lines))
     r = grid[4]
-    assert details["rise_distance"] == r
     rises = [0.5 * r**2 * d[line] @ hessian @ d[line] for line in range(lines)]
     mean = pytest.approx(np.mean(rises), rel=1e-9) if lines else None
     assert measured.values["landscape_rise"] == mean
@@ -122,7 +116,6 @@ def test_losses_that_are_not_finite_are_kept():
 
     found = landscape.measure(plane, weights(), settings(pairs=0, lines=2, points=3))
     assert found.values == {"landscape_rise": None}
-    assert found.details["non_finite"] == 4
     np.testing.assert_array_equal(found.arrays["line:1"], [np.inf, 0.0, np.nan])
 
 
@@ -139,13 +132,10 @@ def test_record_and_its_points(results, tmp_path):
     record, arrays = measured(results, tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {f"{NAME}.json", f"{NAME}.npz"}
     assert list(arrays) == ["axis", "surface:0", "line:0", "line:1", "line:2"]
-    for key in ("surface:0", "line:0", "line:1", "line:2"):
-        assert arrays[key][(2,) * arrays[key].ndim] == record["loss"]
+    middle = arrays["surface:0"][2, 2]
+    assert {arrays[f"line:{line}"][2] for line in range(3)} == {middle}
     rises = [landscape.rise(arrays[f"line:{i}"]) for i in range(3)]
     assert record["values"]["landscape_rise"] == pytest.approx(np.mean(rises))
-    assert record["direction_seeds"] == [[0, 0], [0, 1], [0, 2]]
-    assert record["subset"]["examples"] == COUNTS["train"]
-    assert record["batch_norm"] == "none"
     model = FinishedRun(results, RUN).model("final")
     w, state = models.weights(model)
     first, second = (landscape.direction(w, (0, i)) for i in (0, 1))
@@ -160,55 +150,39 @@ def test_record_and_its_points(results, tmp_path):
         assert arrays["surface:0"][row, column] == pytest.approx(expected, rel=1e-5)
 
 
-class Killed(BaseException):
+class KilledError(Exception):
     pass
 
 
-def interrupted(monkeypatch, stop=None):
-    """Counts the points of a job and, where asked to, ends it at one of them."""
-    calls, original = [], landscape.plane_of
+def test_a_killed_job_continues_from_its_rows_and_uses_no_others(tmp_path, monkeypatch):
+    monkeypatch.setattr(landscape, "SAVE_SECONDS", 0.0)
+    w, path = weights(), tmp_path / "rows.npz"
+    bowl_of, *_ = bowl(w)
+    chosen = settings(points=5, pairs=1, lines=3)
 
-    def plane_of(objective):
-        plane = original(objective)
+    def measured_until(stop, key="version"):
+        """Return the arrays and the number of computed points, unless the job is killed."""
+        points = []
 
-        def counted(first, second):
-            loss = plane(first, second)
+        def plane(first, second):
+            loss = bowl_of(first, second)
 
             def point(a, b):
-                calls.append(1)
-                if len(calls) == stop:
-                    raise Killed
+                points.append((a, b))
+                if len(points) == stop:
+                    raise KilledError
                 return loss(a, b)
 
             return point
 
-        return counted
+        arrays = landscape.measure(plane, w, chosen, path, key).arrays
+        return [array.tolist() for array in arrays.values()], len(points)
 
-    monkeypatch.setattr(landscape, "plane_of", plane_of)
-    return calls
-
-
-@pytest.mark.slow
-def test_a_killed_job_goes_on_from_its_rows_and_uses_no_others(results, tmp_path, monkeypatch):
-    rows = {"key": np.array("landscape-v0"), "losses": np.zeros((6, 5)), "done": np.ones(6, bool)}
-    kept = tmp_path / f"{NAME}.kept" / "rows.npz"
-    kept.parent.mkdir()
-    disk.write_arrays(kept, rows)
-    with monkeypatch.context() as patch:
-        calls = interrupted(patch)
-        whole, _ = measured(results, tmp_path)
-    assert len(calls) == whole["evaluations"]
-    monkeypatch.setattr(landscape, "SAVE_SECONDS", 0.0)
-    again = tmp_path / "again"
-    with monkeypatch.context() as patch, pytest.raises(Killed):
-        interrupted(patch, 17)  # three rows of 5, and one point
-        measured(results, again)
-    assert [path.name for path in again.iterdir()] == [f"{NAME}.kept"]
-    with monkeypatch.context() as patch:
-        calls = interrupted(patch)
-        resumed, _ = measured(results, again)
-    assert len(calls) == whole["evaluations"] - 3 * 5
-    assert {path.name for path in again.iterdir()} == {f"{NAME}.json", f"{NAME}.npz"}
-    for name in (f"{NAME}.json", f"{NAME}.npz"):
-        assert (again / name).read_bytes() == (tmp_path / name).read_bytes()
-    assert resumed == whole
+    whole, total = measured_until(None)
+    assert total == 6 * 5
+    path.unlink()
+    with pytest.raises(KilledError):
+        measured_until(17)  # three rows of 5, and one point
+    assert measured_until(None) == (whole, total - 3 * 5)
+    assert measured_until(None) == (whole, 0)
+    assert measured_until(None, "another version") == (whole, total)

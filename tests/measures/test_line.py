@@ -7,7 +7,7 @@ import tensorflow as tf
 from batchscope import datasets, disk
 from batchscope.datasets.model_inputs import ModelInput
 from batchscope.errors import UserError
-from batchscope.measures import batch_norm, line, measure_job
+from batchscope.measures import line, measure_job
 from batchscope.measures.finished_run import FinishedRun
 from batchscope.store import paths, records
 from batchscope.study import model_files, names
@@ -116,8 +116,6 @@ def test_linear_network(tmp_path):
     record = measured(tmp_path, small, large, model_file, **given)
     # Both runs' best weights are the initial ones here.
     assert record["train_loss"][0] == record["train_loss"][1]
-    counts = {split: record["subsets"][split]["examples"] for split in paths.SPLITS}
-    assert counts == {"train": 25, "validation": 20, "test": 25}
     record = measured(tmp_path, small, large, model_file, points=7)
     assert (record["run"], record["other"], record["values"]) == (small, large, {})
     kernels, biases = [], []
@@ -150,13 +148,12 @@ def normalised(tmp_path_factory):
 def test_ends_are_evaluations_after_the_same_estimate(normalised):
     results, small, large, model_file = normalised
     record = measured(results, small, large, model_file, points=4)
-    assert record["batch_norm"] == "re-estimated"
     dataset = datasets.load(results, DATASET)
     for position, run in ((1, small), (2, large)):
         model = FinishedRun(results, run, model_file).model("final")
         train = losses.Objective(model, dataset.examples("train"))
         stored = train.evaluate()[0]
-        batch_norm.estimator(model, dataset.images("train"), dataset.scale)()
+        line.statistics_estimator(model, dataset.images("train"), dataset.scale)()
         for split in paths.SPLITS:
             loss, metrics = train.over(dataset.examples(split)).evaluate()
             assert record[f"{split}_loss"][position] == loss
@@ -169,14 +166,14 @@ def test_moving_statistics_are_those_of_the_chunks_by_their_size(normalised):
     run = FinishedRun(results, small, model_file)
     model, images = run.model("final"), np.asarray(run.data.images("train"))
     # All in one chunk: what training mode gives.
-    batch_norm.estimator(model, images, 1 / 16)()
+    line.statistics_estimator(model, images, 1 / 16)()
     scaled = tf.constant(images / 16, tf.float32)
     inference = model(scaled, training=False).numpy()
     np.testing.assert_allclose(inference, model(scaled, training=True).numpy(), atol=1e-5)
-    first = batch_norm.layers(model)[0]
+    first = line.normalisation_layers(model)[0]
     # An overflow at one point of a line must not stay for the next.
     first.moving_mean.assign(np.full(4, np.nan))
-    batch_norm.estimator(model, images, 1 / 16, chunk=40)()
+    line.statistics_estimator(model, images, 1 / 16, chunk=40)()
     inputs = model.get_layer("conv")(images.astype(np.float32) / 16).numpy().astype(np.float64)
     np.testing.assert_allclose(first.moving_mean, inputs.mean((0, 1, 2)), rtol=1e-4, atol=1e-6)
     variance = (40 * inputs[:40].var((0, 1, 2)) + 30 * inputs[40:].var((0, 1, 2))) / 70

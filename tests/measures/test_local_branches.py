@@ -104,7 +104,7 @@ def test_a_killed_job_goes_on_from_its_points(trained, tmp_path):
     assert found["points"][1:] == whole["points"][1:]
     assert not kept.exists()
     # What another training left in the folder is no part of this one.
-    disk.write_json(kept, {**left, "of": "another training"})
+    disk.write_json(kept, {**left, "training": "another"})
     assert measured(trained, output, wanted) == whole
 
 

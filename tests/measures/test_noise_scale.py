@@ -12,7 +12,6 @@ from batchscope.errors import UserError
 from batchscope.measures import finished_run, noise_scale
 from batchscope.measures.finished_run import FinishedRun
 from batchscope.store import paths
-from batchscope.study.registry import MEASURES
 from batchscope.training import losses
 from measured_run import (
     COUNTS,
@@ -123,8 +122,6 @@ def single_gradients(results, which, indices):
 @pytest.mark.slow
 def test_a_loop_over_single_examples_gives_the_same(results, tmp_path):
     record = written(results, tmp_path)
-    assert set(record["values"]) == set(MEASURES["noise_scale"].columns)
-    assert record["gradients"] == COUNTS["train"] and record["micro_batch"] == 1
     for which, suffix in (("initial", "_start"), ("final", "")):
         gradients = single_gradients(results, which, range(COUNTS["train"]))
         norm_squared, variance = by_pairs(gradients)
@@ -133,7 +130,6 @@ def test_a_loop_over_single_examples_gives_the_same(results, tmp_path):
         assert values[2] == pytest.approx(variance / norm_squared, rel=1e-4)
         assert values[3] == pytest.approx(of_vectors(gradients).error, rel=1e-3)
     record = written(results, tmp_path, examples=50, micro_batch=8)
-    assert (record["gradients"], record["subset"]["examples"]) == (6, 50)
     indices = finished_run.subset(COUNTS["train"], 48)
     means = single_gradients(results, "final", indices).reshape(6, 8, -1).mean(axis=1)
     norm_squared, variance = by_pairs(means)
@@ -182,4 +178,4 @@ def test_normalisation_layers_alone(tmp_path):
         assert found[:2] == pytest.approx(by_pairs(own), rel=1e-6)
     plain = keras.Sequential([keras.Input((8, 8, 1)), layers.Flatten(), layers.Dense(3)])
     whole, alone = noise_scale.of_objective(losses.Objective(plain, rows, 1))
-    assert math.isfinite(whole.variance) and np.isnan(alone).all()
+    assert math.isfinite(whole.variance) and math.isnan(alone.scale)

@@ -96,7 +96,7 @@ def own_jobs(study, measure: str) -> list:
 PROFILE = {
     **{"measure": "profile", "status": "finished", "steps": 20, "steps_per_second": 100.0},
     **{"compute_share": 0.5, "input_share": 0.2, "host_share": 0.3},
-    "utilisation": {"process_percent": 80.0, "gpu_percent": 12.0, "gpu_settled": False},
+    "utilisation": {"process_percent": 80.0, "gpu_percent": None},
 }
 
 

@@ -23,7 +23,9 @@ SCALE = 1 / 16
 LOOPS = ("graph", "eager", "function", "fit", "fit_steps")
 PIPELINES = ("dataset", "map", "prefetch", "cache", "jpeg")
 FACTORS = {
-    name: each.default for name, each in run_factors.FACTORS.items() if each.default is not None
+    name: factor.default
+    for name, factor in {**run_factors.FACTORS, **run_factors.TIMING_ONLY_FACTORS}.items()
+    if factor.default is not None
 }
 FACTORS |= {"optimizer": "sgd", "device": "cpu", "replicas": 1}
 
@@ -35,7 +37,7 @@ def digits(count: int, classes: int = 3) -> Examples:
 
 
 def linear(classes: int = 3, *penalties, activation: str = "softmax"):
-    """A network of one layer, cheap to trace."""
+    """Return a network of one layer, cheap to trace."""
     keras.utils.set_random_seed(0)
     inputs = keras.Input((8, 8, 1))
     flat = keras.layers.Flatten()(inputs)
@@ -43,22 +45,19 @@ def linear(classes: int = 3, *penalties, activation: str = "softmax"):
     return keras.Model(inputs, layer(flat))
 
 
-def runner_of(name, model, data, monkeypatch, **source):
-    """A loop's runner, at a rate that moves the weights."""
-    if name == "graph":
-        monkeypatch.setattr(loops, "LEARNING_RATE", 0.1)
-        return loops.GraphRunner(FACTORS, model, data)
-    return loops.OVER_PIPELINES[name](name, model, sgd(), data, **source)
-
-
-def sgd(rate: float = 0.1):
-    return keras.optimizers.SGD(rate)
+@pytest.fixture
+def runner_of(monkeypatch):
+    """Make the runner of a loop, at a rate that moves the weights."""
+    monkeypatch.setattr(loops, "LEARNING_RATE", 0.1)
+    return lambda loop, model, data, **factors: loops.make_runner(
+        {**FACTORS, "loop": loop, **factors}, model, data
+    )
 
 
 def trained(model, data, batch_size: int, steps: int) -> np.ndarray:
-    """The weights after steps of whole batches by the training's own loop."""
+    """Return the weights after steps of whole batches by the training's own loop."""
     batches = step_loop.Batches(batch_size, drop_remainder=True)
-    loop = step_loop.StepLoop(model, sgd(), data, batches)
+    loop = step_loop.StepLoop(model, keras.optimizers.SGD(0.1), data, batches)
     loop.run(np.arange(len(data.labels), dtype=np.int32), 0, steps, step_loop.Totals())
     return weights(model)
 
@@ -67,22 +66,22 @@ def weights(model) -> np.ndarray:
     return np.concatenate([array.ravel() for array in model.get_weights()])
 
 
-def test_the_loops_and_pipelines_are_those_that_names_know():
+def test_loops_and_pipelines_are_those_of_the_factors():
     factors = run_factors.TIMING_ONLY_FACTORS
     assert factors["loop"].choices == LOOPS
     assert factors["input_pipeline"].choices == (loops.PLAIN, *PIPELINES[1:])
-    # A lead-in takes all batches that a pipeline keeps ready.
+    # A lead-in uses all batches that a pipeline keeps ready.
     assert LEAD_IN_STEPS > pipelines.PREFETCH_BATCHES
 
 
-@pytest.mark.parametrize("name", first(LOOPS))
-def test_every_loop_reaches_the_weights_of_the_trainings_loop(name, monkeypatch):
+@pytest.mark.parametrize("loop", first(LOOPS))
+def test_every_loop_reaches_the_weights_of_the_trainings_loop(loop, runner_of):
     """Three batches of 16 of 50 examples are an epoch; 64 are all of them."""
     model = models.build("small_cnn", model_inputs.ModelInput((8, 8, 1), 3), 0)
     expected = models.build("small_cnn", model_inputs.ModelInput((8, 8, 1), 3), 0)
     before = weights(model)
-    runner = runner_of(name, model, digits(50), monkeypatch)
-    monkeypatch.setattr(runner, "lead_in_seconds", 0.0)
+    runner = runner_of(loop, model, digits(50))
+    runner.lead_in_seconds = 0.0
     # Cut within epochs.
     for size, parts in ((16, (1, 6, 4)), (64, (3,))):
         assert all(runner.run(size, runner.unit * calls) > 0 for calls in parts)
@@ -92,18 +91,19 @@ def test_every_loop_reaches_the_weights_of_the_trainings_loop(name, monkeypatch)
 
 
 @pytest.mark.slow
-def test_one_sigmoid_unit_and_penalties_are_trained_alike(monkeypatch):
+def test_one_sigmoid_unit_and_penalties_are_trained_alike(runner_of):
     penalty = (None, None, keras.regularizers.L2(0.1))
-    given = linear(1, *penalty, activation="sigmoid"), digits(20, 2)
-    monkeypatch.setattr(loops.Runner, "lead_in_seconds", 0.0)
-    runner_of("fit_steps", *given, monkeypatch).run(8, 64)
-    expected = trained(linear(1, *penalty, activation="sigmoid"), digits(20, 2), 8, 64)
-    np.testing.assert_allclose(weights(given[0]), expected, rtol=1e-4, atol=1e-6)
+    model, expected = (linear(1, *penalty, activation="sigmoid") for _ in range(2))
+    runner = runner_of("fit_steps", model, digits(20, 2))
+    runner.lead_in_seconds = 0.0
+    runner.run(8, 64)
+    after = trained(expected, digits(20, 2), 8, 64)
+    np.testing.assert_allclose(weights(model), after, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", first(["graph", "function", "fit"]))
-def test_one_runner_serves_all_batch_sizes_without_tracing_again(name, monkeypatch):
-    """Each size goes on where it stopped; a lead-in precedes a block of another size."""
+@pytest.mark.parametrize("loop", first(["graph", "function", "fit"]))
+def test_one_runner_serves_all_batch_sizes_without_tracing_again(loop, runner_of, monkeypatch):
+    """Each size continues at its position; a lead-in precedes a block of another size."""
     model, reference, traced = linear(), linear(), 0
     call = type(model).call
 
@@ -113,24 +113,22 @@ def test_one_runner_serves_all_batch_sizes_without_tracing_again(name, monkeypat
         return call(self, *arguments, **options)
 
     monkeypatch.setattr(type(model), "call", counted)
-    runner = runner_of(name, model, digits(50), monkeypatch)
+    runner = runner_of(loop, model, digits(50))
     runner.lead_in_seconds = math.inf  # however slow the machine is
     assert runner.at(16)(1) > 0
-    once, done = traced, {16: 4}
-    by_steps = loops.StepRunner("eager", reference, sgd(), digits(50))
+    once = traced
+    by_steps = runner_of("eager", reference, digits(50))
     by_steps.lead_in_seconds = 0.0
     by_steps.run(16, 4)
     for size, steps in ((30, 2), (16, 3), (64, 1)):
         assert runner.at(size)(steps) > 0
         by_steps.run(size, LEAD_IN_STEPS + steps)
-        done[size] = done.get(size, 0) + LEAD_IN_STEPS + steps
     assert traced == once > 0
-    assert runner._positions == {size: n % runner.per_epoch(size) for size, n in done.items()}
     np.testing.assert_allclose(weights(model), weights(reference), rtol=1e-4, atol=1e-6)
 
 
 class Clock:
-    """Stands still but for sleeping; for the module `time`."""
+    """A clock that only sleeping moves, in place of the module `time`."""
 
     def __init__(self) -> None:
         self.now, self.slept, self.threads = 0.0, [], set()
@@ -144,51 +142,44 @@ class Clock:
         self.threads.add(threading.get_ident())
 
 
-@pytest.mark.parametrize("name", first(["function", "eager", "fit", "fit_steps"]))
-def test_a_delay_adds_itself_to_every_step_and_can_be_left_out(name, monkeypatch):
-    runner = runner_of(name, linear(), digits(20), monkeypatch, delay_seconds=0.25)
+@pytest.mark.parametrize("loop", first(["function", "eager", "fit", "fit_steps"]))
+def test_a_delay_adds_itself_to_every_step(loop, runner_of, monkeypatch):
+    runner = runner_of(loop, linear(), digits(20), delay_seconds=0.25)
     monkeypatch.setattr(loops, "time", clock := Clock())
     runner.run(8, runner.unit)
+    calls = math.ceil(LEAD_IN_STEPS / runner.unit) + 1
+    assert sum(clock.slept) == calls * 0.25 * runner.unit
     clock.slept.clear()
     assert runner.run(8, 64) == 64 * 0.25
     assert len(clock.slept) == 64 // runner.unit
     assert clock.threads == {threading.get_ident()}
-    clock.slept.clear()
-    assert runner.at(8, delayed=False)(runner.unit) == 0.0 and not clock.slept
-    # The lead-in has the delay of what follows it.
-    assert runner.at(8)(runner.unit) == 0.25 * runner.unit
-    calls = math.ceil(LEAD_IN_STEPS / runner.unit) + 1
-    assert sum(clock.slept) == calls * 0.25 * runner.unit
 
 
-@pytest.mark.parametrize("name", first(["graph", "function", "fit"]))
-def test_a_loss_that_is_not_finite_is_not_timed(name, monkeypatch):
+@pytest.mark.parametrize("loop", first(["graph", "function", "fit"]))
+def test_a_loss_that_is_not_finite_is_not_timed(loop, runner_of):
     huge = Examples(np.full((20, 8, 8, 1), np.nan, np.float32), np.zeros(20, int), 1.0)
-    runner = runner_of(name, linear(), huge, monkeypatch)
     with pytest.raises(NonFiniteLoss):
-        runner.run(8, 3)
+        runner_of(loop, linear(), huge).run(8, 3)
 
 
-def test_pipelines_are_of_the_same_whole_batches(tmp_path):
-    """Here since it takes TensorFlow; `jpeg` keeps smooth images alone."""
+@pytest.mark.parametrize("pipeline", PIPELINES)
+def test_pipelines_have_the_same_whole_batches(pipeline, tmp_path):
     count, size = 300, 128  # enough for parallel maps to overtake each other
-    ramp = np.add.outer(np.arange(8), np.arange(8))[None, :, :, None]
+    ramp = np.add.outer(np.arange(8), np.arange(8))[None, :, :, None]  # JPEG keeps smooth images
     images = ((ramp + np.arange(count)[:, None, None, None] // 10) % 17).clip(0, 16)
     images = np.sort(images, axis=2).astype(np.uint8)
     labels = np.arange(count) % 10
-    for pipeline in PIPELINES:
-        given = Examples(images, labels, SCALE), tmp_path / "jpeg"
-        batches = pipelines.batches(pipeline, pipelines.examples(pipeline, *given), size)
-        assert batches.element_spec[0].shape.as_list() == [None, 8, 8, 1]
-        for at, (found, of) in zip(range(5), batches, strict=False):
-            rows = slice(at % 2 * size, (at % 2 + 1) * size)
-            expected = images[rows].astype(np.float32) * np.float32(SCALE)
-            tolerance = 0.08 if pipeline == "jpeg" else 0
-            np.testing.assert_allclose(found, expected, atol=tolerance)
-            assert of.numpy().tolist() == labels[rows].tolist()
-        mapped = pipelines.examples("map", given[0])
-        (whole, _), *_ = pipelines.batches(pipeline, mapped, 400).take(1)
-        assert len(whole) == count
+    mapped = pipelines.examples(pipeline, Examples(images, labels, SCALE), tmp_path / "jpeg")
+    batches = pipelines.batches(pipeline, mapped, size)
+    assert batches.element_spec[0].shape.as_list() == [None, 8, 8, 1]
+    for at, (batch, batch_labels) in zip(range(5), batches, strict=False):
+        rows = slice(at % 2 * size, (at % 2 + 1) * size)
+        expected = images[rows].astype(np.float32) * np.float32(SCALE)
+        tolerance = 0.08 if pipeline == "jpeg" else 0
+        np.testing.assert_allclose(batch, expected, atol=tolerance)
+        assert batch_labels.numpy().tolist() == labels[rows].tolist()
+    (whole, _), *_ = pipelines.batches(pipeline, mapped, 400).take(1)
+    assert len(whole) == count
 
 
 @pytest.mark.parametrize(
@@ -199,7 +190,7 @@ def test_pipelines_are_of_the_same_whole_batches(tmp_path):
         np.full((2, 8, 8, 1), np.nan, np.float32),
     ],
 )
-def test_images_that_are_no_jpeg_files_are_refused(images, tmp_path):
+def test_images_that_cannot_be_jpeg_files_are_refused(images, tmp_path):
     with pytest.raises(pipelines.UserError, match="^input_pipeline jpeg: received "):
         pipelines.encode(images, SCALE, tmp_path / "jpeg")
     assert not list(tmp_path.iterdir())

@@ -1,12 +1,11 @@
-"""What is repeated, and what is rest."""
+"""Trainings that others disturb, and the rests between them."""
 
 import numpy as np
 import psutil
 import pytest
 
-from batchscope.timing import utilisation
-from batchscope.timing.instruments import processes
-from batchscope.timing.instruments.sampler import Sampler
+from batchscope.timing import processes, utilisation
+from batchscope.timing.samples import Sampler
 
 
 class Machine:
@@ -45,23 +44,23 @@ def test_a_disturbed_training_is_repeated_and_flagged_where_that_does_not_help(
     monkeypatch.setattr(processes, "cpu_times", machine)
     monkeypatch.setattr(utilisation.time, "sleep", machine.sleep)
     settings = {"seconds": 2.0, "pause_seconds": 1.0}
-    with Sampler(interval=60) as taken:
-        done = utilisation.train(machine, taken, 8, 2, settings)
+    with Sampler(interval=60) as sampler:
+        done = utilisation.train(machine, sampler, 8, 2, settings)
     expected = {"steps": 4, "seconds": 2.0, "disturbed": disturbed, "repeats": repeats}
     assert done == expected and not list(machine.levels)
-    used = taken.summary("batch_size", 8)
-    assert used["foreign_cores"] == pytest.approx(levels[-1]) and used["seconds"] == 2.0
+    used = sampler.summary((utilisation.TRAINING, 8))
+    assert used["foreign_cores"] == pytest.approx(levels[-1])
     assert used["process_percent"] == pytest.approx(100, rel=0.05)  # less the sampling itself
-    assert used["machine_percent"] == pytest.approx(100 * (1 + levels[-1]) / psutil.cpu_count())
-    assert len(taken.phases) == 2 + repeats
 
-    samples = taken.details(utilisation.TRAINING)["samples"]
+    samples = utilisation.series(sampler)
+    busy = 100 * (1 + levels[-1]) / psutil.cpu_count()
+    assert samples["machine_percent"][-2] == pytest.approx(busy, rel=1e-3)
     spans = np.diff(samples["seconds"], prepend=0.0)
-    by_phase = {
-        name: sum(span for span, each in zip(spans, samples["phase"], strict=True) if each == name)
-        for name in set(samples["phase"])
-    }
-    # Of what is in no phase, the pauses are all.
+    by_phase: dict[str | None, float] = {}
+    for phase, span in zip(samples["phase"], spans, strict=True):
+        by_phase[phase] = by_phase.get(phase, 0.0) + span
+    # Only the pauses are outside all phases.
     assert by_phase.pop("repeated", 0.0) == 2.0 * repeats
     assert by_phase == {"lead_in": 0.5, "batch_size": 2.0, None: 1.0 + repeats}
     assert samples["batch_size"].count(8) == samples["phase"].count("batch_size")
+    assert "gpu_percent" not in samples

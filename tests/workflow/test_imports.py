@@ -44,7 +44,7 @@ THINGS = {
         for name, entry in MEASURES.items()
         if not entry.data
     },
-    "sampling": ("from batchscope.timing.instruments import sampler", FRAMEWORKS),
+    "sampling": ("from batchscope.timing import samples", FRAMEWORKS),
     "tables": ("from batchscope.tables import run_table", TABLES),
     "the report": ("import batchscope.report", TABLES | {"sklearn", "scipy.stats"}),
     "a figure": (

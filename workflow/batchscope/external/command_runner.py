@@ -36,9 +36,9 @@ from batchscope.study import commands, tasks
 from batchscope.study.log_keys import CommandLog
 from batchscope.study.own_columns import AXES
 from batchscope.study.versions import VERSIONS
-from batchscope.timing.instruments import samples
-from batchscope.timing.instruments.processes import Family
-from batchscope.timing.instruments.sampler import Sampler
+from batchscope.timing import samples
+from batchscope.timing.processes import Family
+from batchscope.timing.samples import Sampler
 
 INTERVAL = 0.5  # seconds between two samples
 _SHOWN = 30  # lines of a failed command's output that are shown
@@ -117,8 +117,7 @@ def _run(folder: Path, run: commands.CommandRun) -> Ended:
                 stderr=out,
                 start_new_session=True,
             )
-        gpu, family = (0 if command.gpus else None), Family(process.pid)
-        sampler = Sampler(INTERVAL, command.threads, gpu, family)
+        sampler = Sampler(INTERVAL, command.threads, bool(command.gpus), Family(process.pid))
         with (
             fork_server.forwarded_signals(lambda signum: socket_here.sendall(bytes([signum]))),
             sampler,

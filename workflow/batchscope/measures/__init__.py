@@ -16,7 +16,7 @@ libraries, and modules that need the registry, inside the functions.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -29,16 +29,13 @@ class Measured:
 
     Attributes:
         values: Column of runs.csv -> number. A missing column, or None, has no value.
-        details: Further keys of the record.
+        details: Further keys of the record, for the tables.
         arrays: Arrays of the npz, if the measure writes one.
     """
 
     values: dict[str, float | None] = field(default_factory=dict)
     details: dict[str, Any] = field(default_factory=dict)
     arrays: dict[str, np.ndarray] = field(default_factory=dict)
-
-    def also(self, details: dict[str, Any]) -> Measured:
-        return replace(self, details={**self.details, **details})
 
 
 def finite(values: dict[str, float]) -> dict[str, float | None]:

@@ -33,10 +33,12 @@ class BranchedTraining(Training):
         self._shares = {self._update(share * used): share for share in settings["points"]}
         self.visits = tuple(self._shares)
         self._file = self.folder / "points.json"
-        self._of = f"{VERSIONS['branches']} {self._key} {run.record['sha256'].get('final.npz')}"
+        weights = run.record["sha256"].get("final.npz")
+        self._training = f"{VERSIONS['branches']} {self._key} {weights}"
         kept = disk.read_json(self._file) if self._file.exists() else {}
         # Another training in the same folder may have left points.
-        self.points: dict[str, Any] = kept["points"] if kept.get("of") == self._of else {}
+        is_same = kept.get("training") == self._training
+        self.points: dict[str, Any] = kept["points"] if is_same else {}
 
     def _update(self, examples: float) -> int:
         epoch, remainder = divmod(max(examples - 1e-6, 0.0), self.examples)
@@ -52,7 +54,7 @@ class BranchedTraining(Training):
         key = str(self.updates)
         if key not in self.points:
             self.points[key] = self._point()
-            disk.write_json(self._file, {"of": self._of, "points": self.points})
+            disk.write_json(self._file, {"training": self._training, "points": self.points})
 
     def _point(self) -> dict[str, Any]:
         if self._branches is None:

@@ -202,18 +202,15 @@ def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
     from batchscope.measures.branched_training import BranchedTraining
     from batchscope.training import snapshots
 
-    noise, described = run.training_loss(settings, chunk=1)
-    again = BranchedTraining(run, settings, noise)
+    again = BranchedTraining(run, settings, run.training_loss(settings, chunk=1))
     again.fit(again.epochs)
     snapshots.check_same(run, again.epochs, again.progress.history)
     points = [again.points[str(update)] for update in sorted(again.visits)]
     window = again.window
     details = {
         "points": points,
-        "factors": [*window.factors],
+        "factors": list(window.factors),
         "batch_size": window.batch_size,
-        "window_examples": window.examples,
-        "subset": described["subset"],
     }
     rows = _points({**details, "settings": settings}, Path())
     last = [row["local_critical_batch_size"] for row in rows][-1]

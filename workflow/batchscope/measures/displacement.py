@@ -114,7 +114,6 @@ ENTRY = Measure(
     order=4,
 )
 
-QUANTILES = (0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1)
 # All runs have the same edges, so that their histograms can be compared.
 SMALLEST, LARGEST, BINS_PER_DECADE = -8, 3, 20
 
@@ -129,18 +128,6 @@ def path(norms: np.ndarray, distance: float) -> dict[str, float | None]:
         "path_length": length,
         "straightness": distance / length if length > 0 else None,
     }
-
-
-def logs(values: dict[str, float | None], distance: float) -> dict[str, float | None]:
-    """Return log D and its three parts, natural logarithms, by the columns of `path`."""
-    parts = {"distance": distance, "updates": values["updates"]}
-    parts |= {"mean_update": values["update_norm_mean"], "straightness": values["straightness"]}
-    return {name: math.log(part) if part else None for name, part in parts.items()}
-
-
-def quantiles(norms: np.ndarray) -> dict[str, float]:
-    values = np.quantile(np.asarray(norms, np.float64), QUANTILES)
-    return {str(share): float(norm) for share, norm in zip(QUANTILES, values, strict=True)}
 
 
 def histogram(norms: np.ndarray) -> dict[str, list]:
@@ -170,12 +157,4 @@ def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
             f"{run.name}: received no norms of its updates; update_norms: true is expected."
         )
     distance = weights.distance(run.weights("initial")[0], run.weights("final")[0])
-    values = path(norms, distance)
-    details = {
-        "distance": distance,
-        "logs": logs(values, distance),
-        "quantiles": quantiles(norms),
-        "histogram": histogram(norms),
-        "zero_updates": int(np.count_nonzero(norms == 0)),
-    }
-    return Measured(values, details)
+    return Measured(path(norms, distance), {"histogram": histogram(norms)})

@@ -155,6 +155,4 @@ def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
     metrics: dict[str, float] = {}
     for split, rows in examples.items():
         metrics |= trajectory.named(split, objective.over(rows).evaluate())
-    counts = {split: len(rows.labels) for split, rows in examples.items()}
-    gaps = generalisation_gaps(metrics, tasks.TASKS[run.data.task][0])
-    return Measured({**metrics, **gaps}, {"counts": counts})
+    return Measured(metrics | generalisation_gaps(metrics, tasks.TASKS[run.data.task][0]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from dataclasses import dataclass
 from functools import cached_property
@@ -61,10 +60,8 @@ class FinishedRun(TrainingRun):
             raise UserError(f"{self.weights_file(which)}: {error}") from None
         return model
 
-    def training_loss(
-        self, settings: dict[str, Any], chunk: int | None = None
-    ) -> tuple[Objective, dict[str, Any]]:
-        """Return the mean loss over a subset of the training examples, and keys of the record.
+    def training_loss(self, settings: dict[str, Any], chunk: int | None = None) -> Objective:
+        """Return the mean loss over a subset of the training examples.
 
         Args:
             settings: `examples`; also `weights` (default `final`) and `batch_norm` (`moving`).
@@ -78,8 +75,7 @@ class FinishedRun(TrainingRun):
         chunk = chunk or even_chunk(len(indices), most)
         model, rows = self.model(settings.get("weights", "final")), train.rows(indices)
         batch_statistics = settings.get("batch_norm") == "batch"
-        loss = losses.Objective(model, rows, chunk, batch_statistics=batch_statistics)
-        return loss, {"subset": describe_subset(indices, len(train.labels)), "chunk": chunk}
+        return losses.Objective(model, rows, chunk, batch_statistics=batch_statistics)
 
 
 def subset(available: int, examples: int) -> np.ndarray:
@@ -89,12 +85,6 @@ def subset(available: int, examples: int) -> np.ndarray:
     """
     order = np.random.default_rng(SUBSET_SEED).permutation(available).astype(np.int64)
     return order[: examples or available]
-
-
-def describe_subset(indices: np.ndarray, available: int) -> dict[str, Any]:
-    digest = hashlib.sha256(indices.astype("<i8").tobytes()).hexdigest()
-    counts = {"examples": len(indices), "available": available}
-    return {**counts, "seed": SUBSET_SEED, "sha256": digest}
 
 
 def even_chunk(examples: int, most: int) -> int:

@@ -28,9 +28,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 from pydantic import Field
 
-from batchscope.errors import UserError
 from batchscope.measures import Measured
-from batchscope.measures.subspace import MEGABYTE, TILE
+from batchscope.measures.subspace import MEMORY, TILE
 from batchscope.study.model import Integer, Model
 from batchscope.study.setting import Setting
 from batchscope.study.specifications import (
@@ -55,8 +54,6 @@ class GradientAlignmentSettings(Model):
     """Training examples."""
     draws: Annotated[Integer, Field(ge=1), Setting("dr")] = 20
     """Random divisions into batches."""
-    memory_mb: Annotated[Integer, Field(ge=1), Setting("mem", "MB")] = 2048
-    """Limit on the gradients."""
 
 
 _ALIGNMENT = {
@@ -112,32 +109,17 @@ ENTRY = Measure(
 DRAW_SEED = 0  # the same for every run and place: the same batches
 SIGN_SEED = 1
 SIGN_DRAWS = 4  # random signs per random order
-MOST_PASSES = 32  # largest number of passes over all gradients
 
 Gradient = Callable[[int], np.ndarray]
 
 
-def passes(examples: int, size: int, memory_mb: float) -> int:
-    """Return the number of passes over all gradients, which have the shape (size,).
+def gram_matrix(gradient: Gradient, examples: int, size: int) -> np.ndarray:
+    """Return the inner products of all pairs of gradients of shape (size,), float64.
 
-    Each pass keeps a share of the weights as float32 in `memory_mb` MB (10^6 bytes).
-
-    Raises:
-        UserError: If more than `MOST_PASSES` passes are necessary.
+    Each pass over all gradients keeps a share of the weights as float32 in `MEMORY` bytes.
     """
-    needed = math.ceil(4 * examples * size / (memory_mb * MEGABYTE))
-    if needed > MOST_PASSES:
-        least = math.ceil(4 * examples * size / (MOST_PASSES * MEGABYTE))
-        raise UserError(
-            f"gradient_alignment.memory_mb: received {memory_mb:g}; at least {least} is expected, "
-            f"for the gradients of {examples} examples by {size} weights; or fewer examples."
-        )
-    return needed
-
-
-def gram_matrix(gradient: Gradient, examples: int, size: int, memory_mb: float) -> np.ndarray:
-    """Return the inner products of all pairs of gradients, float64; `memory_mb` as in `passes`."""
-    width = math.ceil(size / passes(examples, size, memory_mb))
+    passes = math.ceil(4 * examples * size / MEMORY)
+    width = math.ceil(size / passes)
     gram = np.zeros((examples, examples))
     rows = np.empty((examples, width), np.float32)
     for start in range(0, size, width):
@@ -212,8 +194,7 @@ def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
     from batchscope.training import models
 
     epochs_run = run.record["epochs_run"]
-    loss, described = run.training_loss(settings, chunk=1)
-    needed = passes(loss.examples, loss.size, settings["memory_mb"])
+    loss = run.training_loss(settings, chunk=1)
     values: dict[str, float | None] = {}
     places = []
     for place, epoch, name in (
@@ -224,16 +205,7 @@ def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
         if epoch is None:
             continue
         models.set_weights(loss.model, *run.weights(name))
-        gram = gram_matrix(loss.chunk_gradient, loss.examples, loss.size, settings["memory_mb"])
+        gram = gram_matrix(loss.chunk_gradient, loss.examples, loss.size)
         values[f"gradient_cosine_{place}"] = mean_cosine(gram)
         places.append({"place": place, "epoch": epoch, **batch_norms(gram, settings["draws"])})
-    details = {
-        "places": places,
-        "parameters": loss.size,
-        "passes": needed,
-        "draw_seed": DRAW_SEED,
-        "sign_seed": SIGN_SEED,
-        "sign_draws": SIGN_DRAWS,
-        "subset": described["subset"],
-    }
-    return Measured(values, details)
+    return Measured(values, {"places": places})

@@ -16,7 +16,6 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
@@ -24,7 +23,6 @@ from pydantic import Field
 
 from batchscope.errors import UserError
 from batchscope.measures import Measured
-from batchscope.measures.maximiser import NonFiniteValue
 from batchscope.study.common_settings import Examples, OfWeights
 from batchscope.study.model import Integer
 from batchscope.study.setting import Setting
@@ -96,63 +94,47 @@ _ANY = 1e300  # with this tolerance ARPACK returns the result of one cycle
 Times = Callable[[np.ndarray], np.ndarray]  # v -> H v, both float64 of shape (size,)
 
 
-@dataclass
-class Eigenvalue:
-    """Result of the search for an eigenvalue."""
-
-    value: float | None  # lambda = v . H v of the best vector v, of length 1
-    error: float | None  # ||H v - lambda v||, a bound on the distance of lambda from an eigenvalue
-    converged: bool  # whether the error is below `TOLERANCE` times |lambda|
-    products: int
-    message: str
+def finite(product: np.ndarray) -> np.ndarray:
+    if not np.isfinite(product).all():
+        raise FloatingPointError("a product with the Hessian is not finite")
+    return product
 
 
-class _Counted:
-    """Products with H: counted, and refused unless they are finite."""
+def top_eigenvalue(times: Times, size: int, iterations: int) -> tuple[float | None, float | None]:
+    """Return the largest (most positive) eigenvalue of a symmetric matrix, and its error.
 
-    def __init__(self, times: Times) -> None:
-        self._times = times
-        self.products = 0
-        self.only_zeros = True
+    The error is ||H v - lambda v|| for the best vector v, of length 1: a bound on the distance of
+    lambda = v . H v from an eigenvalue. Each Lanczos cycle of up to `BASIS` vectors starts from the
+    best vector of the cycle before. The estimate therefore has a known error when the `iterations`
+    products (at least 4) are used up. A start in an invariant subspace of H may need one more.
 
-    def __call__(self, vector: np.ndarray) -> np.ndarray:
-        self.products += 1
-        product = self._times(vector)
-        if not np.isfinite(product).all():
-            raise NonFiniteValue("A PRODUCT WITH THE HESSIAN")
-        self.only_zeros = self.only_zeros and not product.any()
-        return product
-
-
-def top_eigenvalue(times: Times, size: int, iterations: int) -> Eigenvalue:
-    """Return the largest (most positive) eigenvalue of a symmetric matrix.
-
-    Each Lanczos cycle of up to `BASIS` vectors starts from the best vector of the cycle before. The
-    estimate therefore has a known error when the `iterations` products (at least 4) are used up. A
-    start in an invariant subspace of H may need one more.
+    Raises:
+        FloatingPointError: If a product is not finite.
     """
     from scipy.sparse import linalg
 
-    counted = _Counted(times)
+    products = 0
+
+    def counted(vector: np.ndarray) -> np.ndarray:
+        nonlocal products
+        products += 1
+        return finite(times(vector))
+
     vector = np.random.default_rng(START_SEED).standard_normal(size)
     vector /= np.linalg.norm(vector)
     value = error = None
     # One product more than vectors in a cycle, and one for the error.
-    while (basis := min(BASIS, size, iterations - counted.products - 2)) >= min(2, size):
+    while (basis := min(BASIS, size, iterations - products - 2)) >= min(2, size):
         try:
             vector = _cycle(counted, vector, basis)
-            product = counted(vector)
-        except NonFiniteValue as stopped:
-            return Eigenvalue(None, None, False, counted.products, str(stopped))
-        except linalg.ArpackError as stopped:
-            if counted.only_zeros:
-                return Eigenvalue(0.0, 0.0, True, counted.products, "the Hessian is zero")
-            return Eigenvalue(value, error, False, counted.products, str(stopped))
+        except linalg.ArpackError:  # of a matrix of zeros, for example
+            return (value, error) if counted(vector).any() else (0.0, 0.0)
+        product = counted(vector)
         value = float(vector @ product)
         error = float(np.linalg.norm(product - value * vector))
         if error <= TOLERANCE * abs(value):
-            return Eigenvalue(value, error, True, counted.products, "converged")
-    return Eigenvalue(value, error, False, counted.products, "the products ran out")
+            break
+    return value, error
 
 
 def _cycle(times: Times, start: np.ndarray, basis: int) -> np.ndarray:
@@ -179,36 +161,26 @@ def trace(times: Times, size: int, probes: int) -> tuple[float, float]:
     products = np.empty(probes)
     for index in range(probes):
         probe = 2.0 * random.integers(0, 2, size, np.int8) - 1.0
-        products[index] = probe @ times(probe)
+        products[index] = probe @ finite(times(probe))
     return float(products.mean()), float(products.std(ddof=1) / math.sqrt(probes))
 
 
 def measure(times: Times, size: int, settings: dict[str, Any]) -> Measured:
     """Measure eigenvalue and trace; None if a product with H is not finite."""
-    top = top_eigenvalue(times, size, settings["iterations"])
-    counted = _Counted(times)
+    top: tuple[float | None, float | None] = None, None
     estimate: tuple[float | None, float | None] = None, None
-    with contextlib.suppress(NonFiniteValue):
-        estimate = trace(counted, size, settings["probes"])
-    details = {
-        "parameters": size,
-        "converged": top.converged,
-        "message": top.message,
-        "tolerance": TOLERANCE,
-        "products": {"eigenvalue": top.products, "trace": counted.products},
-        "start_seed": START_SEED,
-        "probe_seed": PROBE_SEED,
-        "probe_distribution": "Rademacher",
-    }
-    columns = ENTRY.columns
-    return Measured(dict(zip(columns, (top.value, top.error, *estimate), strict=True)), details)
+    with contextlib.suppress(FloatingPointError):
+        top = top_eigenvalue(times, size, settings["iterations"])
+    with contextlib.suppress(FloatingPointError):
+        estimate = trace(times, size, settings["probes"])
+    return Measured(dict(zip(ENTRY.columns, (*top, *estimate), strict=True)))
 
 
 def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
     """Measure a run's curvature; raise `UserError` for a model without second derivatives."""
-    loss, described = run.training_loss(settings)
+    loss = run.training_loss(settings)
     try:
-        measured = measure(loss.hessian_times, loss.size, settings)
+        return measure(loss.hessian_times, loss.size, settings)
     except LookupError as error:
         if "gradient" not in str(error):  # TensorFlow's word for a derivative it lacks
             raise
@@ -216,4 +188,3 @@ def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
             f"hessian: the model of {run.name} has an operation without a second derivative "
             f"({str(error).splitlines()[0]}); layers that have one are expected."
         ) from None
-    return measured.also({"loss": loss.evaluate()[0], **described})

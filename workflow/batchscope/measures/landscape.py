@@ -143,7 +143,7 @@ Plane = Callable[["Arrays", "Arrays"], Loss]
 
 # Fixed and the same for every run: runs are compared along directions of the same draws.
 DIRECTION_SEED = 0
-SAVE_SECONDS = 1.0  # at least, between two savings of the finished rows
+SAVE_SECONDS = 1.0  # at least, between two writes of the finished rows
 
 
 def direction(weights: Arrays, seed: int | Sequence[int]) -> Arrays:
@@ -164,29 +164,15 @@ def direction(weights: Arrays, seed: int | Sequence[int]) -> Arrays:
     return filters
 
 
-def cosine(first: Arrays, second: Arrays) -> float:
-    """Return the cosine of the angle between two directions; NaN if one is 0."""
-
-    def product(left: Arrays, right: Arrays) -> float:
-        pairs = ((left[key].ravel().astype(np.float64), right[key].ravel()) for key in left)
-        return math.fsum(float(a @ b) for a, b in pairs)
-
-    norms = math.sqrt(product(first, first)) * math.sqrt(product(second, second))
-    return product(first, second) / norms if norms > 0 else math.nan
-
-
 def axis(points: int, span: float) -> np.ndarray:
     """Return the positions along a direction, float64 of shape (points,), 0 in the middle."""
     half = points // 2
     return span * (np.arange(-half, half + 1) / half)
 
 
-def rise_offset(points: int) -> int:
-    return max(1, points // 2 // 2)  # of two that are equally near, the nearer to 0
-
-
 def rise(losses: np.ndarray) -> float:
-    middle, r = len(losses) // 2, rise_offset(len(losses))
+    middle = len(losses) // 2
+    r = max(1, middle // 2)  # of two that are equally near to half of the span, the nearer to 0
     with np.errstate(invalid="ignore"):  # a loss may be infinite
         return float((losses[middle - r] + losses[middle + r]) / 2 - losses[middle])
 
@@ -218,69 +204,39 @@ def members(losses: np.ndarray, settings: dict[str, Any]) -> Arrays:
     }
 
 
-class Kept:
-    """Losses of the first rows on disk. A killed job continues with them.
-
-    Rows with another `key` are not used.
-    """
-
-    def __init__(self, path: Path, key: str) -> None:
-        self.path, self.key = path, key
-        self._saved = time.monotonic()
-
-    def load(self) -> list[np.ndarray]:
-        with contextlib.suppress(UserError):
-            if self.path.exists():
-                arrays = disk.read_arrays(self.path, "key", "losses")
-                if str(arrays["key"]) == self.key:
-                    return list(arrays["losses"])
-        return []
-
-    def save(self, losses: list[np.ndarray]) -> None:
-        """Write the rows atomically, at most every `SAVE_SECONDS`."""
-        if time.monotonic() - self._saved >= SAVE_SECONDS:
-            arrays = {"key": np.array(self.key), "losses": np.array(losses)}
-            disk.write_arrays(self.path, arrays)
-            self._saved = time.monotonic()
-
-
 def measure(
-    plane: Plane, weights: Arrays, settings: dict[str, Any], kept: Kept | None = None
+    plane: Plane, weights: Arrays, settings: dict[str, Any], kept: Path | None = None, key: str = ""
 ) -> Measured:
     """Compute every surface and line of the settings around the minimiser `weights`.
 
-    Finished rows are `kept`, and kept rows are not computed again. The rise is None without lines,
-    or if a loss on them is not finite.
+    The rise is None without lines, or if a loss on them is not finite.
+
+    Args:
+        kept: File of finished rows, from which a killed job continues.
+        key: Rows in a file with another key are not used.
     """
-    grid = axis(settings["points"], settings["span"])
-    computed = kept.load() if kept else []
+    grid, saved = axis(settings["points"], settings["span"]).tolist(), time.monotonic()
+    computed = kept_rows(kept, key) if kept else []
     remaining = itertools.groupby(rows(settings)[len(computed) :], key=lambda row: row[:2])
     for spanned, of_plane in remaining:
         loss = plane(*(direction(weights, (DIRECTION_SEED, i)) for i in spanned))
         for *_, b in of_plane:
-            computed.append(np.array([loss(a, b) for a in grid.tolist()]))
-            if kept:
-                kept.save(computed)
-    losses = np.array(computed)
-    arrays, pairs, lines = members(losses, settings), settings["pairs"], settings["lines"]
-    rises = [rise(arrays[f"line:{line}"]) for line in range(lines)]
+            computed.append(np.array([loss(a, b) for a in grid]))
+            if kept and time.monotonic() - saved >= SAVE_SECONDS:
+                disk.write_arrays(kept, {"key": np.array(key), "losses": np.array(computed)})
+                saved = time.monotonic()
+    arrays = members(np.array(computed), settings)
+    rises = [rise(arrays[f"line:{line}"]) for line in range(settings["lines"])]
     mean = math.fsum(rises) / len(rises) if rises and np.isfinite(rises).all() else None
-    surfaces = []
-    for first in range(0, 2 * pairs, 2):
-        angle = cosine(*(direction(weights, (DIRECTION_SEED, i)) for i in (first, first + 1)))
-        surfaces.append({"directions": [first, first + 1], "cosine": angle})
-    details = {
-        "points": settings["points"],
-        "span": settings["span"],
-        "rise_distance": float(grid[len(grid) // 2 + rise_offset(len(grid))]),
-        "direction_seeds": [[DIRECTION_SEED, i] for i in range(max(2 * pairs, lines))],
-        "surfaces": surfaces,
-        "lines": list(range(lines)),
-        "evaluations": losses.size,
-        "non_finite": int(np.count_nonzero(~np.isfinite(losses))),
-        "rises": rises,
-    }
-    return Measured({"landscape_rise": mean}, details, arrays)
+    return Measured({"landscape_rise": mean}, arrays=arrays)
+
+
+def kept_rows(path: Path, key: str) -> list[np.ndarray]:
+    with contextlib.suppress(UserError):
+        arrays = disk.read_arrays(path, "key", "losses")
+        if str(arrays["key"]) == key:
+            return list(arrays["losses"])
+    return []
 
 
 def plane_of(objective: Objective) -> Plane:
@@ -318,17 +274,9 @@ def plane_of(objective: Objective) -> Plane:
 
 def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
     """Measure the landscape around a run's weights; a killed job continues from its rows."""
-    from batchscope.measures import batch_norm
-    from batchscope.study import names
     from batchscope.training import models
 
-    objective, described = run.training_loss(settings)
-    key = [ENTRY.version, run.name, names.settings_name("landscape", settings)]
-    weights_file = run.weights_file(settings["weights"])
-    key += [disk.file_sha256(weights_file), described["subset"]["sha256"]]
-    loss = objective.evaluate()[0]
-    kept = Kept(run.scratch / "rows.npz", " ".join(key))
+    objective = run.training_loss(settings)
+    key = f"{ENTRY.version} {disk.file_sha256(run.weights_file(settings['weights']))}"
     weights, _ = models.weights(objective.model)
-    measured = measure(plane_of(objective), weights, settings, kept)
-    normalised = "moving" if batch_norm.layers(objective.model) else "none"
-    return measured.also({"loss": loss, **described, "batch_norm": normalised})
+    return measure(plane_of(objective), weights, settings, run.scratch / "rows.npz", key)

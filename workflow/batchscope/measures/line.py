@@ -9,14 +9,14 @@ batch normalisation are estimated at every point, because interpolated ones fit 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 
-from batchscope import wording
+from batchscope import private_interfaces, wording
 from batchscope.errors import UserError
 from batchscope.measures import Measured
 from batchscope.study import tasks
@@ -26,6 +26,8 @@ from batchscope.study.setting import Setting
 from batchscope.study.specifications import Column, Figure, Measure, Panel, Table, TextColumn
 
 if TYPE_CHECKING:
+    import keras
+
     from batchscope.measures.finished_run import FinishedRun
     from batchscope.store.weights import Arrays
 
@@ -131,10 +133,71 @@ def between(small: Arrays, large: Arrays, alpha: float) -> Arrays:
     return {key: array.astype(small[key].dtype) for key, array in exact.items()}
 
 
+def normalisation_layers(model: keras.Model) -> list[keras.layers.BatchNormalization]:
+    """Return the layers with moving statistics that training changes, without frozen layers."""
+    from keras.layers import BatchNormalization
+
+    return [
+        layer
+        for layer in private_interfaces.all_layers(model)
+        if isinstance(layer, BatchNormalization) and layer.trainable
+    ]
+
+
+def statistics_estimator(
+    model: keras.Model, images: np.ndarray, scale: float, chunk: int | None = None
+) -> Callable[[], None]:
+    """Return a function that estimates the moving statistics for the current weights.
+
+    The images, shape (n, *input_shape), pass in training mode without dropout. A layer's input then
+    comes from layers that normalise by the statistics of the chunk, as in training. Moving mean and
+    variance become the mean over all images of the chunks' means and variances: a cumulative
+    average replaces the exponential one. The model cannot be trained afterwards: its dropout is
+    switched off for good and its momenta are lost.
+
+    Source: P. Izmailov et al., "Averaging Weights Leads to Wider Optima and Better
+    Generalization", arXiv 1803.05407, section 3.2.
+    """
+    import tensorflow as tf
+
+    from batchscope.measures.finished_run import even_chunk
+    from batchscope.training import losses
+
+    norm_layers = normalisation_layers(model)
+    losses.switch_off_dropout(model)
+    for layer in norm_layers:
+        layer.momentum = 0.0  # after a chunk, the moving statistics are the statistics of the chunk
+    chunk = chunk or even_chunk(len(images), losses.chunk_size(images.shape[1:], images.dtype))
+
+    @tf.function(
+        autograph=False, input_signature=[tf.TensorSpec([None, *images.shape[1:]], images.dtype)]
+    )
+    def forward(rows: tf.Tensor) -> None:
+        model(losses.scaled(rows, scale), training=True)
+
+    def estimate() -> None:
+        statistics = []
+        for layer in norm_layers:
+            statistics += [layer.moving_mean, layer.moving_variance]
+            # 0 * NaN, of weights that overflowed, would stay.
+            layer.moving_mean.assign(np.zeros(layer.moving_mean.shape))
+            layer.moving_variance.assign(np.ones(layer.moving_variance.shape))
+        means = [0.0] * len(statistics)
+        for start in range(0, len(images), chunk):
+            rows = images[start : start + chunk]
+            forward(tf.constant(rows))
+            share = len(rows) / len(images)
+            for index, statistic in enumerate(statistics):
+                means[index] += share * statistic.numpy().astype(np.float64)
+        for statistic, mean in zip(statistics, means, strict=True):
+            statistic.assign(mean)
+
+    return estimate
+
+
 def measure_run(run: FinishedRun, other: FinishedRun, settings: dict[str, Any]) -> Measured:
     """Evaluate the line from `run`, at position 0, to `other`, at position 1."""
-    from batchscope.measures import batch_norm
-    from batchscope.measures.finished_run import describe_subset, subset
+    from batchscope.measures.finished_run import subset
     from batchscope.training import losses, models, trajectory
 
     first, second = (end.record["sha256"]["initial.npz"] for end in (run, other))
@@ -143,29 +206,22 @@ def measure_run(run: FinishedRun, other: FinishedRun, settings: dict[str, Any]) 
             f"line: received {run.name} and {other.name}, whose initial weights differ; two runs "
             "that start from the same weights (those of one seed) are expected."
         )
-    alphas = positions(settings["start"], settings["stop"], settings["points"])
+    alphas = positions(settings["start"], settings["stop"], settings["points"]).tolist()
     model = run.model(settings["weights"])
     small, large = (end.weights(settings["weights"]) for end in (run, other))
-    rows, subsets = {}, {}
-    for split in tasks.SPLITS:
-        rows[split] = run.data.examples(split)
-        indices = np.arange(len(rows[split].labels))
-        if 0 < settings["examples"] < len(indices):  # else all, in the order of an evaluation
-            indices = subset(len(indices), settings["examples"])
-            rows[split] = rows[split].rows(indices)
-        subsets[split] = describe_subset(indices, len(run.data.labels(split)))
-    objective = losses.Objective(model, rows["train"])
-    objectives = {split: objective.over(examples) for split, examples in rows.items()}
-    normalised = bool(batch_norm.layers(model))
+    examples = {split: run.data.examples(split) for split in tasks.SPLITS}
+    for split, rows in examples.items():
+        available = len(rows.labels)
+        if 0 < settings["examples"] < available:  # else all, in the order of an evaluation
+            examples[split] = rows.rows(subset(available, settings["examples"]))
+    objective = losses.Objective(model, examples["train"])
+    objectives = {split: objective.over(rows) for split, rows in examples.items()}
+    normalised = bool(normalisation_layers(model))
     if normalised:
-        estimate = batch_norm.estimator(model, rows["train"].images, run.data.scale)
-    details: dict[str, Any] = {
-        "alphas": alphas.tolist(),
-        "batch_norm": "re-estimated" if normalised else "none",
-        "subsets": subsets,
-    }
+        estimate = statistics_estimator(model, examples["train"].images, run.data.scale)
     metrics = ("loss", tasks.TASKS[run.data.task][0])
-    for alpha in alphas.tolist():
+    details: dict[str, Any] = {"alphas": alphas}
+    for alpha in alphas:
         # Frozen layers are equal in both runs. Other state is interpolated like the weights.
         trainable, state = (between(small[i], large[i], alpha) for i in (0, 1))
         models.set_weights(model, trainable, state)

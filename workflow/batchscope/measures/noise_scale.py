@@ -231,17 +231,15 @@ def _jackknife_error(squared: np.ndarray, along: np.ndarray) -> float:
 def of_objective(loss: Objective, micro_batch: int = 1) -> tuple[NoiseScale, NoiseScale]:
     """Return the noise scale at present weights, of all layers and of normalisation layers.
 
-    The second is NaN for a model without normalisation layers. A last, smaller micro-batch is left
-    out.
+    The scale of the second is NaN for a model without normalisation layers. A last, smaller
+    micro-batch is left out.
 
     Args:
         loss: Loss over chunks of `micro_batch` examples.
     """
     count, part = loss.examples // micro_batch, normalisation(loss)
     pairs, alone = products(loss.chunk_gradient, count, loss.size, part)
-    none = NoiseScale(math.nan, math.nan, math.nan, math.nan)
-    noise = estimate(*pairs, micro_batch)
-    return noise, estimate(*alone, micro_batch) if len(part) else none
+    return estimate(*pairs, micro_batch), estimate(*alone, micro_batch)
 
 
 def normalisation(loss: Objective) -> np.ndarray:
@@ -270,8 +268,7 @@ def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
     from batchscope.training import models
 
     epoch, micro_batch = settings["epoch"], settings["micro_batch"]
-    loss, described = run.training_loss(settings, chunk=micro_batch)
-    count = loss.examples // micro_batch
+    loss = run.training_loss(settings, chunk=micro_batch)
     places = {"_start": "initial", "": "final"}
     if epoch:
         places = {"": snapshot_epochs.weights_name(epoch, run.record["epochs_run"])}
@@ -286,5 +283,4 @@ def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
             "normalisation_noise_ratio": alone.scale / noise.scale if noise.scale else math.nan,
         }
         values |= finite({f"{column}{suffix}": value for column, value in columns.items()})
-    counts = {"gradients": count, "micro_batch": micro_batch, "parameters": loss.size}
-    return Measured(values, {**counts, "subset": described["subset"]})
+    return Measured(values)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 
 from batchscope.measures import Measured, finite
-from batchscope.measures.maximiser import LossAndGradient
+from batchscope.measures.sharpness import LossAndGradient
 from batchscope.study.common_settings import Examples, OfWeights
 from batchscope.study.model import Positive, Unique
 from batchscope.study.setting import Setting, number_text
@@ -81,11 +81,9 @@ def measure(
         )
         for rho in rhos
     }
-    details = {"loss": at_x, "gradient_norm": norm, "parameters": len(x)}
-    return Measured(finite(rises), details)
+    return Measured(finite(rises))
 
 
 def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
-    loss, described = run.training_loss(settings)
-    functions = loss.loss_and_gradient, loss.loss, loss.weights()
-    return measure(*functions, settings["rhos"]).also(described)
+    loss = run.training_loss(settings)
+    return measure(loss.loss_and_gradient, loss.loss, loss.weights(), settings["rhos"])

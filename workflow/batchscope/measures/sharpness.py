@@ -14,14 +14,14 @@ value is a lower bound of the definition.
 
 from __future__ import annotations
 
-from dataclasses import asdict
+import contextlib
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field
 
 from batchscope.measures import Measured
-from batchscope.measures.maximiser import LossAndGradient, NonFiniteValue, Search, maximise
 from batchscope.measures.subspace import Subspace
 from batchscope.study.common_settings import Examples, OfWeights
 from batchscope.study.model import Integer, Positive, Unique
@@ -49,8 +49,6 @@ class SharpnessSettings(OfWeights):
     """Columns of the subspace."""
     batch_norm: Annotated[Literal["moving", "batch"], Setting("bn")] = "moving"
     """Statistics that batch normalisation uses."""
-    memory_mb: Annotated[Integer, Field(ge=1), Setting("mem", "MB")] = 2048
-    """Limit on the subspace."""
 
 
 ENTRY = Measure(
@@ -90,6 +88,14 @@ ENTRY = Measure(
 # from the same starts.
 SUBSPACE_SEED = 0
 START_SEED = 0
+# L-BFGS-B's first trial step is the gradient. In a flat region, this step is far shorter than the
+# box, and around the minimiser of a convex function no curvature lengthens it. The search from
+# y = 0 is the published one. For all other starts, a factor on the function makes the mean step
+# this many times the mean half edge of the box.
+STEP_OVER_WIDTH = 100.0
+
+# Weights of shape (n,) -> loss and gradient there.
+LossAndGradient = Callable[[np.ndarray], tuple[float, np.ndarray]]
 
 
 def sharpness(maximum: float, loss: float) -> float:
@@ -97,54 +103,30 @@ def sharpness(maximum: float, loss: float) -> float:
     return 100.0 * (maximum - loss) / (1.0 + loss)
 
 
-def column(space: str, epsilon: float) -> str:
-    return f"sharpness_{space}_{number_text(float(epsilon))}"
-
-
 def measure(
     loss_and_gradient: LossAndGradient, x: np.ndarray, settings: dict[str, Any]
 ) -> Measured:
     """Measure sharpness in every space and box of the settings.
 
-    The details have the evidence for each value. A value is None if the loss at x is not
-    finite. The minimiser x, float64 of shape (n,), must be exactly representable by the model.
+    All values are None if the loss at x is not finite. The minimiser x, float64 of shape (n,), must
+    be exactly representable by the model.
     """
     loss, gradient = loss_and_gradient(x)
-    details: dict[str, Any] = {
-        "loss": loss,
-        "parameters": len(x),
-        "lower_bound": True,
-        "start_seed": START_SEED,
-    }
     values: dict[str, float | None] = dict.fromkeys(ENTRY.columns_for(settings))
-    searches = details["searches"] = {}
+    if not (np.isfinite(loss) and np.isfinite(gradient).all()):
+        return Measured(values)
     for space in settings["spaces"]:
         matrix, coordinates, slope = None, x, gradient
         if space == "subspace":
-            matrix = Subspace(len(x), settings["dimensions"], SUBSPACE_SEED, settings["memory_mb"])
-            coordinates, condition = matrix.coordinates(x)
-            slope = matrix.transposed_times(gradient)
-            details["subspace"] = {
-                "dimensions": matrix.dimensions,
-                "distribution": "N(0, 1), columns not normalised",
-                "seed": SUBSPACE_SEED,
-                "in_memory": matrix.in_memory,
-                "columns_per_block": matrix.block,
-                "gram_condition": condition,
-            }
+            matrix = Subspace(len(x), settings["dimensions"], SUBSPACE_SEED)
+            coordinates, slope = matrix.coordinates(x), matrix.transposed_times(gradient)
         function = _within(loss_and_gradient, x, matrix)
         for epsilon in settings["epsilons"]:
             width = epsilon * (np.abs(coordinates) + 1.0)
-            search = searches[column(space, epsilon)] = {"space": space, "epsilon": epsilon}
-            limits = settings["iterations"], settings["starts"], START_SEED
-            try:
-                starts = maximise(function, (loss, slope), width, *limits)
-            except NonFiniteValue as error:
-                search["message"] = str(error)
-                continue
-            search |= _describe(starts, loss)
-            values[column(space, epsilon)] = search["sharpness"]
-    return Measured(values, details)
+            limits = settings["iterations"], settings["starts"]
+            name = f"sharpness_{space}_{number_text(float(epsilon))}"
+            values[name] = sharpness(maximum(function, (loss, slope), width, *limits), loss)
+    return Measured(values)
 
 
 def _within(function: LossAndGradient, x: np.ndarray, matrix: Subspace | None) -> LossAndGradient:
@@ -159,24 +141,81 @@ def _within(function: LossAndGradient, x: np.ndarray, matrix: Subspace | None) -
     return loss_and_gradient
 
 
-def _describe(searches: list[Search], loss: float) -> dict[str, Any]:
-    """Return the sharpness and its evidence, for the record."""
-    starts = [
-        {**asdict(search), "sharpness": sharpness(search.maximum, loss)} for search in searches
-    ]
-    best = max(starts, key=lambda start: start["maximum"])  # the first of equals
-    keys = ("sharpness", "maximum", "iterations", "evaluations", "message", "share_at_bound")
-    return {
-        **{key: best[key] for key in keys},
-        "best_start": starts.index(best),
-        "best_start_kind": best["start"],
-        "total_evaluations": sum(start["evaluations"] for start in starts),
-        "non_finite": sum(start["non_finite"] for start in starts),
-        "starts": starts,
-    }
+def maximum(
+    function: LossAndGradient,
+    at_zero: tuple[float, np.ndarray],
+    width: np.ndarray,
+    iterations: int = 10,
+    starts: int = 4,
+) -> float:
+    """Search the largest value in the box `-width <= y <= width` from several starts.
+
+    The starts are y = 0, the corner in the direction of the gradient at 0, then alternately random
+    corners and random interior points. If the gradient at 0 is zero, a random corner replaces the
+    second start. A search ends at the first value that is not finite, and its earlier values count.
+    Start k does not depend on `starts`, and only scales with `width`.
+
+    Args:
+        at_zero: Finite value and gradient at y = 0, which are not computed again.
+        width: Half edges of the box, shape (n,), all positive.
+    """
+    maxima = [_climb(function, width, np.zeros_like(width), at_zero, 1.0, iterations)]
+    for index in range(1, starts):
+        start = _start(index, at_zero[1]) * width
+        value, gradient = function(start)
+        slope = float(np.abs(gradient).mean())
+        scale = STEP_OVER_WIDTH * float(width.mean()) / slope if slope > 0 else 1.0
+        scale = scale if np.isfinite(scale) else 1.0
+        maxima.append(_climb(function, width, start, (value, gradient), scale, iterations))
+    return max(maxima)
+
+
+def _start(index: int, gradient: np.ndarray) -> np.ndarray:
+    """Return a start other than 0, in a box with half edges 1."""
+    if index == 1 and gradient.any():
+        return np.sign(gradient)
+    random = np.random.default_rng([START_SEED, index])
+    if index % 2 and index > 1:
+        return random.uniform(-1.0, 1.0, len(gradient))
+    return random.integers(0, 2, len(gradient)) * 2.0 - 1.0
+
+
+def _climb(
+    function: LossAndGradient,
+    width: np.ndarray,
+    start: np.ndarray,
+    at_start: tuple[float, np.ndarray],
+    scale: float,
+    iterations: int,
+) -> float:
+    """Return the largest value of a search from one start; -inf without a finite value."""
+    from scipy import optimize
+
+    computed, largest = [at_start], -np.inf
+
+    def negative(point: np.ndarray) -> tuple[float, np.ndarray]:
+        nonlocal largest
+        value, gradient = computed.pop() if computed else function(point)
+        if not np.isfinite(value):
+            raise FloatingPointError
+        largest = max(largest, value)
+        if not np.isfinite(gradient.sum()):
+            raise FloatingPointError
+        return -scale * value, -scale * gradient
+
+    with contextlib.suppress(FloatingPointError):
+        optimize.minimize(
+            negative,
+            start,
+            jac=True,
+            method="L-BFGS-B",
+            bounds=optimize.Bounds(-width, width),
+            options={"maxiter": iterations, "ftol": 0.0, "gtol": 0.0},
+        )
+    return largest
 
 
 def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
     """Measure the sharpness of a run; raise `UserError` if the subspace does not fit."""
-    loss, described = run.training_loss(settings)
-    return measure(loss.loss_and_gradient, loss.weights(), settings).also(described)
+    loss = run.training_loss(settings)
+    return measure(loss.loss_and_gradient, loss.weights(), settings)

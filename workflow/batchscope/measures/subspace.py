@@ -6,7 +6,7 @@ import numpy as np
 
 from batchscope.errors import UserError
 
-MEGABYTE = 10**6
+MEMORY = 2048 * 10**6  # bytes of the gradients or columns that are in memory at once
 LARGEST_CONDITION = 1e10  # of the Gram matrix: beyond it the box has under 6 sure digits
 TILE = 1 << 14  # weights per step of the products in float64: they stay in the cache
 
@@ -24,36 +24,28 @@ def normal_column(size: int, seed: int, index: int) -> np.ndarray:
 class Subspace:
     """The matrix A of a random subspace, kept in memory or generated again for each product.
 
-    The columns do not depend on the memory limit. Products depend on it by rounding only: they are
-    summed in float32, the precision of the weights. The edges of the box are summed in float64.
+    The columns do not depend on `MEMORY`. Products depend on it by rounding only: they are summed
+    in float32, the precision of the weights. The edges of the box are summed in float64.
 
     Args:
         size: Number of weights, n.
         dimensions: Number of columns, p.
-        memory_mb: Memory limit in MB (10^6 bytes).
 
     Raises:
-        UserError: If there are fewer weights than columns, or two columns exceed the limit.
+        UserError: If there are fewer weights than columns.
     """
 
-    def __init__(self, size: int, dimensions: int, seed: int = 0, memory_mb: float = 2048) -> None:
+    def __init__(self, size: int, dimensions: int, seed: int = 0) -> None:
         if dimensions > size:
             raise UserError(
                 f"sharpness.dimensions: received {dimensions}; at most the number of trainable"
                 f" weights, {size}, is expected."
             )
         self.size, self.dimensions, self.seed = size, dimensions, seed
-        fit = int(memory_mb * MEGABYTE // (4 * size))
-        self.in_memory = dimensions <= fit
+        fit = MEMORY // (4 * size)
         # A generated block needs memory for one more column.
-        self.block = dimensions if self.in_memory else fit - 1
-        if self.block < 1:
-            needed = 2 * 4 * size / MEGABYTE
-            raise UserError(
-                f"sharpness.memory_mb: received {memory_mb:g}; at least {np.ceil(needed):.0f} is"
-                f" expected, for two of the subspace's columns of {size} weights."
-            )
-        self._kept = self._make(slice(0, dimensions)) if self.in_memory else None
+        self.block = dimensions if dimensions <= fit else max(1, fit - 1)
+        self._kept = self._make(slice(0, dimensions)) if dimensions <= fit else None
 
     def _make(self, columns: slice) -> np.ndarray:
         block = np.empty((columns.stop - columns.start, self.size), np.float32)
@@ -79,8 +71,8 @@ class Subspace:
         parts = [block @ vector for _, block in self.blocks()]
         return np.concatenate(parts).astype(np.float64)
 
-    def coordinates(self, x: np.ndarray) -> tuple[np.ndarray, float]:
-        """Return A's pseudo-inverse, (A^T A)^-1 A^T, times x, and the condition of A^T A."""
+    def coordinates(self, x: np.ndarray) -> np.ndarray:
+        """Return A's pseudo-inverse, (A^T A)^-1 A^T, times x."""
         gram, projection = self._gram(x)
         condition = float(np.linalg.cond(gram))
         if not condition <= LARGEST_CONDITION:
@@ -88,7 +80,7 @@ class Subspace:
                 f"sharpness.dimensions: received {self.dimensions}, which makes the subspace of"
                 f" {self.size} weights ill-conditioned ({condition:.1e}); fewer are expected."
             )
-        return np.linalg.solve(gram, projection), condition
+        return np.linalg.solve(gram, projection)
 
     def _gram(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return A^T A and A^T x, summed in float64."""

@@ -318,7 +318,7 @@ class TimingOnlyFactors(Model):
     delay_seconds: Annotated[
         Number, Field(ge=0, le=3600), Factor("delay", "s", phrases={0: "no delay"})
     ] = 0.0
-    """Delay before every step; throughput is timed in turns with and without it."""
+    """Delay before every step."""
 
 
 class _ThreadsOfTimings(Model):

@@ -20,10 +20,16 @@ class Timed:
     """Results of a timing.
 
     Attributes:
-        details: Keys of the record, `threads` among them.
+        details: Keys of the record.
         values: Column of runs.csv -> number. A missing column, or None, has no value.
     """
 
     status: str
     details: dict[str, Any]
     values: dict[str, float | None] = field(default_factory=dict)
+
+
+def with_summary(part: dict[str, Any]) -> dict[str, Any]:
+    """Return a part of a record, with the summary of its samples for keys that it lacks."""
+    values = {name: value for name, value in part.items() if value is not None}
+    return (part.get("utilisation") or {}) | values

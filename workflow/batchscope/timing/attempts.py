@@ -3,8 +3,8 @@
 After a process has run out of memory, its allocators keep their memory, so that its later tries
 prove nothing. Each batch size therefore gets a new child. The child builds the model, holds one
 batch of that size, and takes two training steps with the optimizer's variables in memory. The
-parent samples the child and ends it above the limit, before the machine runs out of memory. Memory
-is in MB of 10^6 bytes.
+parent ends the child above the limit, before the machine runs out of memory. Memory is in MB of
+10^6 bytes.
 """
 
 import contextlib
@@ -16,17 +16,16 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import psutil
 
 from batchscope.host import allocation_errors, memory_limits, supervisor, tensorflow_start
 from batchscope.store import records
-from batchscope.timing.instruments import processes, samples
-from batchscope.timing.instruments.processes import MEGABYTE, Family
-from batchscope.timing.instruments.sampler import Sampler
+from batchscope.timing import processes
+from batchscope.timing.processes import MEGABYTE, Family
 from batchscope.timing.timing_job import TimingJob
 
 POLL_SECONDS = 0.05
@@ -44,59 +43,48 @@ KILLED = "killed"  # by SIGKILL, which the kernel sends when memory runs out
 FAILED = "failed"  # any other error; it proves nothing about memory
 
 
-@dataclass(frozen=True)
-class MemoryLimits:
+class Limits(NamedTuple):
     """Memory that a try may use."""
 
-    device: str  # device of the memory, `cpu` or `gpu`
-    asked_mb: float  # limit in the configuration; 0 for all free memory
-    free_mb: float  # main memory that a process may use without harm to the machine
-
-    @property
-    def memory_mb(self) -> float | None:
-        """The limit of the device's memory; None for all memory of a GPU."""
-        return self.host_mb if self.device == "cpu" else self.asked_mb or None
-
-    @property
-    def host_mb(self) -> float:
-        limit_mb = self.asked_mb if self.device == "cpu" else 0.0
-        return min(limit_mb or self.free_mb, self.free_mb)
+    device: str
+    memory_mb: float | None  # of the device; None for all memory of a GPU
+    host_mb: float  # main memory
 
 
-def limits_now(device: str, asked_mb: float) -> MemoryLimits:
+def limits_now(device: str, asked_mb: float) -> Limits:
     """Return the limits on this machine now, at most 90 % of the free memory.
 
     With a higher limit, the kernel could end other processes. Free memory is the smallest of the
     machine's available memory and the remainder of each control group that contains this process,
     as under SLURM or in a container.
+
+    Args:
+        asked_mb: Limit of the device's memory in the configuration; 0 for all free memory.
     """
     left = [group.free for group in memory_limits.control_groups()]
     free = [psutil.virtual_memory().available, *(most for most in left if most is not None)]
-    return MemoryLimits(device, float(asked_mb), FREE_SHARE * min(free) / MEGABYTE)
+    free_mb = FREE_SHARE * min(free) / MEGABYTE
+    if device == "gpu":
+        return Limits(device, asked_mb or None, free_mb)
+    host_mb = min(asked_mb or free_mb, free_mb)
+    return Limits(device, host_mb, host_mb)
 
 
 @dataclass(frozen=True)
 class Try:
-    """Result of one try. Times and samples include the start of the process."""
+    """Result of one try. Times include the start of the process."""
 
     batch_size: int
     outcome: str
     peak_mb: float | None = None  # a lower bound if the child was ended; None if unknown
     seconds: float = 0.0
     message: str = ""  # why the size did not fit
-    utilisation: dict[str, Any] = field(default_factory=dict)
-    samples: dict[str, list[Any]] = field(default_factory=dict)
-    gpu_device: dict[str, str] | None = None
 
 
 def attempt(
-    command: Sequence[str],
-    batch_size: int,
-    limits: MemoryLimits,
-    cores: int = 1,
-    timeout: float = TIMEOUT_SECONDS,
+    command: Sequence[str], batch_size: int, limits: Limits, timeout: float = TIMEOUT_SECONDS
 ) -> Try:
-    """Run one child, sample its utilisation, and return its result.
+    """Run one child, and return its result.
 
     The child calls `run` with `limits.memory_mb`. It is ended if the resident memory of the child
     and its descendants exceeds `limits.host_mb`.
@@ -107,8 +95,7 @@ def attempt(
         family = Family(process.pid)
         # No child outlives an error here.
         try:
-            sampler = Sampler(None, cores, 0 if limits.device == "gpu" else None, family)
-            ended, seen = _watch(process, family, sampler, limits.host_mb, timeout)
+            ended, peak = _watch(process, family, limits.host_mb, timeout)
         finally:
             family.end()
             process.kill()
@@ -117,20 +104,12 @@ def attempt(
             file.seek(0)
         stdout, stderr = (file.read().decode(errors="replace") for file in (out, err))
     reply = _reply(stdout)
-    # The sampler measures main memory, not the memory of a GPU.
-    peak = reply.get("peak_mb", seen if limits.device == "cpu" else None)
+    # The parent sees main memory, not the memory of a GPU.
+    peak = reply.get("peak_mb", peak if limits.device == "cpu" else 0.0)
     outcome, message = ended or judge(status, reply, stderr)
-    if outcome == FITS and limits.memory_mb is not None and (peak or 0) > limits.memory_mb:
+    if outcome == FITS and limits.memory_mb is not None and peak > limits.memory_mb:
         outcome, message = _over("the peak was", peak, limits.memory_mb)
-    return Try(
-        batch_size,
-        outcome,
-        peak or None,
-        time.monotonic() - begun,
-        message,
-        samples.summary(sampler.series()),
-        **sampler.details(),
-    )
+    return Try(batch_size, outcome, peak or None, time.monotonic() - begun, message)
 
 
 def _over(subject: str, used_mb: float, limit_mb: float) -> tuple[str, str]:
@@ -138,27 +117,22 @@ def _over(subject: str, used_mb: float, limit_mb: float) -> tuple[str, str]:
 
 
 def _watch(
-    process: subprocess.Popen, family: Family, sampler: Sampler, most_mb: float, timeout: float
+    process: subprocess.Popen, family: Family, most_mb: float, timeout: float
 ) -> tuple[tuple[str, str] | None, float]:
-    """Sample a process until it ends.
+    """Watch a process until it ends.
 
     Returns:
-        Outcome and message if the process had to be ended, and its observed peak in MB.
+        Outcome and message if the process has to be ended, and its observed peak in MB.
     """
-    peak, ended, deadline = 0.0, None, time.monotonic() + timeout
-    with sampler:
-        while not ended:
-            try:
-                process.wait(POLL_SECONDS)
-                break
-            except subprocess.TimeoutExpired:
-                peak = max(peak, sampler.sample()["memory_mb"])  # ignores NaN
-            if peak > most_mb:
-                ended = _over("the process took", peak, most_mb)
-            elif time.monotonic() > deadline:
-                ended = FAILED, f"the process took longer than {timeout:.0f} s."
-        family.end()  # before the last sample, which takes time
-    return ended, peak
+    peak, deadline = 0.0, time.monotonic() + timeout
+    while peak <= most_mb:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(POLL_SECONDS)
+            return None, peak
+        peak = max(peak, family.usage().memory_mb)  # ignores NaN
+        if time.monotonic() > deadline:
+            return (FAILED, f"the process took longer than {timeout:.0f} s."), peak
+    return _over("the process took", peak, most_mb), peak
 
 
 def _reply(stdout: str) -> dict[str, Any]:
@@ -200,15 +174,15 @@ def run(
     repeats examples. On a CPU, the operating system refuses memory beyond the limit and `slack_mb`.
     On a GPU, the limit is the size of TensorFlow's allocator.
     """
-    give_way()
+    supervisor.set_parent_death_signal()
+    supervisor.prefer_for_oom_kill()
     # TensorFlow may crash when memory is refused; its last warnings then name the reason.
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "1"
     factors = job.factors
     tensorflow_start.start(factors["threads"], factors["device"], factors["replicas"])
     import tensorflow as tf
 
-    on_gpu = factors["device"] == "gpu"
-    if on_gpu and memory_mb:
+    if job.on_gpu and memory_mb:
         for gpu in tf.config.list_physical_devices("GPU"):
             limit = tf.config.LogicalDeviceConfiguration(memory_limit=memory_mb)
             tf.config.set_logical_device_configuration(gpu, [limit])
@@ -219,7 +193,7 @@ def run(
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     try:
         model, train = job.network(), job.data.examples("train")
-        if memory_mb and not on_gpu:
+        if memory_mb and not job.on_gpu:
             _refuse(memory_mb, slack_mb)
         order = np.arange(batch_size, dtype=np.int32)
         rows = train.rows(order % len(train.labels))
@@ -233,25 +207,17 @@ def run(
         if refused is None:
             raise
         reply |= {"outcome": OUT_OF_MEMORY, "message": refused}
-    print(json.dumps(reply | {"peak_mb": _peak_mb(on_gpu)}), flush=True)
-
-
-def give_way() -> None:
-    """Let the kernel end this process first, and at the latest with its parent."""
-    supervisor.set_parent_death_signal()
-    supervisor.prefer_for_oom_kill()
+    print(json.dumps(reply | {"peak_mb": _peak_mb(job.on_gpu)}), flush=True)
 
 
 def _peak_mb(on_gpu: bool) -> float:
     """Return the peak memory so far: TensorFlow's on a GPU, else resident memory."""
     if not on_gpu:
         return processes.peak_memory()
-    import tensorflow as tf
+    from tensorflow import config
 
-    gpus = [
-        device.name.rpartition("device:")[2] for device in tf.config.list_logical_devices("GPU")
-    ]
-    return max(tf.config.experimental.get_memory_info(gpu)["peak"] for gpu in gpus) / MEGABYTE
+    gpus = [gpu.name.rpartition("device:")[2] for gpu in config.list_logical_devices("GPU")]
+    return max(config.experimental.get_memory_info(gpu)["peak"] for gpu in gpus) / MEGABYTE
 
 
 def _refuse(memory_mb: float, slack_mb: float) -> None:

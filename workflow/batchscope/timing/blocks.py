@@ -2,24 +2,19 @@
 
 Every round times a block of every batch size in a new random order, so that drift and disturbances
 of the machine affect all batch sizes equally. A block is repeated if other processes took a part of
-the machine meanwhile, and flagged if the repeats are disturbed too. Steps with a delay and the same
-steps without it follow each other at once: two blocks some seconds apart would differ by more than
-a small delay.
+the machine meanwhile, and flagged if the repeats are disturbed too.
 """
 
-import contextlib
 import math
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
 from batchscope.host.allocation_errors import refusal_of
 from batchscope.store import records
 from batchscope.study.common_settings import DISTURBED_CORES
-from batchscope.timing.instruments import processes
-from batchscope.timing.instruments.sampler import Sampler
+from batchscope.timing import processes
 
 # Long enough for memory pools, caches and the processor's frequency to settle.
 WARM_UP_SECONDS = 0.5
@@ -35,13 +30,6 @@ class NonFiniteLoss(ArithmeticError):
     """The loss is not finite, so the steps cannot be timed."""
 
 
-class Turn(NamedTuple):
-    """A batch size that takes turns with others, with or without the sweep's delay."""
-
-    batch_size: int
-    delayed: bool = True
-
-
 def error_status(error: Exception) -> str:
     """Return the status of a batch size after an error of its steps.
 
@@ -53,21 +41,6 @@ def error_status(error: Exception) -> str:
     if refusal_of(error) is None:
         raise error
     return records.OUT_OF_MEMORY
-
-
-def rounds(turns: list[Turn], blocks: int, job: int) -> Iterator[list[Turn]]:
-    """Yield the turns in a new random order for every block.
-
-    The turns of one batch size follow each other at once, in random order. A drift during a job
-    favours some positions in the order, so the order differs between the jobs of a configuration.
-
-    Args:
-        job: Number of the job, the seed of the order.
-    """
-    draw = np.random.default_rng(job).random
-    for _ in range(blocks):
-        place: dict[int, float] = defaultdict(draw)
-        yield sorted(turns, key=lambda turn: (place[turn.batch_size], draw()))
 
 
 def rounded_up(steps: float, unit: int) -> int:
@@ -96,46 +69,42 @@ def calibrate(run_steps: RunSteps, block_seconds: float, unit: int = 1) -> int:
 
 
 def time_blocks(
-    timed: Mapping[Turn, Callable[[], Block]], blocks: int, sampler: Sampler, job: int = 1
-) -> tuple[dict[Turn, list[Block]], dict[Turn, str]]:
-    """Time blocks in turns. Samples count for the batch size, except those without the delay.
+    timed: Mapping[int, Callable[[], Block]], blocks: int, job: int = 1
+) -> tuple[dict[int, list[Block]], dict[int, str]]:
+    """Time blocks of batch sizes in turns.
 
     Args:
-        job: Number of the job within its configuration.
+        timed: Batch size -> function that runs one of its blocks.
+        job: Number of the job within its configuration. A drift during a job favours some positions
+            in the order of turns, so the order differs between jobs.
 
     Returns:
-        The blocks of each turn, one per round, with `foreign_cores`, `disturbed`, `repeats` and
-        their times; and the status of each turn that failed, which has no blocks.
+        The blocks of each batch size, one per round, with `foreign_cores`, `disturbed`, `repeats`
+        and their times; and the status of each batch size that failed, which has no blocks.
     """
-    block_lists: dict[Turn, list[Block]] = {turn: [] for turn in timed}
-    errors: dict[Turn, str] = {}
-    for order in rounds(list(timed), blocks, job):
-        for turn in order:
-            if turn in errors:
+    block_lists: dict[int, list[Block]] = {size: [] for size in timed}
+    errors: dict[int, str] = {}
+    random = np.random.default_rng(job)
+    for _ in range(blocks):
+        for size in random.permutation(list(timed)).tolist():
+            if size in errors:
                 continue
             try:
-                block_lists[turn].append(_block(turn, timed[turn], sampler))
+                block_lists[size].append(_block(timed[size]))
             except Exception as error:
-                errors[turn] = error_status(error)
-                del block_lists[turn]
+                errors[size] = error_status(error)
+                del block_lists[size]
     return block_lists, errors
 
 
-def _block(turn: Turn, run: Callable[[], Block], sampler: Sampler) -> Block:
+def _block(run: Callable[[], Block]) -> Block:
     """Run one block, and repeat it if other processes disturbed it."""
     for repeats in range(MOST_REPEATS + 1):
         before = processes.cpu_times()
-        of_size = sampler.phase("batch_size", turn.batch_size)
-        with of_size if turn.delayed else contextlib.nullcontext():
-            times = run()
+        block = run()
         foreign_cores = processes.foreign_cores(before, processes.cpu_times())
         disturbed = foreign_cores > DISTURBED_CORES
-        block = {
-            **times,
-            "foreign_cores": foreign_cores,
-            "disturbed": disturbed,
-            "repeats": repeats,
-        }
+        block |= {"foreign_cores": foreign_cores, "disturbed": disturbed, "repeats": repeats}
         if not disturbed:
             break
     return block

@@ -18,7 +18,6 @@ Source: "Why does TensorFlow training on mini-batches sometimes become slower?" 
 
 from __future__ import annotations
 
-import abc
 import functools
 import math
 import time
@@ -34,8 +33,8 @@ from batchscope import private_interfaces
 from batchscope.datasets import Learned
 from batchscope.study import run_factors
 from batchscope.timing import pipelines
-from batchscope.timing.blocks import LEAD_IN_STEPS, NonFiniteLoss
-from batchscope.timing.instruments.processes import MEGABYTE
+from batchscope.timing.blocks import LEAD_IN_STEPS, NonFiniteLoss, RunSteps
+from batchscope.timing.processes import MEGABYTE
 from batchscope.training import augmentations, losses, optimizers, replicas, scoring
 from batchscope.training.step_loop import Batches, Examples, StepLoop, Totals
 
@@ -46,6 +45,11 @@ PLAIN = "plain"  # the default input pipeline of a loop
 LEARNING_RATE = 1e-6
 # One step of this length already fills memory and builds all functions.
 LEAD_IN_SECONDS = 0.25
+
+# Batch size, position in the epoch and number of steps -> their seconds, and a loss that is finite
+# only if the losses of all steps are.
+Steps = Callable[[int, int, int], tuple[float, float]]
+Batched = Callable[[int], tf.data.Dataset]  # batch size -> batches without end, as one iterator
 
 
 def make_optimizer(factors: dict[str, Any]) -> keras.optimizers.Optimizer:
@@ -76,65 +80,59 @@ def make_loop(
     return replicas.make_loop(factors, model, make_optimizer(factors), data, batches)
 
 
-class Runner(abc.ABC):
+class Runner:
     """Run and time consecutive updates on whole batches, at any batch size of a sweep.
 
-    Model and optimizer belong to one runner. All batch sizes share weights and images, and each
-    keeps its own place in its epoch. The last, smaller batch of an epoch is left out, so that a
-    time belongs to its batch size.
+    All batch sizes share model, optimizer and images, and each keeps its own place in its epoch.
+    The last, smaller batch of an epoch is left out, so that a time belongs to its batch size.
     """
 
-    device = "cpu"
-    threads = 1
-    unit = 1  # updates of one call; only multiples of it are timed
-    lead_in_seconds = LEAD_IN_SECONDS  # a lead-in ends after this time
-
-    def __init__(self, model: keras.Model, examples: int) -> None:
-        self.model, self.examples = model, examples
+    def __init__(
+        self,
+        steps: Steps,
+        examples: int,
+        device: str = "cpu",
+        unit: int = 1,  # updates of one call; only multiples of it are timed
+        lead_in_seconds: float = LEAD_IN_SECONDS,  # a lead-in ends after this time
+    ) -> None:
+        self._steps, self.examples, self.unit = steps, examples, unit
+        self.lead_in_seconds = lead_in_seconds
+        self._tensors = f"{device.upper()}:0"
         self._positions: dict[int, int] = {}
-        self._current: tuple[int, bool] | None = None
+        self._current: int | None = None
 
-    def per_epoch(self, batch_size: int) -> int:
-        return max(1, self.examples // batch_size)
+    def at(self, batch_size: int) -> RunSteps:
+        return functools.partial(self.run, batch_size)
 
-    def at(self, batch_size: int, delayed: bool = True) -> Callable[[int], float]:
-        return functools.partial(self.run, batch_size, delayed=delayed)
-
-    def run(self, batch_size: int, steps: int, delayed: bool = True) -> float:
+    def run(self, batch_size: int, steps: int) -> float:
         """Run the next updates, wait for the device, and return their seconds.
 
-        After a change of batch size or delay, a lead-in runs untimed.
+        After a change of batch size, a lead-in runs untimed.
 
         Raises:
             NonFiniteLoss: If the loss is not finite.
         """
-        if (batch_size, delayed) != self._current:
-            self._current = (batch_size, delayed)
+        if batch_size != self._current:
+            self._current = batch_size
             total_steps, total_seconds = 0, 0.0
             while total_steps < LEAD_IN_STEPS and total_seconds < self.lead_in_seconds:
-                total_seconds += self._next(batch_size, self.unit, delayed)
+                total_seconds += self._next(batch_size, self.unit)
                 total_steps += self.unit
-        return self._next(batch_size, steps, delayed)
+        return self._next(batch_size, steps)
 
-    def _next(self, batch_size: int, steps: int, delayed: bool) -> float:
+    def _next(self, batch_size: int, steps: int) -> float:
         start = self._positions.get(batch_size, 0)
-        seconds, loss = self._run(batch_size, start, steps, delayed)
+        seconds, loss = self._steps(batch_size, start, steps)
         if not math.isfinite(loss):
             raise NonFiniteLoss(f"The loss is not finite within {steps} steps.")
-        self._positions[batch_size] = (start + steps) % self.per_epoch(batch_size)
+        per_epoch = max(1, self.examples // batch_size)
+        self._positions[batch_size] = (start + steps) % per_epoch
         return seconds
-
-    @abc.abstractmethod
-    def _run(self, batch_size: int, start: int, steps: int, delayed: bool) -> tuple[float, float]:
-        """Run updates from a position in the epoch; return their seconds and a loss.
-
-        The loss is finite only if the losses of all updates are.
-        """
 
     def reset_peak(self) -> bool:
         """Restart the count of `peak_mb`; return whether TensorFlow keeps count."""
         try:
-            tf.config.experimental.reset_memory_stats(f"{self.device.upper()}:0")
+            tf.config.experimental.reset_memory_stats(self._tensors)
         except ValueError:
             return False
         return True
@@ -147,105 +145,106 @@ class Runner(abc.ABC):
         for GPUs and TPUs alone. Version 2.21 also counts on the CPU, without tensors smaller than
         256 KiB. An allocator that keeps no count reports 0.
         """
-        peak = tf.config.experimental.get_memory_info(f"{self.device.upper()}:0")["peak"]
+        peak = tf.config.experimental.get_memory_info(self._tensors)["peak"]
         return peak / MEGABYTE or None
 
 
-class GraphRunner(Runner):
-    """The loop in the graph: a call runs all its steps, also across epochs.
+def make_runner(
+    factors: dict[str, Any], model: keras.Model, data: Examples, folder: Path | None = None
+) -> Runner:
+    """Return the runner of a loop.
+
+    Args:
+        folder: Folder for the files of the pipeline `jpeg`, which must not exist yet.
+    """
+    loop, pipeline, delay = factors["loop"], factors["input_pipeline"], factors["delay_seconds"]
+    examples, device = len(data.labels), factors["device"]
+    if loop == "graph":
+        return Runner(graph_steps(factors, model, data), examples, device)
+    # One copy for every batch size; on a GPU it is in the GPU's memory.
+    placed = replace(data, images=tf.constant(data.images))
+    pipeline = "dataset" if pipeline == PLAIN else pipeline
+    mapped = pipelines.examples(pipeline, placed, folder)
+
+    @functools.cache  # a new iterator would have to find its degree of parallelism again
+    def batches(batch_size: int) -> tf.data.Dataset:
+        return private_interfaces.continued(pipelines.batches(pipeline, mapped, batch_size))
+
+    optimizer, mean_loss = make_optimizer(factors), _MeanLoss(data.learned)
+    optimizer.build(model.trainable_variables)
+    # The lead-in uses up prefetched batches. A delay is not part of the work of a step.
+    waits = pipeline in pipelines.PREFETCHING or delay
+    unit, lead_in_seconds = 1, math.inf if waits else LEAD_IN_SECONDS
+    if loop in ("eager", "function"):
+        spec = pipelines.batches(pipeline, mapped, 1).element_spec if loop == "function" else None
+        steps = python_steps(model, optimizer, mean_loss, batches, delay, spec)
+    else:
+        unit = STEPS_PER_EXECUTION if loop == "fit_steps" else 1
+        options = {"steps_per_execution": unit, "jit_compile": False}
+        model.compile(optimizer, mean_loss, **options)
+        steps = fit_steps(model, batches, delay * unit)
+    return Runner(steps, examples, device, unit, lead_in_seconds)
+
+
+def graph_steps(factors: dict[str, Any], model: keras.Model, data: Examples) -> Steps:
+    """Return the loop in the graph: a call runs all its steps, also across epochs.
 
     The batch size is a variable of the graph, so that one trace and one copy of the images serve
     all batch sizes. A step takes as long as with a constant batch size: measured in turns, the two
     agree to within the resolution of 2 %.
     """
+    with tf.device("CPU"):  # loop counters live on the CPU also when a GPU trains
+        size = tf.Variable(1, trainable=False, dtype=tf.int32)
+    loop = make_loop(factors, model, data, size, whole_only=True)
+    order = tf.range(len(data.labels), dtype=tf.int32)
 
-    def __init__(self, factors: dict[str, Any], model: keras.Model, data: Examples) -> None:
-        super().__init__(model, len(data.labels))
-        with tf.device("CPU"):  # loop counters live on the CPU also when a GPU trains
-            self._size = tf.Variable(1, trainable=False, dtype=tf.int32)
-        self._loop = make_loop(factors, model, data, self._size, whole_only=True)
-        self._order = tf.range(self.examples, dtype=tf.int32)
-
-    def _run(self, batch_size: int, start: int, steps: int, delayed: bool) -> tuple[float, float]:
-        self._size.assign(batch_size)
-        _, totals, seconds, _ = self._loop.run(self._order, start, start + steps, Totals())
+    def run(batch_size: int, start: int, steps: int) -> tuple[float, float]:
+        size.assign(batch_size)
+        _, totals, seconds, _ = loop.run(order, start, start + steps, Totals())
         return seconds, totals.loss
 
-
-class PipelineRunner(Runner):
-    """A loop over a `tf.data` pipeline; all batch sizes share its examples."""
-
-    def __init__(
-        self,
-        loop: str,
-        model: keras.Model,
-        optimizer: keras.optimizers.Optimizer,
-        data: Examples,
-        pipeline: str = "dataset",
-        delay_seconds: float = 0.0,  # sleep of the training thread before every step
-        folder: Path | None = None,  # gets the files of the pipeline `jpeg`
-    ) -> None:
-        super().__init__(model, len(data.labels))
-        self._pipeline, self._delay_seconds = pipeline, delay_seconds
-        self._mapped = pipelines.examples(pipeline, data, folder)
-        self._learned = data.learned
-        self._kept: dict[int, tf.data.Dataset] = {}
-        # The lead-in uses up prefetched batches. A delay is not part of the work of a step.
-        if pipeline in pipelines.PREFETCHING or delay_seconds:
-            self.lead_in_seconds = math.inf
-        optimizer.build(model.trainable_variables)
-        self._build(loop, optimizer)
-
-    @abc.abstractmethod
-    def _build(self, loop: str, optimizer: keras.optimizers.Optimizer) -> None:
-        """Build the functions that a step calls."""
-
-    def _batches(self, batch_size: int) -> tf.data.Dataset:
-        # Kept, since a new iterator would have to find its degree of parallelism again.
-        if batch_size not in self._kept:
-            endless = pipelines.batches(self._pipeline, self._mapped, batch_size)
-            self._kept[batch_size] = private_interfaces.continued(endless)
-        return self._kept[batch_size]
+    return run
 
 
-class StepRunner(PipelineRunner):
-    """A Python loop over batches, one GradientTape step each.
+def python_steps(
+    model: keras.Model,
+    optimizer: keras.optimizers.Optimizer,
+    mean_loss: keras.losses.Loss,
+    batches: Batched,
+    delay: float,
+    spec: tuple[tf.TensorSpec, ...] | None,
+) -> Steps:
+    """Return a Python loop over batches, one GradientTape step each.
 
-    If it is compiled, the step is a tf.function, traced once for batches of any size.
+    With the `spec` of a batch, the step is a tf.function, traced once for batches of any size.
     """
 
-    def _build(self, loop: str, optimizer: keras.optimizers.Optimizer) -> None:
-        model, mean_loss = self.model, _MeanLoss(self.model, self._learned)
+    def step(images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            loss = mean_loss(labels, model(images, training=True))
+            loss = tf.add_n([loss, *model.losses])
+        gradients = losses.dense(tape.gradient(loss, model.trainable_variables))
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+        return loss
 
-        def step(images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
-            with tf.GradientTape() as tape:
-                loss = mean_loss(labels, model(images, training=True))
-                loss = tf.add_n([loss, *model.losses])
-            gradients = losses.dense(tape.gradient(loss, model.trainable_variables))
-            optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
-            return loss
+    if spec:
+        step = tf.function(step, input_signature=spec, autograph=False)
 
-        if loop == "function":
-            signature = pipelines.batches(self._pipeline, self._mapped, 1).element_spec
-            step = tf.function(step, input_signature=signature, autograph=False)
-        self._step = step
-
-    def _run(self, batch_size: int, start: int, steps: int, delayed: bool) -> tuple[float, float]:
-        batches, step = iter(self._batches(batch_size)), self._step
-        delay = self._delay_seconds if delayed else 0.0
+    def run(batch_size: int, start: int, steps: int) -> tuple[float, float]:
+        iterator = iter(batches(batch_size))
         begun = time.perf_counter()
         for _ in range(steps):
             if delay:
                 time.sleep(delay)
-            loss = step(*next(batches))
+            loss = step(*next(iterator))
         value = float(loss)  # waits for the device
         return time.perf_counter() - begun, value
 
+    return run
 
-class FitRunner(PipelineRunner):
-    """Keras's `fit`, one call per `run`, with `unit` steps in a call into the graph.
 
-    The steps of a `run` are a multiple of `unit`.
+def fit_steps(model: keras.Model, batches: Batched, delay: float) -> Steps:
+    """Return Keras's `fit` of a compiled model, one call per `run`.
 
     The timed span begins at Keras's `on_epoch_begin` and ends at `on_epoch_end`. It contains every
     step with its loss metric and dispatch of callbacks, and one conversion of the loss to a number.
@@ -256,13 +255,8 @@ class FitRunner(PipelineRunner):
     not use it either.
     """
 
-    def _build(self, loop: str, optimizer: keras.optimizers.Optimizer) -> None:
-        self.unit = STEPS_PER_EXECUTION if loop == "fit_steps" else 1
-        options = {"steps_per_execution": self.unit, "jit_compile": False}
-        self.model.compile(optimizer, _MeanLoss(self.model, self._learned), **options)
-
-    def _run(self, batch_size: int, start: int, steps: int, delayed: bool) -> tuple[float, float]:
-        clock, delay = _Clock(), self._delay_seconds * self.unit if delayed else 0.0
+    def run(batch_size: int, start: int, steps: int) -> tuple[float, float]:
+        clock = _Clock()
         callbacks: list[keras.callbacks.Callback] = [clock]
         if delay:
             sleep = keras.callbacks.LambdaCallback(
@@ -270,8 +264,10 @@ class FitRunner(PipelineRunner):
             )
             callbacks.append(sleep)
         options = {"verbose": 0, "callbacks": callbacks, "shuffle": False}
-        self.model.fit(self._batches(batch_size), steps_per_epoch=steps, epochs=1, **options)
+        model.fit(batches(batch_size), steps_per_epoch=steps, epochs=1, **options)
         return clock.seconds, clock.loss
+
+    return run
 
 
 class _MeanLoss(keras.losses.Loss):
@@ -281,7 +277,7 @@ class _MeanLoss(keras.losses.Loss):
     needs the model's outputs unchanged.
     """
 
-    def __init__(self, model: keras.Model, learned: Learned) -> None:
+    def __init__(self, learned: Learned) -> None:
         super().__init__(name="mean_loss")
         self._scoring = scoring.of(learned)
 
@@ -298,26 +294,3 @@ class _Clock(keras.callbacks.Callback):
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self.loss = float(logs["loss"])
         self.seconds = time.perf_counter() - self._begun
-
-
-# The loops that are not in the graph.
-OVER_PIPELINES = {
-    **dict.fromkeys(("eager", "function"), StepRunner),
-    **dict.fromkeys(("fit", "fit_steps"), FitRunner),
-}
-
-
-def make_runner(
-    factors: dict[str, Any], model: keras.Model, data: Examples, folder: Path
-) -> Runner:
-    loop, pipeline = factors["loop"], factors["input_pipeline"]
-    if loop == "graph":
-        runner: Runner = GraphRunner(factors, model, data)
-    else:
-        # One copy for every batch size; on a GPU it is in the GPU's memory.
-        placed = replace(data, images=tf.constant(data.images))
-        pipeline = "dataset" if pipeline == PLAIN else pipeline
-        arguments = make_optimizer(factors), placed, pipeline, factors["delay_seconds"], folder
-        runner = OVER_PIPELINES[loop](loop, model, *arguments)
-    runner.device = factors["device"]
-    return runner

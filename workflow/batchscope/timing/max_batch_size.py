@@ -85,7 +85,6 @@ class Result(NamedTuple):
     """Result of a search; if it failed, the message of the last try says why."""
 
     largest: int  # that was seen to fit; 0 if none was
-    refused: int | None  # the smallest that was seen not to fit; None if none was
     bound: str  # why the search ended
     tries: list[Try]
 
@@ -107,7 +106,7 @@ def search(
     while True:
         tries.append(fits(size))
         if tries[-1].outcome == FAILED:
-            return Result(low, high, FAILED, tries)
+            return Result(low, FAILED, tries)
         if tries[-1].outcome == FITS:
             low = size
         else:
@@ -115,25 +114,21 @@ def search(
         if high is None:
             size = min(2 * low, most) // step * step
             if size <= low:
-                return Result(low, None, MOST_FITS, tries)
+                return Result(low, MOST_FITS, tries)
         elif not low:
-            return Result(0, high, NOTHING_FITS, tries)
+            return Result(0, NOTHING_FITS, tries)
         elif high - low <= max(step, low * resolution):
-            return Result(low, high, RESOLVED, tries)
+            return Result(low, RESOLVED, tries)
         else:
             size = low + (high - low) // step // 2 * step
 
 
 def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
     """Search for the largest batch size; raise `UserError` if a try fails for another reason."""
-    from batchscope.host import tensorflow_start
     from batchscope.store import records
     from batchscope.timing import attempts
 
-    factors = job.factors
-    limits = attempts.limits_now(factors["device"], settings["limit_mb"])
-    cores = tensorflow_start.threads_of(factors["threads"])
-
+    limits = attempts.limits_now(job.factors["device"], settings["limit_mb"])
     command = [sys.executable, str(project_files.CLI), "try_batch", "--results", str(job.results)]
     command += ["--sweep", job.subject.name]
     if limits.memory_mb is not None:
@@ -142,17 +137,12 @@ def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
         command += ["--model-file", str(job.model_file)]
 
     def fits(size: int) -> Try:
-        return attempts.attempt([*command, "--batch-size", str(size)], size, limits, cores)
+        return attempts.attempt([*command, "--batch-size", str(size)], size, limits)
 
-    result = search(fits, settings["most"], factors["replicas"], settings["resolution"])
+    result = search(fits, settings["most"], job.factors["replicas"], settings["resolution"])
     if result.bound == attempts.FAILED:
         last = result.tries[-1]
         raise UserError(f"max_batch_size: batch size {last.batch_size}: {last.message}")
-    details = {
-        **result._asdict(),
-        "threads": factors["threads"],
-        "limit_mb": limits.memory_mb,
-        "limits": asdict(limits),
-        "tries": [asdict(entry) for entry in result.tries],
-    }
+    tries = [asdict(entry) for entry in result.tries]
+    details = {**result._asdict(), "limit_mb": limits.memory_mb, "tries": tries}
     return Timed(records.FINISHED, details)

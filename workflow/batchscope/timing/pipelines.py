@@ -20,9 +20,9 @@ TensorFlow's guide "Better performance with the tf.data API" for their order.
 
 from pathlib import Path
 
+import keras
 import numpy as np
 import tensorflow as tf
-from PIL import Image
 
 from batchscope.datasets import Examples
 from batchscope.errors import UserError
@@ -110,7 +110,5 @@ def encode(images: np.ndarray, scale: float, folder: Path) -> list[str]:
     paths = [str(folder / f"{index:07d}.jpg") for index in range(len(images))]
     for path, image in zip(paths, images, strict=True):
         pixels = np.rint(image * np.float64(255 * scale)).clip(0, 255).astype(np.uint8)
-        # A grey image has no axis of channels.
-        grey = pixels.shape[-1] == 1
-        Image.fromarray(pixels.squeeze(-1) if grey else pixels).save(path, quality=JPEG_QUALITY)
+        keras.utils.save_img(path, pixels, scale=False, quality=JPEG_QUALITY)
     return paths

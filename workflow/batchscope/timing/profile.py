@@ -13,7 +13,6 @@ breakdown of https://www.tensorflow.org/guide/profiler.
 
 from __future__ import annotations
 
-import contextlib
 import math
 import re
 import shutil
@@ -38,14 +37,13 @@ from batchscope.study.specifications import (
     Timing,
     TimingSettings,
 )
-from batchscope.timing import Timed
-from batchscope.timing.instruments import samples
+from batchscope.timing import Timed, with_summary
 
 if TYPE_CHECKING:
     from tensorflow.tsl.profiler.protobuf.xplane_pb2 import XLine, XPlane
 
     from batchscope.timing.blocks import RunSteps
-    from batchscope.timing.instruments.sampler import Sampler
+    from batchscope.timing.samples import Sampler
     from batchscope.timing.timing_job import TimingJob
 
 
@@ -81,7 +79,7 @@ def _rows(record: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
     shares = {f"{name}_share": name for name in ("compute", "input", "host")}
     row = {shares.get(name, name): value for name, value in record.items()}
     (batch_size,) = record["batch_sizes"]
-    yield samples.filled({**row, "batch_size": batch_size})
+    yield with_summary({**row, "batch_size": batch_size})
 
 
 ENTRY = Timing(
@@ -133,7 +131,7 @@ class Event(NamedTuple):
     name: str
     start: int  # picoseconds, as is stop
     stop: int
-    run: int | None  # number of the executor's run
+    run: int | None = None  # number of the executor's run
 
 
 def read(folder: Path) -> dict[str, float]:
@@ -146,7 +144,7 @@ def read(folder: Path) -> dict[str, float]:
     for plane in space.planes:
         for line in plane.lines:
             if plane.name == "/host:CPU":
-                threads.append((line.name, _events(plane, line)))
+                threads.append((line.name, list(_events(plane, line))))
             # The other lines of a GPU repeat its kernels by operation and by scope.
             elif plane.name.startswith("/device:GPU:") and line.name.startswith("Stream"):
                 kernels += _events(plane, line)
@@ -171,16 +169,16 @@ def read(folder: Path) -> dict[str, float]:
     }
 
 
-def _events(plane: XPlane, line: XLine) -> list[Event]:
-    events = []
+def _events(plane: XPlane, line: XLine) -> Iterator[Event]:
     for event in line.events:
-        start, run = line.timestamp_ns * 1000 + event.offset_ps, None
-        for stat in event.stats:
-            if plane.stat_metadata[stat.metadata_id].name == "id":
-                run = getattr(stat, stat.WhichOneof("value"))
+        start = line.timestamp_ns * 1000 + event.offset_ps
+        runs = [
+            getattr(stat, stat.WhichOneof("value"))
+            for stat in event.stats
+            if plane.stat_metadata[stat.metadata_id].name == "id"
+        ]
         name = plane.event_metadata[event.metadata_id].name
-        events.append(Event(name, start, start + event.duration_ps, run))
-    return events
+        yield Event(name, start, start + event.duration_ps, *runs)
 
 
 def _parts(thread: str, events: list[Event], runs: set[int]) -> Iterator[tuple[Event, bool]]:
@@ -229,10 +227,8 @@ def record(
     """
     from tensorflow.profiler.experimental import Profile, Trace
 
-    def run(phase: contextlib.AbstractContextManager[Any]) -> float:
-        if lead_in:
-            run_steps(lead_in)
-        with phase, Trace(WINDOW):
+    def run() -> float:
+        with Trace(WINDOW):
             if not per_step:
                 return run_steps(count)
             seconds = 0.0
@@ -241,33 +237,40 @@ def record(
                     seconds += run_steps(1)
             return seconds
 
-    with tempfile.TemporaryDirectory() as discarded, Profile(discarded):
-        run(contextlib.nullcontext())  # The first profile also starts the profiler itself.
+    def run_plain() -> float:
+        run_steps(lead_in)
+        with sampler.phase(PLAIN):
+            return run()
+
+    def run_profiled(folder: Path | str) -> None:
+        with Profile(str(folder)):
+            run_steps(lead_in)
+            run()
+
+    with tempfile.TemporaryDirectory() as discarded:
+        run_profiled(discarded)  # The first profile also starts the profiler itself.
     # The plain runs surround the profiled one, so that a drift of the machine's speed cancels.
-    before = run(sampler.phase(PLAIN))
-    with Profile(str(folder)):
-        run(contextlib.nullcontext())
-    return {"steps": count, "steps_per_second": 2 * count / (before + run(sampler.phase(PLAIN)))}
+    before = run_plain()
+    run_profiled(folder)
+    return {"steps": count, "steps_per_second": 2 * count / (before + run_plain())}
 
 
 def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
     """Profile a configuration, and keep the trace for TensorBoard next to the record."""
     from batchscope.store import records
     from batchscope.timing.blocks import LEAD_IN_STEPS, error_status, rounded_up
-    from batchscope.timing.instruments.sampler import Sampler
+    from batchscope.timing.samples import Sampler
 
     folder = Path(job.output).with_suffix("")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     (batch_size,) = job.subject.batch_sizes
     per_step = job.factors["loop"] in ("eager", "function")
-    status, details = records.FINISHED, {}
-    with job.runner() as runner, Sampler(cores=runner.threads, gpu=job.gpu) as sampler:
+    with job.runner() as runner, Sampler(cores=job.threads, gpu=job.on_gpu) as sampler:
         count, lead_in = (rounded_up(n, runner.unit) for n in (settings["steps"], LEAD_IN_STEPS))
         try:
-            details = record(runner.at(batch_size), folder, count, sampler, per_step, lead_in)
-            details |= read(folder)
-            details["utilisation"] = sampler.summary(PLAIN)
+            rates = record(runner.at(batch_size), folder, count, sampler, per_step, lead_in)
+            utilisation = {"utilisation": sampler.summary(PLAIN)}
+            return Timed(records.FINISHED, {**rates, **read(folder), **utilisation})
         except Exception as error:
-            status = error_status(error)
-    return Timed(status, {"threads": runner.threads, **details, **sampler.details("phase")})
+            return Timed(error_status(error), {})

@@ -31,8 +31,7 @@ from batchscope.study.specifications import (
 from batchscope.timing import Timed
 
 if TYPE_CHECKING:
-    from batchscope.study.names import Sweep
-    from batchscope.timing.blocks import Block, RunSteps, Turn
+    from batchscope.timing.blocks import Block, RunSteps
     from batchscope.timing.timing_job import TimingJob
 
 
@@ -219,58 +218,38 @@ ENTRY = Timing(
 )
 
 
-def turns(sweep: Sweep) -> list[Turn]:
-    from batchscope.timing.blocks import Turn
-
-    without = [False] if sweep.factors["delay_seconds"] else []
-    return [Turn(size, delayed) for delayed in (True, *without) for size in sweep.batch_sizes]
-
-
 def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
     """Time the batch sizes of a sweep, without validation, checkpoints and tracing."""
     from batchscope.store import records
-    from batchscope.timing.blocks import Turn, calibrate, error_status, rounded_up, time_blocks
-    from batchscope.timing.instruments.sampler import Sampler
+    from batchscope.timing.blocks import calibrate, error_status, rounded_up, time_blocks
 
-    counts: dict[Turn, int] = {}  # steps of a block of each turn that can run
-    status = dict.fromkeys(turns(job.subject), records.FINISHED)
-    with job.runner() as runner, Sampler(cores=runner.threads, gpu=job.gpu) as sampler:
-        for turn in status:
+    counts: dict[int, int] = {}  # steps of a block of each batch size that can run
+    status = dict.fromkeys(job.subject.batch_sizes, records.FINISHED)
+    with job.runner() as runner:
+        for size in status:
             try:
-                counts[turn] = calibrate(runner.at(*turn), settings["block_seconds"], runner.unit)
+                counts[size] = calibrate(runner.at(size), settings["block_seconds"], runner.unit)
             except Exception as error:
-                status[turn] = error_status(error)
+                status[size] = error_status(error)
         if settings["iterations"]:
             count = rounded_up(settings["iterations"] / settings["blocks"], runner.unit)
             counts = dict.fromkeys(counts, count)
         timed = {
-            turn: functools.partial(block, runner.at(*turn), count)
-            for turn, count in counts.items()
+            size: functools.partial(block, runner.at(size), count) for size, count in counts.items()
         }
-        repeat = settings[REPEATS.name]
-        block_lists, ended = time_blocks(timed, settings["blocks"], sampler, repeat)
-    status |= ended
-    sizes = []
-    for size in job.subject.batch_sizes:
-        turn, without = Turn(size), Turn(size, delayed=False)
-        entry = {
+        block_lists, errors = time_blocks(timed, settings["blocks"], settings[REPEATS.name])
+    status |= errors
+    sizes = [
+        {
             "batch_size": size,
-            "status": status[turn],
-            "steps": counts.get(turn),
-            "blocks": block_lists.get(turn, []),
-            "utilisation": sampler.summary("batch_size", size) if turn in block_lists else None,
+            "status": status[size],
+            "steps": counts.get(size),
+            "blocks": block_lists.get(size, []),
         }
-        if without in status:
-            entry["blocks_without_delay"] = block_lists.get(without, [])
-        sizes.append(entry)
-    details = {
-        "threads": runner.threads,
-        "train_examples": runner.examples,
-        "sizes": sizes,
-        **sampler.details(),
-    }
-    finished = any(entry["blocks"] for entry in sizes)
-    return Timed(records.FINISHED if finished else next(iter(status.values())), details)
+        for size in status
+    ]
+    finished = records.FINISHED if block_lists else next(iter(status.values()))
+    return Timed(finished, {"train_examples": runner.examples, "sizes": sizes})
 
 
 def block(run_steps: RunSteps, count: int) -> Block:

@@ -27,9 +27,6 @@ from batchscope.study.specifications import (
 from batchscope.timing import Timed
 
 if TYPE_CHECKING:
-    import keras
-
-    from batchscope.datasets import Examples
     from batchscope.timing.blocks import Block
     from batchscope.timing.timing_job import TimingJob
 
@@ -133,9 +130,6 @@ class Epoch(NamedTuple):
         last = [(whole_batches, self.steps, 1.0)] if whole_batches < self.steps else []
         return [(0, count, whole_batches / count), *last]
 
-    def seen(self, start: int, stop: int) -> int:
-        return min(stop * self.batch_size, self.examples) - start * self.batch_size
-
 
 def calibrated(run_steps: RunSteps, epoch: Epoch, block_seconds: float) -> list[Piece]:
     """Warm up; return the pieces of a block that takes at least `block_seconds`."""
@@ -151,74 +145,50 @@ def calibrated(run_steps: RunSteps, epoch: Epoch, block_seconds: float) -> list[
     return epoch.pieces(calibrate(run, block_seconds))
 
 
-def block(run_steps: RunSteps, epoch: Epoch, pieces: list[Piece]) -> Block:
-    """Return the times of a block, and the time of an epoch by it."""
+def block(run_steps: RunSteps, pieces: list[Piece]) -> Block:
+    """Return the seconds of a block, and of an epoch by it."""
     seconds = [run_steps(start, stop) for start, stop, _ in pieces]
-    return {
-        "steps": sum(stop - start for start, stop, _ in pieces),
-        "examples": sum(epoch.seen(start, stop) for start, stop, _ in pieces),
-        "seconds": sum(seconds),
-        "seconds_per_epoch": float(np.dot([weight for *_, weight in pieces], seconds)),
-    }
+    seconds_per_epoch = np.dot([weight for *_, weight in pieces], seconds)
+    return {"seconds": sum(seconds), "seconds_per_epoch": float(seconds_per_epoch)}
 
 
 def values(blocks: list[Block], examples: int) -> dict[str, float]:
     """Return the median and the quartiles of the blocks, and examples per second."""
     seconds = np.percentile([block["seconds_per_epoch"] for block in blocks], [50, 25, 75])
-    times = {
-        f"seconds_per_epoch{end}": float(quartile)
-        for end, quartile in zip(QUARTILES, seconds, strict=True)
-    }
+    columns = (f"seconds_per_epoch{end}" for end in QUARTILES)
+    times = dict(zip(columns, seconds.tolist(), strict=True))
     return times | {"examples_per_second": examples / times["seconds_per_epoch"]}
 
 
 def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
-    """Time epochs of a configuration, without validation, checkpoints and tracing.
+    """Time epochs of a configuration as a training runs them: in the graph, on all replicas.
 
     Raises:
         UserError: If the data are missing, or are fewer than a batch.
     """
     from batchscope.store import records
-    from batchscope.timing.blocks import Turn, error_status, time_blocks
-    from batchscope.timing.instruments import samples
-    from batchscope.timing.instruments.sampler import Sampler
-
-    factors, model = job.factors, job.network()
-    train = job.training_examples(factors["batch_size"])
-    epoch = Epoch(len(train.labels), factors["batch_size"])
-    status, blocks, turn = records.FINISHED, [], Turn(epoch.batch_size)
-    with Sampler(cores=factors["threads"], gpu=job.gpu) as sampler:
-        try:
-            run_steps = _runner(factors, model, train, epoch)
-            pieces = calibrated(run_steps, epoch, settings["block_seconds"])
-            timed = {turn: functools.partial(block, run_steps, epoch, pieces)}
-            block_lists, ended = time_blocks(timed, settings["blocks"], sampler)
-            status, blocks = ended.get(turn, status), block_lists.get(turn, [])
-        except Exception as error:
-            status = error_status(error)
-    details = {
-        "steps_per_epoch": epoch.steps,
-        "blocks": blocks,
-        "utilisation": samples.summary(sampler.series(), 0),
-        **sampler.details(),
-        "threads": factors["threads"],
-    }
-    return Timed(status, details, values(blocks, epoch.examples) if blocks else {})
-
-
-def _runner(factors: dict[str, Any], model: keras.Model, data: Examples, epoch: Epoch) -> RunSteps:
-    """Return what runs steps of an epoch as a training does: in the graph, on all replicas."""
     from batchscope.timing import loops
-    from batchscope.timing.blocks import NonFiniteLoss
+    from batchscope.timing.blocks import NonFiniteLoss, error_status, time_blocks
     from batchscope.training import step_loop
 
-    loop = loops.make_loop(factors, model, data, epoch.batch_size)
-    order = step_loop.epoch_order(0, 0, epoch.examples)
+    model, size = job.network(), job.factors["batch_size"]
+    train = job.training_examples(size)
+    epoch = Epoch(len(train.labels), size)
+    status, blocks = records.FINISHED, []
+    try:
+        loop = loops.make_loop(job.factors, model, train, size)
+        order = step_loop.epoch_order(0, 0, epoch.examples)
 
-    def run_steps(start: int, stop: int) -> float:
-        done, totals, seconds, _ = loop.run(order, start, stop, step_loop.Totals())
-        if not math.isfinite(totals.loss):
-            raise NonFiniteLoss(f"The loss is not finite after step {done}.")
-        return seconds
+        def run_steps(start: int, stop: int) -> float:
+            done, totals, seconds, _ = loop.run(order, start, stop, step_loop.Totals())
+            if not math.isfinite(totals.loss):
+                raise NonFiniteLoss(f"The loss is not finite after step {done}.")
+            return seconds
 
-    return run_steps
+        pieces = calibrated(run_steps, epoch, settings["block_seconds"])
+        timed = {size: functools.partial(block, run_steps, pieces)}
+        block_lists, errors = time_blocks(timed, settings["blocks"])
+        status, blocks = errors.get(size, status), block_lists.get(size, [])
+    except Exception as error:
+        status = error_status(error)
+    return Timed(status, {"blocks": blocks}, values(blocks, epoch.examples) if blocks else {})

@@ -38,9 +38,12 @@ class TimingJob(Setup):
         return self.subject.factors
 
     @property
-    def gpu(self) -> int | None:
-        """Index of the GPU to sample; None without GPU."""
-        return 0 if self.factors["device"] == "gpu" else None
+    def threads(self) -> int:
+        return tensorflow_start.threads_of(self.factors["threads"])
+
+    @property
+    def on_gpu(self) -> bool:
+        return self.factors["device"] == "gpu"
 
     def training_examples(self, batch_size: int) -> Examples:
         """Return the augmented training examples.
@@ -60,11 +63,9 @@ class TimingJob(Setup):
         """Open the loop that runs a sweep's steps; TensorFlow must have been started."""
         from batchscope.timing import loops
 
-        factors, train = self.factors, self.training_examples(max(self.subject.batch_sizes))
+        train = self.training_examples(max(self.subject.batch_sizes))
         with tempfile.TemporaryDirectory(prefix="batchscope-") as folder:
-            runner = loops.make_runner(factors, self.network(), train, Path(folder) / "jpeg")
-            runner.threads = tensorflow_start.threads_of(factors["threads"])
-            yield runner
+            yield loops.make_runner(self.factors, self.network(), train, Path(folder) / "jpeg")
 
 
 def write(timing: str, job: TimingJob, machine_name: str, settings: str) -> None:
@@ -80,6 +81,7 @@ def write(timing: str, job: TimingJob, machine_name: str, settings: str) -> None
         {**dict.fromkeys(TIMINGS[timing].columns), **timed.values},
         factors=job.factors,
         device=job.factors["device"],
+        threads=job.threads,
         **timed.details,
         load={"before": before, "after": description.load()},
         versions=description.versions(),

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
 from pydantic import Field
 
 from batchscope.study import common_settings
@@ -25,12 +26,11 @@ from batchscope.study.specifications import (
     TimingSettings,
     interval,
 )
-from batchscope.timing import Timed
-from batchscope.timing.instruments import samples
+from batchscope.timing import Timed, with_summary
 
 if TYPE_CHECKING:
-    from batchscope.timing.instruments.sampler import Sampler
     from batchscope.timing.loops import Runner
+    from batchscope.timing.samples import Sampler
     from batchscope.timing.timing_job import TimingJob
 
 
@@ -121,7 +121,7 @@ _SAMPLES = {
 
 
 def _rows(record: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
-    yield from map(samples.filled, record["sizes"])
+    yield from map(with_summary, record["sizes"])
 
 
 def _sample_rows(record: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
@@ -194,26 +194,21 @@ def measure(job: TimingJob, settings: dict[str, Any]) -> Timed:
     that does not help.
     """
     from batchscope.store import records
-    from batchscope.timing.instruments.sampler import Sampler
+    from batchscope.timing.samples import Sampler
 
     with job.runner() as runner:
         sizes = [_prepared(runner, size) for size in sorted(job.subject.batch_sizes)]
         trained = [size for size in sizes if size["status"] == records.FINISHED]
-        with Sampler(settings["interval"], runner.threads, job.gpu) as sampler:
+        with Sampler(settings["interval"], job.threads, job.on_gpu) as sampler:
             for size in trained:
                 size |= train(runner, sampler, size["batch_size"], size["steps_per_call"], settings)
             time.sleep(settings["pause_seconds"])
     for size in trained:
-        size["utilisation"] = used = sampler.summary(TRAINING, size["batch_size"])
-        if used["gpu_energy_joules"] is not None:
-            images = size["steps"] * size["batch_size"]
-            size["joules_per_epoch"] = used["gpu_energy_joules"] * runner.examples / images
-    details = {
-        "threads": runner.threads,
-        "train_examples": runner.examples,
-        "sizes": sizes,
-        **sampler.details(TRAINING),
-    }
+        size["utilisation"] = summary = sampler.summary((TRAINING, size["batch_size"]))
+        if (joules := summary["gpu_energy_joules"]) is not None:
+            examples = size["steps"] * size["batch_size"]
+            size["joules_per_epoch"] = joules * runner.examples / examples
+    details = {"sizes": sizes, "samples": series(sampler), "gpu_device": sampler.gpu_device}
     return Timed((trained or sizes)[0]["status"], details)
 
 
@@ -224,8 +219,8 @@ def _prepared(runner: Runner, size: int) -> dict[str, Any]:
     would otherwise show the peak of a larger one.
     """
     from batchscope.store import records
+    from batchscope.timing import processes
     from batchscope.timing.blocks import calibrate, error_status
-    from batchscope.timing.instruments import processes
 
     entry = {"batch_size": size, "utilisation": None, "status": records.FINISHED}
     resident, counted = processes.reset_peak_memory(), runner.reset_peak()
@@ -246,24 +241,43 @@ def train(
     """Rest, then train for some seconds, again if others disturbed; return steps and seconds."""
     from batchscope.timing.blocks import MOST_REPEATS
 
-    with sampler.phase(LEAD_IN, batch_size):  # the change of batch size, neither training nor rest
+    label = TRAINING, batch_size
+    with sampler.phase((LEAD_IN, batch_size)):  # the change of batch size
         runner.run(batch_size, runner.unit)
     for repeats in range(MOST_REPEATS + 1):
+        if repeats:
+            sampler.phases[-1] = (REPEATED, batch_size)
         time.sleep(settings["pause_seconds"])
         total_seconds, total_steps = 0.0, 0
-        with sampler.phase(TRAINING, batch_size) as phase:
+        with sampler.phase(label):
             while total_seconds < settings["seconds"]:
                 total_seconds += runner.run(batch_size, steps)
                 total_steps += steps
-        foreign_cores = sampler.summary(TRAINING, batch_size)["foreign_cores"]
-        disturbed = foreign_cores is not None and foreign_cores > common_settings.DISTURBED_CORES
+        foreign_cores = sampler.summary(label)["foreign_cores"] or 0.0
+        disturbed = foreign_cores > common_settings.DISTURBED_CORES
         if not disturbed:
             break
-        if repeats < MOST_REPEATS:
-            sampler.phases[phase] = (REPEATED, (batch_size, repeats))
     return {
         "steps": total_steps,
         "seconds": total_seconds,
         "disturbed": disturbed,
         "repeats": repeats,
+    }
+
+
+def series(sampler: Sampler) -> dict[str, list[Any]]:
+    """Return the samples for the record: a rounded list for each column with a finite value."""
+    columns = sampler.series()
+    labels = [
+        sampler.phases[index] if index >= 0 else (None, None) for index in columns.pop("phase")
+    ]
+    return {
+        "batch_size": [size if phase == TRAINING else None for phase, size in labels],
+        "seconds": columns.pop("seconds").round(3).tolist(),
+        "phase": [phase for phase, _ in labels],
+        **{
+            name: [float(f"{value:.4g}") for value in values]
+            for name, values in columns.items()
+            if np.isfinite(values).any()
+        },
     }

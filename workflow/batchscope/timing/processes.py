@@ -68,64 +68,43 @@ def status_mb(key: str) -> float:
 
 
 class Usage(NamedTuple):
-    """CPU time so far and present memory of processes; NaN if unknown."""
+    """CPU time so far and present memory of processes; NaN without processes."""
 
     cpu_seconds: float = math.nan
     memory_mb: float = math.nan  # resident
 
 
 class Family:
-    """A process and its descendants; empty after the process has ended."""
+    """A process and its descendants; empty after the exit status of the process was collected."""
 
     def __init__(self, pid: int) -> None:
-        self._first: psutil.Process | None = None
-        with contextlib.suppress(psutil.Error):
-            self._first = psutil.Process(pid)
+        self._parent = psutil.Process(pid)
 
     def members(self) -> list[psutil.Process]:
-        """Return the processes, the parent first; none after its exit status was collected."""
         with contextlib.suppress(psutil.Error):
-            if self._first is not None and self._first.is_running():
-                return [self._first, *self._first.children(recursive=True)]
+            if self._parent.is_running():
+                return [self._parent, *self._parent.children(recursive=True)]
         return []
 
     def usage(self) -> Usage:
         """Return the total CPU time and memory.
 
         The CPU time includes descendants that have ended, once their parents waited for them. It
-        advances in ticks, mostly of 10 ms. Ended processes hold no memory. Memory that forked
-        processes share counts once, by their proportional shares.
+        advances in ticks, mostly of 10 ms. Memory that forked processes share counts once, by their
+        proportional shares.
         """
         members = self.members()
-        seconds: list[float] = []
-        sizes: dict[int, tuple[int, int]] = {}  # process id -> address space, share of memory
+        seconds, bytes_used = [], []
         for member in members:
             with contextlib.suppress(psutil.Error):
-                times = member.cpu_times()
-                seconds += [times.user, times.system, times.children_user, times.children_system]
-                alone = len(members) == 1  # the kernel needs longer for shares
-                info = member.memory_info() if alone else member.memory_full_info()
-                if info.vms:  # an ended process has no address space
-                    sizes[member.pid] = info.vms, info.rss if alone else info.pss
-        for member in members[1:]:
-            with contextlib.suppress(psutil.Error):
-                if member.pid in sizes and _is_starting(member, sizes):
-                    del sizes[member.pid]
-        memory_mb = sum(share for _, share in sizes.values()) / MEGABYTE
-        return Usage(sum(seconds) if seconds else math.nan, memory_mb if sizes else math.nan)
+                seconds.append(sum(member.cpu_times()[:4]))  # with the children's
+                # The kernel needs longer for shares.
+                alone = len(members) == 1
+                used = member.memory_info().rss if alone else member.memory_full_info().pss
+                bytes_used.append(used)
+        return Usage(sum(seconds), sum(bytes_used) / MEGABYTE) if bytes_used else Usage()
 
     def end(self) -> None:
         for member in self.members():
             with contextlib.suppress(psutil.Error):
                 member.kill()
-
-
-def _is_starting(process: psutil.Process, sizes: dict[int, tuple[int, int]]) -> bool:
-    """Return whether a process still uses its parent's memory, between vfork and exec.
-
-    The share of such a process is the whole memory of its parent. The parent waits in disk sleep.
-    """
-    parent = process.ppid()
-    if parent not in sizes or sizes[parent][0] != sizes[process.pid][0]:
-        return False
-    return psutil.Process(parent).status() == psutil.STATUS_DISK_SLEEP

@@ -1,1 +1,0 @@
-"""Instruments of timings: clocks, the sampler, counters of the GPU, memory peaks."""
