@@ -1,4 +1,4 @@
-"""Makes `batchscope` importable, whatever folder the tests are started from."""
+"""Make `batchscope` importable from any folder; order the tests; the runs that tests share."""
 
 import gc
 import os
@@ -9,54 +9,46 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "workflow"))
-gc.disable()  # until all is imported: nothing of that is garbage
+gc.disable()  # until all modules are imported: they are no garbage
 
-
-# Fixtures that train, or start a process, and whatever test has them.
-SLOW = {"checks", "copied", "digits", "dropout_run", "from_a_shell", "submissions"}
+# Fixtures that train or start a process.
+SLOW = {"copied", "digits", "dropout_run"}
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Returns two processes, or three with the slow tests: one of them is mostly waited for.
-
-    For a cluster, for kills, and for limits of time.
-    """
+    """Return two workers, or three with the slow tests: one mostly waits for other processes."""
     return 2 if "not slow" in config.option.markexpr else 3
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks as `slow` what a fixture makes so, and starts with the files that take minutes.
+    """Mark tests with slow fixtures, and begin with the files that take minutes.
 
-    So no process is left with one of them at the end. First of all with those that wait for a
-    cluster, then with those that run the workflow.
+    First the cluster, then the workflow, then other slow tests; so they overlap. A file stays in
+    one piece.
     """
     for item in items:
         if SLOW & set(item.fixturenames):
             item.add_marker("slow")
-    found = {
+    paths = {
         name: {item.path for item in items if item.get_closest_marker(name)}
         for name in ("slurm", "slow")
     }
-    found["workflow"] = {path for path in found["slow"] if path.parent.name == "workflow"}
-    order = [found[name] for name in ("slurm", "workflow", "slow")]
-    # Stable: a file stays in one piece.
+    workflow = {path for path in paths["slow"] if path.parent.name == "workflow"}
+    order = [paths["slurm"], workflow, paths["slow"]]
     items.sort(key=lambda item: [item.path not in paths for paths in order])
 
 
 def pytest_collection_finish() -> None:
-    """Leaves libraries and tests out of the collector's rounds, which become rare.
-
-    They stay to the end, and a round costs more than the memory that it finds.
-    """
+    """Exclude imported modules from garbage collection, and collect rarely."""
     gc.freeze()
     gc.enable()
     gc.set_threshold(50_000, 20, 50)
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _files_may_be_lost() -> Iterator[None]:
-    """Waits for no disk: what a test writes need not outlive a machine's power."""
+def _no_fsync() -> Iterator[None]:
+    """Do not wait for the disk: no test's files need to outlive a power failure."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda _: None)
         yield
@@ -64,7 +56,7 @@ def _files_may_be_lost() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def digits(tmp_path_factory) -> Path:
-    """A results folder with the digits prepared: to read, and to link (`with_digits`)."""
+    """A results folder with the prepared digits, to read and to link (`with_digits`)."""
     from batchscope import datasets
     from digit_runs import DIGITS, run_name
 
@@ -75,10 +67,10 @@ def digits(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="session")
 def dropout_run(tmp_path_factory, digits) -> tuple[Path, str, str]:
-    """A run through all that carries state: dropout, batch norm, Adam, patience, warm-up, norms.
+    """A run of everything that has state: dropout, batch norm, Adam, patience, warm-up, norms.
 
     Returns:
-        The results folder that it alone is in, to read; its name; its model's file.
+        The results folder of this run, to read; its name; its model's file.
     """
     from batchscope.study import model_files
     from digit_runs import keep, run_name, train, with_digits

@@ -1,4 +1,4 @@
-"""A copy of the project to run the workflow in, and what a dry-run of it would do."""
+"""A copy of the project to run the workflow in, and the jobs that a dry-run plans."""
 
 import atexit
 import csv
@@ -44,7 +44,7 @@ TINY = {
 
 
 def copy(target: Path) -> Path:
-    """Copies what a clone would hold, with what is not committed yet, and no results."""
+    """Copy the files of a clone, with those that are not committed yet, and no results."""
     listed = subprocess.run(
         ["git", "ls-files", "-co", "--exclude-standard", "-z"],
         cwd=ROOT,
@@ -66,17 +66,16 @@ def write_config(project: Path, config: dict) -> None:
 @functools.cache
 def _server() -> subprocess.Popen:
     command = [sys.executable, str(ROOT / "tests" / "snakemake_server.py")]
-    # It serves every test: the packages that the first of them puts in its path are not for all.
-    own = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    server = subprocess.Popen(
-        command, cwd=ROOT, env=own, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
-    atexit.register(server.communicate)  # its input closes: it ends
+    # It serves every test: packages that the first test puts in its path are not for the others.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    server = subprocess.Popen(command, cwd=ROOT, env=environment, text=True, **pipes)
+    atexit.register(server.communicate)  # closes its input, which ends it
     return server
 
 
-def _asked(**request: object) -> tuple[int, str]:
-    """Lets the server run something; returns its exit status and its output."""
+def _ask(**request: object) -> tuple[int, str]:
+    """Send a request to the server; return the exit status and the output."""
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     server = _server()
     with tempfile.NamedTemporaryFile("r") as output:
@@ -86,21 +85,21 @@ def _asked(**request: object) -> tuple[int, str]:
 
 
 def snakemake(project: Path, *arguments: str) -> subprocess.CompletedProcess:
-    """Runs `snakemake ARGUMENTS` in a project; its output and errors are one text."""
-    return subprocess.CompletedProcess(arguments, *_asked(folder=str(project), arguments=arguments))
+    """Run `snakemake ARGUMENTS` in a project; its output and errors are one text."""
+    return subprocess.CompletedProcess(arguments, *_ask(folder=str(project), arguments=arguments))
 
 
 def forked(program: str, *words: object, **environment: str) -> subprocess.CompletedProcess:
-    """Runs what `python("-c", PROGRAM, *WORDS)` does, in a process with TensorFlow imported."""
+    """Run `python -c PROGRAM WORDS` in a process that has imported TensorFlow."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "workflow"), **environment}
-    given = {"program": program, "arguments": [*map(str, words)], "environment": environment}
+    request = {"program": program, "arguments": list(map(str, words)), "environment": environment}
     with tempfile.NamedTemporaryFile("r") as errors:
-        done = _asked(folder=str(ROOT), errors=errors.name, **given)
-        return subprocess.CompletedProcess(words, *done, errors.read())
+        status, output = _ask(folder=str(ROOT), errors=errors.name, **request)
+        return subprocess.CompletedProcess(words, status, output, errors.read())
 
 
 def python(*words: object, **environment: str) -> subprocess.CompletedProcess:
-    """Runs `python WORDS` in the project's folder, with the library to import."""
+    """Run `python WORDS` in the project's folder; it can import the library."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "workflow"), **environment}
     command = [sys.executable, *map(str, words)]
     return subprocess.run(
@@ -109,7 +108,7 @@ def python(*words: object, **environment: str) -> subprocess.CompletedProcess:
 
 
 def rows(project: Path, place: str, table: str = "runs") -> list[dict[str, str]]:
-    """Returns the rows of a table below `results/studies`."""
+    """Return the rows of a table below `results/studies`."""
     path = project / "results" / "studies" / place / f"{table}.csv"
     with open(path, encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
@@ -122,7 +121,7 @@ def run(project: Path, *arguments: str) -> str:
 
 
 def run_without_tensorflow(project: Path, *arguments: str) -> str:
-    """Runs Snakemake where an import of TensorFlow fails, and is noticed."""
+    """Run Snakemake; assert that no process imports TensorFlow."""
     package, started = project / "watched" / "tensorflow", project / "started"
     package.mkdir(parents=True)
     text = f"import pathlib\npathlib.Path({str(started)!r}).touch()\nraise ImportError\n"
@@ -135,19 +134,19 @@ def run_without_tensorflow(project: Path, *arguments: str) -> str:
 
 
 def finished(target: Path, config: dict) -> Path:
-    """Returns a copy of the project in which a study was run to its report."""
+    """Return a copy of the project in which a study was run to its report."""
     write_config(copy(target), config)
     run(target)
     return target
 
 
 def report(project: Path, place: str = "") -> str:
-    """Returns a report as HTML: the default configuration's, or one below `results`."""
+    """Return the report of the default configuration, or one below `results`, as HTML."""
     return (project / "results" / place / "report.html").read_text(encoding="utf-8")
 
 
 def planned(project: Path, *arguments: str) -> dict[str, int]:
-    """Returns rule -> jobs that a run would start now; empty for `Nothing to be done`."""
+    """Return rule -> number of jobs that a run would start; empty for `Nothing to be done`."""
     done = snakemake(project, "-n", "-p", "--cores", "2", *arguments)
     assert done.returncode == 0, done.stdout
     if "Nothing to be done" in done.stdout:
@@ -158,13 +157,13 @@ def planned(project: Path, *arguments: str) -> dict[str, int]:
     for line in table[1].splitlines():
         rule, count = line.split()
         counts[rule] = counts.get(rule, 0) + int(count)
-    for rule in ("all", "complete"):  # these make no result
+    for rule in ("all", "complete"):  # they make no result
         counts.pop(rule, None)
     return counts
 
 
 def locked(name: str) -> dict[str, str]:
-    """Package -> version of a lock file, as it holds for Python 3.11 on Linux."""
+    """Return package -> version of a lock file, for Python 3.11 on Linux."""
     from packaging.markers import Marker
 
     environment = {

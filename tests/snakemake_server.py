@@ -1,11 +1,11 @@
-"""Runs Snakemake in forks of one process that has it imported, which takes half of a dry-run.
+"""Run Snakemake in forks of a process that has imported it: the import takes half of a dry-run.
 
-Each line of standard input is a request, JSON: folder, arguments, environment, and the file that
-the output goes to. The answer is a line with the exit status.
+Each line of standard input is a request in JSON: folder, arguments, environment, and the file that
+receives the output. The answer is a line with the exit status.
 
-The process that local jobs fork from is a fork too, of one that has TensorFlow and the libraries
-of figures and reports imported. Nothing of batchscope stays in that: every copy of the project has
-its own. A request with a program has that run in another fork of it, with a file for its errors.
+A second process has imported TensorFlow and the libraries of figures and reports. It forks the
+process that becomes Snakemake's fork server, and the process of a request that has a program. It
+has no module of batchscope: every copy of the project imports its own.
 """
 
 import functools
@@ -25,27 +25,27 @@ from typing import NoReturn
 
 CODE = Path(__file__).resolve().parents[1] / "workflow"
 LIBRARIES = ("jinja2", "matplotlib.figure", "pandas", "scipy.optimize")
-# What Snakemake imports when it has read its arguments, and what reads a study.
-LATER = ("jsonschema", "smart_open", "snakemake.storage")
-MOST = 1 << 17  # bytes of a request: a program and its environment
+# Imported by Snakemake after it has read its arguments, and by the reader of a study.
+SNAKEMAKE = ("jsonschema", "smart_open", "snakemake.storage")
+MAX_BYTES = 1 << 17  # of a request: a program and its environment
 
 
 def main() -> None:
-    libraries, asks = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    libraries, requests = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     if os.fork() == 0:
-        asks.close()
-        answer(libraries)
+        requests.close()
+        fork_programs(libraries)
     libraries.close()
     for line in sys.stdin:
         request = json.loads(line)
         output = os.open(request["output"], os.O_WRONLY)
         run = run_program if "program" in request else run_snakemake
-        print(run(request, output, asks), flush=True)
+        print(run(request, output, requests), flush=True)
         os.close(output)
 
 
-def run_snakemake(request: dict, output: int, asks: socket.socket) -> int:
-    import_snakemake(asks)
+def run_snakemake(request: dict, output: int, requests: socket.socket) -> int:
+    import_snakemake(requests)
     pid = os.fork()
     if pid == 0:
         for descriptor, file in enumerate((os.open(os.devnull, os.O_RDONLY), output, output)):
@@ -61,67 +61,67 @@ def run_snakemake(request: dict, output: int, asks: socket.socket) -> int:
 
 
 @functools.cache
-def import_snakemake(asks: socket.socket) -> None:
+def import_snakemake(requests: socket.socket) -> None:
     import snakemake.cli
 
-    snakemake.cli.get_argument_parser()  # imports every plugin, once for all that are forked
-    for library in LATER:
+    snakemake.cli.get_argument_parser()  # imports every plugin
+    for library in SNAKEMAKE:
         importlib.import_module(library)
     collect_rarely()
-    subprocess.Popen = forking(asks)
-
-
-def run_program(request: dict, output: int, asks: socket.socket) -> int:
-    read, write = os.pipe()
-    words = [request["program"], request["arguments"], write]
-    place = [request["folder"], request["environment"]]
-    files = [os.open(os.devnull, os.O_RDONLY), output, os.open(request["errors"], os.O_WRONLY)]
-    socket.send_fds(asks, [json.dumps([*words, *place]).encode()], [*files, write])
-    for file in (*files[::2], write):
-        os.close(file)
-    with os.fdopen(read, "rb") as ended:
-        status = ended.read()  # nothing of one that was killed
-    return status[0] if status else -signal.SIGKILL
-
-
-def collect_rarely() -> None:
-    """Leaves what is imported out of the collector's rounds, in every fork, and has few of them."""
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 50)
-
-
-def forking(asks: socket.socket) -> type[subprocess.Popen]:
-    """Returns `Popen` that forks the process which local jobs fork from, and starts any other."""
 
     class Popen(subprocess.Popen):
+        """Let the second process fork the fork server; start any other program."""
+
         def __init__(self, args, *more, **options):
             if args[1:2] != ["-c"] or "entry.serve" not in args[2]:
                 super().__init__(args, *more, **options)
                 return
             read, write = os.pipe()
-            self.stdin = os.fdopen(write, "wb")  # that process lives until it closes
-            _, _, program, *words = args
+            self.stdin = os.fdopen(write, "wb")  # the fork server lives until it closes
             (listener,) = options["pass_fds"]
-            request = [program, words, listener, os.getcwd(), {**os.environ}]
-            socket.send_fds(asks, [json.dumps(request).encode()], [read, 1, 2, listener])
+            place = [os.getcwd(), {**os.environ}]
+            request_program(requests, [args[2], args[3:], listener, *place], [read, 1, 2, listener])
             os.close(read)
 
-    return Popen
+    subprocess.Popen = Popen
 
 
-def answer(libraries: socket.socket) -> NoReturn:
-    """Forks a process for each request, until nobody is left to ask."""
+def run_program(request: dict, output: int, requests: socket.socket) -> int:
+    read, write = os.pipe()
+    files = [os.open(os.devnull, os.O_RDONLY), output, os.open(request["errors"], os.O_WRONLY)]
+    words = [request["program"], request["arguments"], write]
+    words += [request["folder"], request["environment"]]
+    request_program(requests, words, [*files, write])
+    for file in (*files[::2], write):
+        os.close(file)
+    with os.fdopen(read, "rb") as end:
+        status = end.read()  # empty if the program was killed
+    return status[0] if status else -signal.SIGKILL
+
+
+def request_program(requests: socket.socket, words: list, files: list[int]) -> None:
+    socket.send_fds(requests, [json.dumps(words).encode()], files)
+
+
+def collect_rarely() -> None:
+    """Exclude imported modules from garbage collection in every fork, and collect rarely."""
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
+
+
+def fork_programs(libraries: socket.socket) -> NoReturn:
+    """Fork a process for each request, until the first process ends."""
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
     os.dup2(null, 1)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no process waits for them
     while True:
-        request, files, _, _ = socket.recv_fds(libraries, MOST, 4)
+        request, files, _, _ = socket.recv_fds(libraries, MAX_BYTES, 4)
         if not request:
             os._exit(0)
         import_libraries()
         if os.fork() == 0:
-            become(*json.loads(request), files)
+            run_in_session(*json.loads(request), files)
         for file in files:
             os.close(file)
 
@@ -140,7 +140,7 @@ def import_libraries() -> None:
     collect_rarely()
 
 
-def become(
+def run_in_session(
     program: str,
     words: list[str],
     kept: int,
@@ -148,9 +148,9 @@ def become(
     environment: dict[str, str],
     files: list[int],
 ) -> NoReturn:
-    """Runs what `python -c PROGRAM WORDS` would, in a session of its own.
+    """Do what `python -c PROGRAM WORDS` does, in a new session.
 
-    The fourth file is `kept` open. A pipe is given the status in the end.
+    The fourth file stays open as the descriptor `kept`. If it is a pipe, it receives the status.
     """
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.setsid()
@@ -163,23 +163,23 @@ def become(
     os.chdir(folder)
     sys.path[:1] = ["", environment.get("PYTHONPATH", "")]
     sys.argv[:] = ["-c", *words]
-    piped = stat.S_ISFIFO(os.fstat(kept).st_mode)  # a socket the program closes itself
-    status = outcome(program)
-    if piped:
+    is_pipe = stat.S_ISFIFO(os.fstat(kept).st_mode)  # a program closes its socket itself
+    status = exit_status(program)
+    if is_pipe:
         os.write(kept, bytes([status]))
     os._exit(status)
 
 
-def outcome(program: str) -> int:
-    """Runs a program; returns its exit status, with a text that it ends with on standard error."""
+def exit_status(program: str) -> int:
+    """Run a program; return its exit status. The text that it ends with is on standard error."""
     try:
         exec(program, {"__name__": "__main__"})
         return 0
-    except SystemExit as ended:
-        if isinstance(ended.code, str):
-            print(ended.code, file=sys.stderr)
+    except SystemExit as end:
+        if isinstance(end.code, str):
+            print(end.code, file=sys.stderr)
             return 1
-        return ended.code or 0
+        return end.code or 0
     except BaseException:
         traceback.print_exc()
         return 1

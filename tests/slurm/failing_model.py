@@ -1,6 +1,6 @@
-"""A user's model whose training fails on a node of a cluster, as long as a file exists.
+"""A user's model whose training fails on a compute node as long as a file exists.
 
-The file holds the number of bytes that the training takes before it fails.
+The file holds the number of bytes that the training allocates before it fails.
 """
 
 import os
@@ -10,12 +10,12 @@ import numpy as np
 import tensorflow as tf
 from keras import layers
 
-WHILE = os.environ.get("BATCHSCOPE_TEST_FAIL")
+FAIL_FILE = os.environ.get("BATCHSCOPE_TEST_FAIL")
 
 
 def fail():
-    if os.path.exists(WHILE):
-        with open(WHILE) as file:
+    if os.path.exists(FAIL_FILE):
+        with open(FAIL_FILE) as file:
             np.ones(int(file.read()), np.uint8)
         raise RuntimeError("This member fails.")
     return np.int32(0)
@@ -23,7 +23,7 @@ def fail():
 
 class Fail(layers.Layer):
     def call(self, inputs, training=None):
-        if not training or not WHILE or "SLURM_JOB_ID" not in os.environ:
+        if not training or not FAIL_FILE or "SLURM_JOB_ID" not in os.environ:
             return inputs
         with tf.control_dependencies([tf.numpy_function(fail, [], tf.int32)]):
             return tf.identity(inputs)
@@ -31,6 +31,5 @@ class Fail(layers.Layer):
 
 def build(input_shape, classes):
     inputs = keras.Input(input_shape)
-    x = layers.Flatten(name="flatten")(inputs)
-    x = Fail(name="fail")(x)
+    x = Fail(name="fail")(layers.Flatten(name="flatten")(inputs))
     return keras.Model(inputs, layers.Dense(classes, activation="softmax", name="out")(x))

@@ -1,6 +1,6 @@
-"""A user's model that rests in every training step, as long as a file is there.
+"""A user's model that sleeps in every training step as long as a file exists.
 
-So no training ends before a test has stopped it, however fast the machine is.
+No training ends before the test has stopped it, however fast the machine is.
 """
 
 import os
@@ -11,29 +11,28 @@ import numpy as np
 import tensorflow as tf
 from keras import layers
 
-WHILE = os.environ.get("BATCHSCOPE_TEST_REST")
+SLEEP_FILE = os.environ.get("BATCHSCOPE_TEST_SLEEP")
 
 
-def rest():
-    if os.path.exists(WHILE):
-        time.sleep(0.1)
+def sleep():
+    if os.path.exists(SLEEP_FILE):
+        time.sleep(0.2)
     return np.int32(0)
 
 
-class Rest(layers.Layer):
-    """Passes its input on, after a while."""
+class Sleep(layers.Layer):
+    """Return the input after a while."""
 
     def call(self, inputs, training=None):
-        if not training or not WHILE:
+        if not training or not SLEEP_FILE:
             return inputs
-        with tf.control_dependencies([tf.numpy_function(rest, [], tf.int32)]):
+        with tf.control_dependencies([tf.numpy_function(sleep, [], tf.int32)]):
             return tf.identity(inputs)
 
 
 def build(input_shape, classes):
     inputs = keras.Input(input_shape)
-    x = layers.Flatten(name="flatten")(inputs)
-    x = Rest(name="rest")(x)
+    x = Sleep(name="sleep")(layers.Flatten(name="flatten")(inputs))
     x = layers.Dense(24, activation="relu", name="dense_1")(x)
     x = layers.Dropout(0.3, name="drop")(x)
     return keras.Model(inputs, layers.Dense(classes, activation="softmax", name="out")(x))

@@ -25,7 +25,7 @@ FILES = (".yaml", ".py", ".lock", ".toml", ".smk", ".md", ".json")
 
 
 def prose(path: Path) -> str:
-    """Returns a page without its fenced blocks."""
+    """Return a page without its fenced blocks."""
     return re.sub(r"^```.*?^```$", "", path.read_text(encoding="utf-8"), flags=re.M | re.S)
 
 
@@ -35,50 +35,43 @@ def blocks(path: Path, language: str) -> list[str]:
 
 
 def links(path: Path) -> list[tuple[str, str]]:
-    """Returns file and anchor of every link that stays in the project."""
-    found = re.findall(r"\]\(([^)\s]+)\)", prose(path))
-    return [(link.partition("#")[0], link.partition("#")[2]) for link in found if ":" not in link]
+    """Return file and anchor of every link inside the project."""
+    targets = re.findall(r"\]\(([^)\s]+)\)", prose(path))
+    return [(link.partition("#")[0], link.partition("#")[2]) for link in targets if ":" not in link]
 
 
 def anchors(path: Path) -> set[str]:
-    """Return the anchors of a page: those of its headings on the web, and those it states."""
+    """Return the anchors of a page: those of its headings on the web, and explicit ones."""
     headings = re.findall(r"^#+ (.*)$", prose(path), re.M)
-    of_headings = {re.sub(r"[^\w -]", "", text.lower()).replace(" ", "-") for text in headings}
-    return of_headings | set(re.findall(r'^<a id="([^"]+)"></a>$', prose(path), re.M))
+    slugs = {re.sub(r"[^\w -]", "", text.lower()).replace(" ", "-") for text in headings}
+    return slugs | set(re.findall(r'^<a id="([^"]+)"></a>$', prose(path), re.M))
 
 
 def commands(path: Path) -> list[list[str]]:
-    """Returns the words of each command in a page's fenced blocks, without comments."""
+    """Return the words of each command in a page's fenced blocks, without comments."""
     lines = "".join(blocks(path, "bash")).splitlines()
-    found = []
+    commands = []
     for line in lines:
         words = shlex.split(line, comments=True)
+        is_end = [word in ("&&", "|") for word in words]
         while words:
-            end = next((at for at, word in enumerate(words) if word in ("&&", "|")), len(words))
-            found.append(words[:end])
-            words = words[end + 1 :]
-    return found
+            end = is_end.index(True) if True in is_end else len(words)
+            commands.append(words[:end])
+            words, is_end = words[end + 1 :], is_end[end + 1 :]
+    return commands
 
 
 @pytest.mark.parametrize("path", PAGES, ids=IDS)
-def test_links_lead_somewhere(path):
+def test_links_and_named_files_exist(path):
     for file, anchor in links(path):
         target = (path.parent / file).resolve() if file else path
         assert target.exists(), file
         assert not anchor or anchor in anchors(target), f"{file}#{anchor}"
-
-
-@pytest.mark.parametrize("path", PAGES, ids=IDS)
-def test_files_of_the_project_that_are_named_exist(path):
-    named = re.findall(r"`([\w.]+/[\w./]+\.(?:py|smk|yaml|lock|json))`", prose(path))
-    new = ("weight_norm", "norms")  # of the examples
-    for name in (
-        name
-        for name in named
-        if not any(each in name for each in new) and not name.startswith("results/")
-    ):
-        places = (ROOT, ROOT / "workflow" / "batchscope")
-        assert any((place / name).is_file() for place in places), name
+    folders = (ROOT, ROOT / "workflow" / "batchscope")
+    for name in re.findall(r"`([\w.]+/[\w./]+\.(?:py|smk|yaml|lock|json))`", prose(path)):
+        # Results, and new files of the examples.
+        if not name.startswith("results/") and "norm" not in name:
+            assert any((folder / name).is_file() for folder in folders), name
 
 
 def test_every_page_is_linked_from_the_readme():
@@ -88,25 +81,25 @@ def test_every_page_is_linked_from_the_readme():
 
 @pytest.mark.parametrize("path", PAGES, ids=IDS)
 def test_commands_are_of_known_programs_and_files_that_exist(path):
-    made = set()  # studies that an `init` before them on the page writes, of a reader's own files
+    studies = set()  # written by an `init` before them on the page, from a reader's files
     for words in commands(path):
         assert words[0] in PROGRAMS, words
         if words[1:3] == ["workflow/run.py", "init"]:
-            made.add(f"studies/{Path(words[3]).stem}.yaml")
+            studies.add(f"studies/{Path(words[3]).stem}.yaml")
             continue
         for word in words[1:]:
-            assert word in made or not word.endswith(FILES) or (ROOT / word).exists(), words
+            assert word in studies or not word.endswith(FILES) or (ROOT / word).exists(), words
 
 
 @pytest.mark.parametrize("path", [page for page in PAGES if blocks(page, "yaml")], ids=str)
 def test_examples_of_a_study_are_valid(path):
     """An example may be a part of a study or of an experiment: keys may be missing."""
-    in_experiments = {key for kind in experiments.KINDS.values() for key in kind.model_fields}
+    experiment_keys = {key for kind in experiments.KINDS.values() for key in kind.model_fields}
     for text in blocks(path, "yaml"):
         example = yaml_file.parse(text) or {}
-        part = example.keys() <= in_experiments
-        models = experiments.KINDS.values() if part else [study_file.StudyFile]
-        if not part:
+        models = [*experiments.KINDS.values()]
+        if not example.keys() <= experiment_keys:
+            models = [study_file.StudyFile]
             example = {"study": "shown", "experiments": {"shown": {"seeds": 1}}} | example
         assert any(is_valid(model, example) for model in models), text
 
@@ -115,7 +108,7 @@ def is_valid(model, example):
     try:
         model.model_validate(example)
     except ValidationError as error:
-        return all(each["type"] == "missing" for each in error.errors())
+        return all(problem["type"] == "missing" for problem in error.errors())
     return True
 
 

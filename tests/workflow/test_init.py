@@ -22,9 +22,16 @@ def refused(*words: str) -> str:
     return str(raised.value)
 
 
+INIT = """
+import os, sys
+from batchscope.cli import entry
+os.chdir(sys.argv[1])
+entry.main(["init", *sys.argv[2:]])
+"""
+
+
 def initialised(folder, *words: str) -> subprocess.CompletedProcess:
-    command = [sys.executable, project.ROOT / "workflow" / "run.py", "init", *words]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
+    return project.forked(INIT, folder, *words)
 
 
 def test_what_is_no_data_and_what_is_there_is_refused(tmp_path, monkeypatch):

@@ -17,19 +17,19 @@ from batchscope.tables import csv_tables
 
 PAGE = (project.ROOT / "docs" / "extend.md").read_text(encoding="utf-8")
 (MEASURE,) = re.findall(r"^```python\n(.*?)^```$", PAGE, re.M | re.S)
-# A second figure, of a kind that is new too.
+# A second figure, of a new kind.
 POINTS = """    figures=(
         Figure(
             "weight_norm_points",
             "Norm of the weights, run by run",
             "Weights",
-            "Every run by itself.",
+            "A point per run.",
             kind="points",
             panels=(Panel("weight_norm", "Norm", "‖w‖"),),
             columns=("run",),
         ),
 """
-FIGURE = '''"""Every run by itself."""
+FIGURE = '''"""A point per run."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from batchscope.figures import canvas
 
 
 def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
-    """Returns the figure."""
+    """Return the figure."""
     assert frame["run"].nunique() == len(frame)
     figure, (axes,) = canvas.panels(1)
     axes.plot(frame["batch_size"], frame[spec.panels[0].column], "o")
@@ -117,7 +117,7 @@ def test_it_is_explained_a_step_and_in_the_schema(copied):
     assert lines.count("- `weight_norm`: Norm of the weights.") == 2
     assert lines[-3:] == ["### weight_norm", "", CAPTION]
     text = command(copied, "explain", "weight_norm_points").stdout
-    assert text == "### weight_norm_points\n\nEvery run by itself.\n"
+    assert text == "### weight_norm_points\n\nA point per run.\n"
     for name, option in (("weight_norm", "--run"), ("timed_steps", "--timing")):
         assert f"{option} " in command(copied, name, "--help").stdout
     schema = command(copied, "schema").stdout

@@ -1,11 +1,9 @@
-"""A study whose seeds come in stages: each command makes one, until every statement is decided."""
+"""A study whose seeds come in stages: each call makes one, until every statement is decided."""
 
 import csv
 import json
 import re
 import shutil
-import subprocess
-import sys
 from collections import Counter
 
 import pytest
@@ -13,37 +11,51 @@ import pytest
 import project
 
 pytestmark = pytest.mark.slow
-SEEDS = {"until": "decided", "at_most": 9}
+
+SCRIPT = """
+import random, sys
+
+size, seed, rate = sys.argv[1:]
+loss = {"8": 4, "512": 8}.get(size, 1) + random.Random(f"{size} {seed}").random()
+if rate == "0.4":
+    loss *= 9
+print(f"step 10: train loss {loss}, val loss {loss}")
+"""
 
 
-def claim(experiment, larger, smaller):
-    """States that a larger batch size is less accurate, in logarithms of the training loss."""
+def claim(name, **test):
+    test = {"experiment": "size", "column": "validation_loss", **test}
+    return {"id": name, "document": "D", "place": "f", "sentence": "It is.", "test": test}
+
+
+def is_above(name, larger, smaller):
+    """State that a larger batch size has a higher loss."""
     sides = {"of": {"batch_size": larger}, "to": {"batch_size": smaller}, "above": 0}
-    test = {"type": "comparison", "experiment": experiment, "column": "train_loss", **sides}
-    return {"id": experiment, "document": "D", "place": "f", "sentence": "It is.", "test": test}
+    return claim(name, type="comparison", **sides)
 
 
+COMMAND = {
+    "command": ["python", "script.py", "{batch_size}", "{seed}", "{learning_rate}"],
+    "inputs": ["script.py"],
+    "log": {"lines": "step {updates}: train loss {train_loss}, val loss {validation_loss}"},
+    "seeds": {"until": "decided", "at_most": 9},
+    "figures": ["best_losses"],
+}
 CONFIG = {
     "study": "staged",
-    "defaults": {
-        **{"dataset": "digits", "model": "mlp", "optimizer": "sgd"},
-        **{"learning_rate": 0.1, "epochs": 1},
-    },
     "experiments": {
-        # After few updates losses are far apart; of sizes as good as equal seeds decide nothing.
-        "far": {"vary": {"batch_size": [8, 512]}, "seeds": SEEDS, "measure": ["evaluate"]},
-        "near": {"vary": {"batch_size": [256, 257]}, "seeds": SEEDS, "measure": ["evaluate"]},
-        # The lower rate learns nothing in an epoch.
-        "race": {"vary": {"batch_size": [8], "learning_rate": [1.0e-5, 0.2]}, "seeds": SEEDS},
+        "size": {**COMMAND, "vary": {"batch_size": [8, 256, 257, 512], "learning_rate": [0.2]}},
+        "race": {**COMMAND, "vary": {"batch_size": [8], "learning_rate": [0.2, 0.4]}},
     },
-    "claims": [claim("far", 512, 8), claim("near", 257, 256)],
+    "claims": [is_above("far", 512, 8), is_above("near", 257, 256)],
 }
 
 
 @pytest.fixture(scope="module")
 def first_stage(tmp_path_factory):
-    """The project and the output of its first command."""
+    """Return the project and the output of its first call."""
     folder = project.copy(tmp_path_factory.mktemp("project"))
+    (folder / "script.py").write_text(SCRIPT)
     project.write_config(folder, CONFIG)
     return folder, project.run(folder)
 
@@ -51,8 +63,7 @@ def first_stage(tmp_path_factory):
 @pytest.fixture(scope="module")
 def finished(first_stage):
     folder, _ = first_stage
-    command = [sys.executable, "workflow/run.py", "decide", "--cores", "2"]
-    subprocess.run(command, cwd=folder, check=True, timeout=600)
+    assert "Nothing is open" in project.run(folder)
     return folder
 
 
@@ -61,20 +72,15 @@ def table(folder, number):
 
 
 def claims_at(folder, number):
-    """Return experiment -> the row of its claim in an interim analysis."""
+    """Return the rows of an interim analysis, by claim."""
     with open(table(folder, number), encoding="utf-8") as file:
-        return {row["experiment"]: row for row in csv.DictReader(file)}
+        return {row["statement"]: row for row in csv.DictReader(file)}
 
 
-def seeds(folder, experiment):
-    """Return batch size -> number of seeds in the table of runs."""
-    return Counter(row["batch_size"] for row in project.rows(folder, f"staged/{experiment}"))
-
-
-def test_a_command_makes_one_stage_and_says_what_the_next_one_takes(first_stage):
-    folder, output = first_stage
+def test_a_call_makes_one_stage_and_prints_the_size_of_the_next_one(first_stage):
+    _, output = first_stage
     (line,) = [line for line in output.splitlines() if "run the same command again" in line]
-    assert "near" in line and "far" not in line and "9 trainings" in line
+    assert "size, race" in line and "6 " in line
     assert "about" in line or "at least" in line
     (headline,) = re.findall(r"^results/report.html: (.*)", output, re.M)
     assert "missing" not in headline  # the report is of this stage
@@ -84,76 +90,51 @@ def test_only_open_statements_get_more_seeds(finished):
     first, second = claims_at(finished, 1), claims_at(finished, 2)
     assert (first["far"]["verdict"], first["far"]["seeds"]) == ("supported", "")
     assert (first["near"]["verdict"], first["near"]["seeds"]) == ("not_resolved", "9")
-    assert {run.split("+")[2] for run in json.loads(first["near"]["runs"])} == {"bs=256", "bs=257"}
+    assert len(json.loads(first["near"]["runs"])) == 2
     assert (second["far"]["n"], second["near"]["n"], second["near"]["seeds"]) == ("6", "9", "")
-    for name, count in (("far", 6), ("near", 9)):
-        assert {*seeds(finished, name).values()} == {count}
-
-
-def test_a_learning_rate_that_is_worse_leaves_the_race(finished):
-    by_rate = Counter(row["learning_rate"] for row in project.rows(finished, "staged/race"))
-    assert by_rate == {"1e-05": 3, "0.2": 6}
-    rows = project.rows(finished, "staged/race", "race")
-    assert {row["learning_rate"]: row["status"] for row in rows} == {
-        "1e-05": "left",
-        "0.2": "in_race",
-    }
-
-
-def test_nothing_is_left_to_be_done(finished):
+    rows = project.rows(finished, "staged/size")
+    seeds = Counter(row["batch_size"] for row in rows)
+    assert seeds == {"8": 6, "256": 9, "257": 9, "512": 6}
     assert project.planned(finished) == {}
 
 
-@pytest.mark.parametrize("content", [None, "", "header", "words"])
-def test_a_lost_or_damaged_last_analysis_is_repeated_with_the_same_tables(finished, content):
-    path = table(finished, 2)
-    before = path.read_text(encoding="utf-8")
-    if content is None:
-        path.unlink()
-    else:
-        path.write_text(before.splitlines()[0] + "\n" if content == "header" else content)
-        done = project.snakemake(finished, "--cores", "2")
-        assert done.returncode == 1 and "interims/2.csv" in done.stdout
-        assert "Delete it and run snakemake again" in done.stdout
-        path.unlink()
-    assert set(project.planned(finished)) == {"interim"}
+def test_a_learning_rate_that_is_worse_leaves_the_race(finished):
+    seeds = Counter(row["learning_rate"] for row in project.rows(finished, "staged/race"))
+    assert seeds == {"0.2": 6, "0.4": 3}
+    rows = project.rows(finished, "staged/race", "race")
+    assert {row["learning_rate"]: row["status"] for row in rows} == {
+        "0.2": "in_race",
+        "0.4": "left",
+    }
+
+
+def test_after_a_kill_in_a_stage_it_is_repeated_with_the_same_table(finished):
+    before = table(finished, 2).read_text(encoding="utf-8")
+    table(finished, 2).unlink()
+    shutil.rmtree(max((finished / "results" / "runs").glob("*+seed=8*")))
+    planned = project.planned(finished)
+    assert (planned["run_command"], planned["interim"]) == (1, 1)
     assert "Nothing is open" in project.run(finished)
-    assert path.read_text(encoding="utf-8") == before and not table(finished, 3).exists()
+    assert table(finished, 2).read_text(encoding="utf-8") == before
 
 
-def test_after_the_loss_of_an_earlier_analysis_all_are_repeated_with_the_same_runs(finished):
-    before = [table(finished, number).read_text(encoding="utf-8") for number in (1, 2)]
+def test_a_lost_analysis_is_an_error_and_without_any_no_run_is_repeated(finished, tmp_path):
+    folder = table(finished, 1).parent
+    copy = shutil.copytree(folder, tmp_path / "copy")
     table(finished, 1).unlink()
     done = project.snakemake(finished, "--cores", "2")
     assert done.returncode == 1 and "interims/1.csv: missing" in done.stdout
-    assert "delete results/studies/staged/interims " in done.stdout
-    shutil.rmtree(table(finished, 1).parent)
-    assert "train" not in project.planned(finished)
-    assert "run the same command again" in project.run(finished)
-    assert "Nothing is open" in project.run(finished)
-    after = [table(finished, number).read_text(encoding="utf-8") for number in (1, 2)]
-    assert after == before and not table(finished, 3).exists()
-
-
-def test_a_study_that_was_stopped_continues_its_stage(finished):
-    """It was killed in the second stage: some of its runs exist, and no table."""
-    table(finished, 2).unlink()
-    for run in (finished / "results" / "runs").glob("*+seed=8*"):
-        shutil.rmtree(run)
-    planned = project.planned(finished)
-    assert (planned["train"], planned["evaluate"], planned["interim"]) == (2, 2, 1)
-    project.run(finished)
-    assert claims_at(finished, 2)["near"]["n"] == "9" and project.planned(finished) == {}
+    shutil.rmtree(folder)
+    assert "run_command" not in project.planned(finished)
+    shutil.copytree(copy, folder)
 
 
 def test_a_later_claim_is_analysed_too(finished):
-    """Six seeds leave it open, after an analysis that left nothing open."""
-    runs = [row for row in project.rows(finished, "staged/far") if row["batch_size"] == "8"]
-    mean = sum(float(row["train_loss"]) for row in runs) / len(runs)
-    test = {"type": "value", "experiment": "far", "column": "train_loss", "above": mean}
-    later = {**claim("far", 512, 8), "id": "later", "test": {**test, "cells": {"batch_size": 8}}}
+    """It is open with six seeds, after an analysis that decided all other claims."""
+    rows = [row for row in project.rows(finished, "staged/size") if row["batch_size"] == "8"]
+    mean = sum(float(row["validation_loss"]) for row in rows) / len(rows)
+    later = claim("later", type="value", above=mean, cells={"batch_size": 8})
     project.write_config(finished, {**CONFIG, "claims": [*CONFIG["claims"], later]})
-    assert project.planned(finished) == {"claims": 1, "interim": 1, "figures": 3, "report": 1}
-    assert "run the same command again" in project.run(finished)
-    project.run(finished)
-    assert seeds(finished, "far") == {"8": 9, "512": 6} and project.planned(finished) == {}
+    assert project.planned(finished) == {"claims": 1, "interim": 1, "figures": 2, "report": 1}
+    project.run(finished, "results/studies/staged/interims/3.csv")
+    assert claims_at(finished, 3)["later"]["seeds"] == "9"
