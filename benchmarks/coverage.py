@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from side_by_side import header, row
 
-from batchscope import wording
 from batchscope.analysis import (
     chosen_rates,
     critical_batch_size,
@@ -28,6 +27,7 @@ from batchscope.analysis import (
     noise_scales,
     step_cost,
 )
+from batchscope.core import display
 
 SIZES = 2.0 ** np.arange(3, 10)  # 8 to 512
 CRITICAL, FIXED, PER_IMAGE = 80.0, 2e-3, 1e-4
@@ -80,7 +80,7 @@ def cases() -> Iterator[tuple[str, str, Callable]]:
     """Yields what is drawn, what is asked of the share, and one study."""
     for seeds in (1, 3, 6):
         for noise in (0.03, 0.1):
-            drawn = f"{wording.count(seeds, 'seed')}, {noise:.0%} scatter"
+            drawn = f"{display.count(seeds, 'seed')}, {noise:.0%} scatter"
             asked = "93 to 97 %" if seeds == 1 else "at least 93 %"
             for name, one in {"B_crit": critical, "B*": fastest}.items():
                 yield (

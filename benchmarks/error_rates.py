@@ -21,9 +21,9 @@ from typing import NamedTuple
 import numpy as np
 from side_by_side import header, row
 
-from batchscope import wording
 from batchscope.analysis import chosen_rates, critical_batch_size, racing, verdicts
 from batchscope.analysis.verdicts import ComparisonWithBest, Contrast, Row, Statement
+from batchscope.core import display
 from batchscope.study import stages
 from batchscope.study.outcomes import LEVEL, Verdict
 
@@ -236,7 +236,7 @@ def fits(rng: np.random.Generator, studies: int) -> Iterator[Share]:
         for _ in range(max(studies // 20, 100)):
             noise = np.exp(rng.normal(0, 0.1, (len(sizes), seeds)))
             flagged.append(critical_batch_size.fit(sizes, true[:, None] * noise).flagged)
-        drawn = f"the smallest takes {more - 1:.0%} more, {wording.count(seeds, 'seed')}"
+        drawn = f"the smallest takes {more - 1:.0%} more, {display.count(seeds, 'seed')}"
         yield share(f"lack of fit: {drawn}", asked, np.array(flagged))
 
 
@@ -313,7 +313,7 @@ def staged_comparisons(rng: np.random.Generator, studies: int) -> Iterator[Share
             low, high = with_best(looks, margin)
             within.append(low[0] > -margin)
             beyond.append((high < -margin).any())
-        drawn = f"{sizes} sizes, {wording.count(rates, 'rate')}, in stages"
+        drawn = f"{sizes} sizes, {display.count(rates, 'rate')}, in stages"
         yield share(f"wrongly within: {drawn}", "at most 5 %", np.array(within))
         yield share(f"wrongly any beyond: {drawn}", "at most 5 %", np.array(beyond))
 

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from side_by_side import clone, header, parser, row
 
-from batchscope import disk
+from batchscope.core import disk
 
 CONFIG = """\
 study: many

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas
 
-from batchscope import disk
+from batchscope.core import disk
 from batchscope.store import paths, records
 from batchscope.study import plan, planner
 from batchscope.study.versions import VERSIONS

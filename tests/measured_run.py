@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from batchscope import disk
+from batchscope.core import disk
 from batchscope.datasets.model_inputs import ModelInput
 from batchscope.store import paths, records
 from batchscope.study import names

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from batchscope import datasets
+from batchscope.core.errors import UserError
 from batchscope.datasets import model_inputs
-from batchscope.errors import UserError
 from batchscope.store import paths
 from batchscope.study import dataset_definitions
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from batchscope.errors import ConfigError
+from batchscope.core.errors import ConfigError
 from batchscope.study import planner
 
 DEFAULTS = {

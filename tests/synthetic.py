@@ -12,7 +12,7 @@ import numpy as np
 import pandas
 from numpy.random import Generator
 
-from batchscope import disk
+from batchscope.core import disk
 from batchscope.store import jobs, paths, records
 from batchscope.study import dataset_definitions, names, setting, tasks
 from batchscope.study.claims import Claim

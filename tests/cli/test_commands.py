@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from batchscope import disk
 from batchscope.cli import entry
+from batchscope.core import disk
 from batchscope.store import progress
 from project import forked
 from small_study import config

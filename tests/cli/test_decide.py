@@ -8,7 +8,7 @@ import yaml
 
 import run
 import small_study
-from batchscope import disk
+from batchscope.core import disk
 from batchscope.store import interims, paths
 
 COLUMNS = ("experiment", "planned", "seeds_to_resolve", "seeds", "runs")

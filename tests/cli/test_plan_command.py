@@ -4,9 +4,9 @@ import pytest
 import yaml
 
 import small_study
-from batchscope import disk
 from batchscope.cli import plan
-from batchscope.errors import UserError
+from batchscope.core import disk
+from batchscope.core.errors import UserError
 from batchscope.host import requirements
 from batchscope.store import estimates, paths
 from batchscope.study import config

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from batchscope.cli import reference
-from batchscope.errors import UserError
+from batchscope.core.errors import UserError
 from batchscope.study import decision_columns
 from batchscope.study.specifications import Table
 from batchscope.study.tables import TABLES

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import commanded
-from batchscope import disk
 from batchscope.cli import watch
+from batchscope.core import disk
 from batchscope.store import paths, progress, records
 from batchscope.study import planner
 from small_study import config

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from test_arrays import LABELS, ROWS, npz
 
+from batchscope.core.errors import UserError
 from batchscope.datasets.raw import Request
 from batchscope.datasets.sources import csv as source
-from batchscope.errors import UserError
 from batchscope.store import paths
 from batchscope.study import dataset_definitions
 from prepared_data import SPLIT, prepared

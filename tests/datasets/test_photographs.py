@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from PIL import ExifTags, Image
 
-from batchscope import disk
+from batchscope.core import disk
+from batchscope.core.errors import UserError
 from batchscope.datasets import photographs, preparation
-from batchscope.errors import UserError
 from batchscope.host import tensorflow_start
 from batchscope.store import paths
 from prepared_data import THIRDS, fault, prepared

@@ -9,8 +9,9 @@ import pytest
 from test_arrays import npz
 from test_verification import TOKEN, alter
 
-from batchscope import datasets, disk, project_files
-from batchscope.errors import UserError
+from batchscope import datasets
+from batchscope.core import disk, project_files
+from batchscope.core.errors import UserError
 from batchscope.store import paths
 from costs import first
 from prepared_data import fault, read
@@ -77,7 +78,8 @@ def test_a_crash_leaves_nothing_that_looks_prepared(tmp_path, moment):
 
 def test_a_full_disk_is_an_error_and_no_signal(tmp_path):
     code = (
-        "import resource, signal, sys; from batchscope import datasets, errors\n"
+        "import resource, signal, sys; from batchscope import datasets\n"
+        "from batchscope.core import errors\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000))\n"
         "try: datasets.prepare('digits-00000000', {'source': 'digits'}, sys.argv[1])\n"

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from batchscope.core.errors import UserError
 from batchscope.datasets import splits
-from batchscope.errors import UserError
 from prepared_data import SPLIT
 
 FIFTHS = {"train": 0.6, "validation": 0.2, "test": 0.2}

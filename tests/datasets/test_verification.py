@@ -6,9 +6,10 @@ import os
 import numpy as np
 import pytest
 
-from batchscope import datasets, disk
+from batchscope import datasets
+from batchscope.core import disk
+from batchscope.core.errors import UserError
 from batchscope.datasets import verification
-from batchscope.errors import UserError
 from batchscope.store import paths, records
 from batchscope.study import config
 from digit_runs import DIGITS

@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas
 import pytest
 
-from batchscope.errors import UserError
+from batchscope.core.errors import UserError
 from batchscope.external import external_runs
 from batchscope.store import records
 from batchscope.study import config

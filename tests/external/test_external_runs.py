@@ -9,7 +9,7 @@ import pytest
 
 import own_table
 from batchscope.analysis import readings, run_series
-from batchscope.errors import UserError
+from batchscope.core.errors import UserError
 from batchscope.external import external_runs
 from batchscope.study import columns, tasks
 from batchscope.study.log_keys import Logs

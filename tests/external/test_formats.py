@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pandas
 import pytest
 
-from batchscope.errors import UserError
+from batchscope.core.errors import UserError
 from batchscope.external import external_runs, printed_lines
 from batchscope.study import log_names
 from batchscope.study.log_keys import CommandLog, Logs

@@ -10,8 +10,8 @@ import psutil
 import pytest
 
 import commanded
-from batchscope import disk
-from batchscope.errors import UserError
+from batchscope.core import disk
+from batchscope.core.errors import UserError
 from batchscope.external import command_runner
 from batchscope.host import memory_limits
 from batchscope.store import paths, progress

@@ -14,8 +14,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from batchscope import disk
 from batchscope.cli import entry
+from batchscope.core import disk
 from batchscope.host import fork_server
 from batchscope.study import names
 from digit_runs import assert_same_bits, run_name, with_digits

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from batchscope.errors import UserError
+from batchscope.core.errors import UserError
 from batchscope.host import locks
 from project import ROOT
 

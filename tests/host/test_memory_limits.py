@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from batchscope.errors import UserError
+from batchscope.core.errors import UserError
 from batchscope.host import memory_limits
 from batchscope.study import model_files
 from digit_runs import arrays, run_name, with_digits
@@ -108,7 +108,7 @@ def test_a_scheduler_may_give_more_memory(tmp_path, monkeypatch):
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from batchscope import errors
+from batchscope.core import errors
 from batchscope.cli import entry, steps
 from batchscope.host import fork_server, memory_limits
 

@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 import commanded
-from batchscope import disk
 from batchscope.cli import entry
+from batchscope.core import disk
 from batchscope.host import requirements
 from batchscope.rules import inputs, session, targets
 from batchscope.rules.study import CalledStudy

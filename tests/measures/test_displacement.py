@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from batchscope import disk
-from batchscope.errors import UserError
+from batchscope.core import disk
+from batchscope.core.errors import UserError
 from batchscope.measures import displacement
 from batchscope.store import paths, records
 from batchscope.study.registry import MEASURES

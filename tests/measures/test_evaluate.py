@@ -4,7 +4,7 @@ import pytest
 
 import measured_run
 from batchscope import datasets
-from batchscope.errors import UserError
+from batchscope.core.errors import UserError
 from batchscope.measures import evaluate
 from batchscope.store import paths, records
 from measured_run import DATASET, RUN, write_dataset, write_record, write_run

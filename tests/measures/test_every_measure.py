@@ -2,7 +2,7 @@
 
 import pytest
 
-from batchscope import disk
+from batchscope.core import disk
 from batchscope.study import names, tasks
 from batchscope.study.registry import MEASURES
 from costs import first

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from batchscope.errors import UserError
+from batchscope.core.errors import UserError
 from batchscope.measures import finished_run, measure_job
 from batchscope.measures.finished_run import FinishedRun
 from batchscope.store import paths, records

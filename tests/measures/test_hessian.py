@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from batchscope.errors import UserError
+from batchscope.core.errors import UserError
 from batchscope.host import tensorflow_start
 from batchscope.study import names
 from measured_run import measured

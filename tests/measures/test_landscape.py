@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import measured_run
-from batchscope import datasets, disk
+from batchscope import datasets
+from batchscope.core import disk
 from batchscope.measures import landscape
 from batchscope.measures.finished_run import FinishedRun
 from batchscope.study.names import parse_settings

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from batchscope import datasets, disk
+from batchscope import datasets
+from batchscope.core import disk
+from batchscope.core.errors import UserError
 from batchscope.datasets.model_inputs import ModelInput
-from batchscope.errors import UserError
 from batchscope.measures import line, measure_job
 from batchscope.measures.finished_run import FinishedRun
 from batchscope.store import paths, records

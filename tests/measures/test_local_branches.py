@@ -8,8 +8,8 @@ import time
 import pytest
 
 import synthetic
-from batchscope import disk
-from batchscope.errors import UserError
+from batchscope.core import disk
+from batchscope.core.errors import UserError
 from batchscope.measures import branches, measure_job
 from batchscope.measures.branches import ENTRY
 from batchscope.measures.finished_run import FinishedRun

@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from batchscope import datasets, disk
+from batchscope import datasets
+from batchscope.core import disk
 from batchscope.host import tensorflow_start
 from batchscope.measures import measure_job
 from batchscope.measures.finished_run import FinishedRun

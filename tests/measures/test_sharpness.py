@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from batchscope.errors import UserError
+from batchscope.core.errors import UserError
 from batchscope.measures import sharpness, subspace
 from batchscope.study import names
 from measured_run import measured

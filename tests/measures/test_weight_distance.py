@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from batchscope.errors import UserError
+from batchscope.core.errors import UserError
 from batchscope.measures.weight_distance import distances
 from batchscope.store import paths, records, weights
 from measured_run import RUN, measured, write_record

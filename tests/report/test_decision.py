@@ -10,8 +10,9 @@ from typing import Any
 import pandas
 import pytest
 
-from batchscope import disk, figures
-from batchscope.errors import UserError
+from batchscope import figures
+from batchscope.core import disk
+from batchscope.core.errors import UserError
 from batchscope.figures import deciding_outcome
 from batchscope.report import decision, equal_budgets, page, trend_rows
 from batchscope.report.text import bracketed, difference, level, unit

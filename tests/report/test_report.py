@@ -11,9 +11,10 @@ import pandas
 import pytest
 
 import report_example
-from batchscope import disk, report, wording
+from batchscope import report
+from batchscope.core import disk, display
+from batchscope.core.errors import UserError
 from batchscope.datasets.samples import Sample
-from batchscope.errors import UserError
 from batchscope.report import content, data_section, runs_table, study_page, unfinished
 from batchscope.store import records
 from batchscope.study import config, names
@@ -66,7 +67,7 @@ def test_every_run_is_in_the_table(example, shown):
     file = results / "studies" / "example" / "gap" / "runs.csv"
     known = pandas.read_csv(file, dtype=str).set_index("status").loc["finished"]
     for column in ("test_accuracy", "weight_distance", "sharpness_full_0.001"):
-        assert f">{wording.cell(float(known[column].dropna().iloc[0]))}<" in table
+        assert f">{display.cell(float(known[column].dropna().iloc[0]))}<" in table
     assert "parameters" not in heads  # a record, and no outcome
 
 

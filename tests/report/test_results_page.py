@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from batchscope import disk, errors
+from batchscope.core import disk, errors
 from batchscope.report import results_page
 from batchscope.study import decision_columns
 from batchscope.study.outcomes import Reason, Verdict

@@ -2,7 +2,7 @@
 
 import pytest
 
-from batchscope import disk
+from batchscope.core import disk
 from batchscope.store import estimates, paths
 from batchscope.study import planner
 from small_study import config

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import small_study
-from batchscope import disk
+from batchscope.core import disk
 from batchscope.host import requirements
 from batchscope.store import jobs, paths, status
 from batchscope.study import planner

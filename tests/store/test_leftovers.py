@@ -3,7 +3,7 @@
 import os
 import time
 
-from batchscope import disk
+from batchscope.core import disk
 from batchscope.host import memory_limits
 from batchscope.store import leftovers, paths
 from project import python
@@ -11,7 +11,7 @@ from project import python
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from batchscope import disk
+from batchscope.core import disk
 
 folder = Path(sys.argv[1])
 with disk.atomic_path(folder / "record.json"), disk.atomic_folder(folder / "figures") as figures:

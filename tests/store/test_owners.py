@@ -10,7 +10,7 @@ import yaml
 import run
 import small_study
 from batchscope.cli import plan
-from batchscope.errors import UserError
+from batchscope.core.errors import UserError
 from batchscope.rules import study as rules_study
 from batchscope.store import owners
 

@@ -6,8 +6,8 @@ import json
 import pytest
 
 import commanded
-from batchscope import disk
-from batchscope.errors import UserError
+from batchscope.core import disk
+from batchscope.core.errors import UserError
 from batchscope.store import interims, jobs, paths
 from batchscope.study import planner
 from batchscope.study.stages import Stage

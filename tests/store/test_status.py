@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 import small_study
-from batchscope import disk
-from batchscope.errors import UserError
+from batchscope.core import disk
+from batchscope.core.errors import UserError
 from batchscope.host import requirements
 from batchscope.store import estimates, jobs, paths, records, status
 from batchscope.study import config, names, planner

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from batchscope.errors import ConfigError
+from batchscope.core.errors import ConfigError
 from batchscope.study import planner
 from batchscope.study.experiments import entries_type
 from batchscope.study.registry import MEASURES, OF_SWEEPS

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from batchscope import datasets, disk, figures
+from batchscope import datasets, figures
+from batchscope.core import disk
 from batchscope.store import jobs, paths
 from batchscope.study import config, names
 from batchscope.tables import csv_tables, experiment_tables

@@ -11,7 +11,7 @@ import yaml
 import commanded
 from batchscope import figures
 from batchscope.cli import plan
-from batchscope.errors import ConfigError
+from batchscope.core.errors import ConfigError
 from batchscope.host import requirements
 from batchscope.rules import study as rules_study
 from batchscope.study import commands, config, planner, setting

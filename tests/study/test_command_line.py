@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 import project
-from batchscope.errors import UserError
+from batchscope.core.errors import UserError
 from batchscope.study import command_line, yaml_file
 
 TEXT = yaml.safe_dump(project.TINY)

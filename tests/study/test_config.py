@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from batchscope.errors import ConfigError, UserError
+from batchscope.core.errors import ConfigError, UserError
 from batchscope.study import config, planner, yaml_file
 from costs import first
 

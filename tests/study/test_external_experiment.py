@@ -9,7 +9,7 @@ import own_table
 import small_study
 from batchscope import figures
 from batchscope.cli import plan
-from batchscope.errors import ConfigError
+from batchscope.core.errors import ConfigError
 from batchscope.study import config, planner
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from batchscope.core.errors import UserError
 from batchscope.datasets.sources.patches import Patches
-from batchscope.errors import UserError
 from batchscope.study import incompatible_factors, planner, run_factors
 from batchscope.study.dataset_definitions import BUILT_IN, DatasetInfo
 from small_study import config

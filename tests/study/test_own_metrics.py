@@ -7,7 +7,7 @@ import pytest
 import commanded
 import own_table
 from batchscope import figures
-from batchscope.errors import ConfigError
+from batchscope.core.errors import ConfigError
 from batchscope.rules import inputs
 from batchscope.rules.study import CalledStudy
 from batchscope.store import paths

@@ -8,7 +8,7 @@ import pytest
 
 import made_claims
 import synthetic
-from batchscope.errors import UserError
+from batchscope.core.errors import UserError
 from batchscope.study.claims import Claim
 from batchscope.tables import experiment_tables
 

@@ -3,7 +3,7 @@
 import pandas
 import pytest
 
-from batchscope.errors import UserError
+from batchscope.core.errors import UserError
 from batchscope.tables import csv_tables
 
 

@@ -7,7 +7,7 @@ import pytest
 
 import report_example
 import synthetic
-from batchscope import disk
+from batchscope.core import disk
 from batchscope.store import paths
 from batchscope.study import config
 from batchscope.tables import advice, csv_tables, experiment_tables, long_tables, run_table

@@ -10,7 +10,7 @@ import pytest
 
 import commanded
 from batchscope.cli import plan
-from batchscope.errors import UserError
+from batchscope.core.errors import UserError
 from batchscope.report import runs_table
 from batchscope.store import jobs, paths, status
 from batchscope.study import planner

@@ -10,7 +10,7 @@ import pandas
 import pytest
 
 import synthetic
-from batchscope import disk, errors
+from batchscope.core import disk, errors
 from batchscope.store import jobs, paths, records
 from batchscope.study import columns, names, plan, run_factors, tables, tasks
 from batchscope.study.experiments import TimingExperiment

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import small_study
-from batchscope import disk
+from batchscope.core import disk
 from batchscope.store import jobs, paths
 from batchscope.study import planner
 from batchscope.tables import advice

@@ -9,7 +9,8 @@ import pandas
 import pytest
 import yaml
 
-from batchscope import disk, figures
+from batchscope import figures
+from batchscope.core import disk
 from batchscope.store import jobs
 from batchscope.study import config, tables
 from batchscope.tables import experiment_tables, timing_tables

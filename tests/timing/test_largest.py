@@ -10,7 +10,7 @@ import numpy as np
 import psutil
 import pytest
 
-from batchscope import disk
+from batchscope.core import disk
 from batchscope.host import memory_limits
 from batchscope.store import paths
 from batchscope.study import run_factors

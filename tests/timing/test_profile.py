@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import measured_run
+from batchscope.core.errors import UserError
 from batchscope.datasets import Examples, model_inputs
-from batchscope.errors import UserError
 from batchscope.study import names, run_factors
 from batchscope.timing import blocks, loops, profile
 from batchscope.timing.samples import Sampler

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from batchscope.core.errors import UserError
 from batchscope.datasets import Examples
 from batchscope.datasets.prepared import Learned
-from batchscope.errors import UserError
 from batchscope.measures.branches import critical_factor
 from batchscope.study import tasks
 from batchscope.study.names import parse_run

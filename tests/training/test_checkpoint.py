@@ -7,8 +7,8 @@ import keras
 import numpy as np
 import pytest
 
-from batchscope import disk
-from batchscope.errors import Interrupted, UserError
+from batchscope.core import disk
+from batchscope.core.errors import Interrupted, UserError
 from batchscope.study import names
 from batchscope.training import checkpoint
 from batchscope.training.checkpoint import Progress

@@ -4,9 +4,9 @@ import keras
 import numpy as np
 import pytest
 
+from batchscope.core.errors import UserError
 from batchscope.datasets import Examples
 from batchscope.datasets.model_inputs import ModelInput
-from batchscope.errors import UserError
 from batchscope.host import memory_limits
 from batchscope.study import run_factors
 from batchscope.training import models, optimizers

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from batchscope.errors import UserError
+from batchscope.core.errors import UserError
 from batchscope.host import tensorflow_start
 from batchscope.study.example_kinds import NETWORKS
 from costs import first

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from batchscope import project_files
+from batchscope.core import project_files
 from digit_runs import arrays, run_name, train, with_digits
 
 pytestmark = pytest.mark.slow

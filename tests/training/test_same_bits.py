@@ -80,7 +80,7 @@ left, start = int(calls), steps.start
 
 def start_to_die(factors):
     start(factors)
-    from batchscope import disk
+    from batchscope.core import disk
     from batchscope.training import trainer
 
     place = {"disk": disk, "Training": trainer.Training}[owner]

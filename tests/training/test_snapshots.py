@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import synthetic
-from batchscope import disk
+from batchscope.core import disk
 from batchscope.store import jobs, paths
 from batchscope.study import planner
 from digit_runs import arrays, keep, record, run_name, step, train

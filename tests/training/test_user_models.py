@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from batchscope import datasets
-from batchscope.errors import TrainsItself, UserError
+from batchscope.core.errors import TrainsItself, UserError
 from batchscope.host import tensorflow_start
 from batchscope.study import dataset_definitions
 from own_model import changed, of, own, subclass, token

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from batchscope import PACKAGES, project_files
+from batchscope import PACKAGES
+from batchscope.core import project_files
 from batchscope.study.registry import MEASURES, TIMINGS
 from project import locked
 

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 import project
-from batchscope import disk
+from batchscope.core import disk
 
 pytestmark = pytest.mark.slow
 

@@ -5,12 +5,7 @@ The docstring of each package tells its content.
 
 # Package -> the libraries with slow imports that it may import.
 PACKAGES = {
-    "wording": (),
-    "errors": (),
-    "problems": (),
-    "project_files": (),
-    "disk": ("numpy",),
-    "private_interfaces": ("tensorflow",),
+    "core": ("numpy", "tensorflow"),
     "host": ("numpy", "tensorflow", "keras"),
     "study": ("numpy", "pandas"),
     "store": ("numpy",),

@@ -4,7 +4,7 @@ import sys
 
 sys.path.insert(0, f"{workflow.basedir}/workflow")
 
-from batchscope import project_files
+from batchscope.core import project_files
 from batchscope.host import allocation, fork_server
 from batchscope.rules import inputs, resources, session, study, targets
 from batchscope.study.names import COMMAND_PATTERN as COMMAND

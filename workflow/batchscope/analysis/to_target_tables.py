@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pandas
 
-from batchscope import wording
 from batchscope.analysis import (
     chosen_rates,
     critical_batch_size,
@@ -25,6 +24,7 @@ from batchscope.analysis import (
 )
 from batchscope.analysis.targets import Target
 from batchscope.analysis.trainings import Chosen, Trainings, at_own_targets, of_experiment
+from batchscope.core import display
 from batchscope.study.decision_columns import CRITICAL, TO_TARGET
 from batchscope.study.own_columns import AXES, LEAST_SIZES
 from batchscope.study.tasks import Metrics
@@ -137,7 +137,7 @@ def target_text(target: Target) -> str:
     """Return a target in the form of the command line, if the file does not state it."""
     if not target.column:
         return "as in the file"
-    return f"{target.column}={wording.shortest(float(f'{target.value:.6g}'))}"
+    return f"{target.column}={display.shortest(float(f'{target.value:.6g}'))}"
 
 
 def fits(

@@ -12,11 +12,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from batchscope import wording
 from batchscope.cli import options
-from batchscope.errors import UserError
+from batchscope.core import display
+from batchscope.core.errors import UserError
+from batchscope.core.problems import show
 from batchscope.host import requirements
-from batchscope.problems import show
 from batchscope.study import log_keys, optimizer_constants, tasks
 
 _MOST_LOGS = 20  # a screen of them
@@ -110,8 +110,8 @@ def import_(arguments: Namespace) -> None:
     csv_tables.write(external_runs.as_logged(logged), arguments.output)
     runs, sizes = logged.rows["run"].nunique(), logged.rows["batch_size"].nunique()
     print(
-        f"{arguments.output}: {wording.count(runs, 'training')} at {sizes} batch sizes, in "
-        f"{wording.count(len(logged.rows), 'row')} ({logged.table.read_as})."
+        f"{arguments.output}: {display.count(runs, 'training')} at {sizes} batch sizes, in "
+        f"{display.count(len(logged.rows), 'row')} ({logged.table.read_as})."
     )
     for note in logged.table.notes:
         print(f"Note: {note}.")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from batchscope.cli import options
-from batchscope.errors import UserError
+from batchscope.core.errors import UserError
 from batchscope.store import interims
 from batchscope.study import command_line
 

@@ -14,7 +14,7 @@ import typing
 from collections.abc import Callable, Iterator
 
 from batchscope.cli import commands, steps
-from batchscope.errors import Interrupted, UserError, check_folder
+from batchscope.core.errors import Interrupted, UserError, check_folder
 from batchscope.host import fork_server
 from batchscope.study import versions
 from batchscope.study.names import configuration, parse_run

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from batchscope import disk, project_files, wording
 from batchscope.cli import step_times, steps, study_check
+from batchscope.core import disk, display, project_files
+from batchscope.core.errors import TrainsItself, UserError
 from batchscope.datasets.raw import Request
 from batchscope.datasets.source import expanded
-from batchscope.errors import TrainsItself, UserError
 from batchscope.external import log_files, log_reading, printed_lines, tensorboard
 from batchscope.host import memory_limits, requirements
 from batchscope.store import paths
@@ -79,7 +79,7 @@ def write(arguments: Namespace) -> str:
         seconds = status.wall_seconds(study, rows, requirements.cores())
         if seconds < new_study.LONG_SECONDS:
             break
-    values |= {"duration": wording.duration(seconds), "runs_made": len(study.runs), "seeds": seeds}
+    values |= {"duration": display.duration(seconds), "runs_made": len(study.runs), "seeds": seeds}
     return page.render(
         "init.txt.j2", **values, external=study.experiments["batch_size"].external_runs
     )
@@ -203,7 +203,7 @@ def _definition(data: str, label: str | None, task: str | None) -> dict[str, Any
         return _of_table({"source": "csv", "path": data, **keys, "split": _SPLIT})
     if path.is_file():
         return {"source": "text", "path": data}
-    built_in = wording.listed(dataset_definitions.BUILT_IN, "or")
+    built_in = display.listed(dataset_definitions.BUILT_IN, "or")
     raise UserError(
         f"DATA: received {data!r}; a folder of images, a table (.csv, .parquet), arrays (.npz), a "
         f"text, or {built_in} is expected."
@@ -235,7 +235,7 @@ def _model(model: str | None, kind: str) -> dict[str, Any]:
     if model in NETWORKS:
         return {"model": model, "token": model, "model_file": None, "models": ""}
     if not Path(model).is_file():
-        names = wording.listed(NETWORKS, "or")
+        names = display.listed(NETWORKS, "or")
         raise UserError(f"MODEL: received {model!r}; an existing file, or {names}, is expected.")
     if problem := model_files.problem(("MODEL",), model):
         raise UserError(problem.line)

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import yaml
 from pydantic import ValidationError
 
-from batchscope import project_files
-from batchscope.errors import unexpected
-from batchscope.problems import show
+from batchscope.core import project_files
+from batchscope.core.errors import unexpected
+from batchscope.core.problems import show
 from batchscope.store import interims, owners
 from batchscope.study import log_keys
 

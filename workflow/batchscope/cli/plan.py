@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from batchscope import wording
+from batchscope.core import display
 from batchscope.host import requirements
 from batchscope.rules import study as rules_study
 from batchscope.store import jobs, owners, paths, records, status
@@ -40,7 +40,7 @@ def text(study: Study, results: Path | str) -> str:
     outdated = Counter((row.job.measure, row.version) for row in rows if row.version)
     for (step, version), count in outdated.items():
         lines.append(
-            f"{step}: {wording.count(count, 'record')} of another version ({version}; now "
+            f"{step}: {display.count(count, 'record')} of another version ({version}; now "
             f"{VERSIONS[step]}). Snakemake makes them again, unless they were copied here."
         )
     lines += [*status.absence_lines(table.absent()), *_advice(study)]
@@ -78,8 +78,8 @@ def _counted(counts: Counter[str]) -> str:
 def _external_runs(study: Study) -> Iterator[str]:
     for name, experiment in study.experiments.items():
         if runs := experiment.external_runs:
-            trainings = wording.count(runs.rows["run"].nunique(), "external training")
-            rows = wording.count(len(runs.rows), "row")
+            trainings = display.count(runs.rows["run"].nunique(), "external training")
+            rows = display.count(len(runs.rows), "row")
             yield f"{name}: {trainings} in {rows} of {runs.path} ({runs.table.read_as})."
 
 
@@ -89,11 +89,11 @@ def _commands(study: Study, results: Path | str) -> Iterator[str]:
         for run, first in list(experiment.commands.items())[:1]:
             command = first.command
             folder = os.path.abspath(paths.run_folder(results, run) / paths.COMMAND_FOLDER)
-            gpus = wording.count(command.gpus, "GPU") if command.gpus else "no GPU"
+            gpus = display.count(command.gpus, "GPU") if command.gpus else "no GPU"
             shared = "beside other jobs, so that its seconds stay unknown (alone: true)"
             yield f"{name}, first run: {shlex.join(first.resolved(folder)[0])}"
             yield (
-                f"  in {command.folder}, with {wording.count(command.threads, 'thread')} and "
+                f"  in {command.folder}, with {display.count(command.threads, 'thread')} and "
                 f"{gpus}, {'alone on the machine' if command.alone else shared}."
             )
 

@@ -6,7 +6,7 @@ import math
 import statistics
 from typing import TYPE_CHECKING, Any
 
-from batchscope.errors import UserError
+from batchscope.core.errors import UserError
 from batchscope.measures import noise_scale
 from batchscope.study import new_study
 from batchscope.study.new_study import Curve

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from batchscope import wording
-from batchscope.errors import UserError
-from batchscope.problems import nearest
+from batchscope.core import display
+from batchscope.core.errors import UserError
+from batchscope.core.problems import nearest
 from batchscope.study import columns, explanations, tables
 from batchscope.study.decision_columns import CLAIMS, INTERIMS
 from batchscope.study.figures import FIGURES
@@ -76,7 +76,7 @@ def entries(name: str) -> str:
     page, word = whole(), explanations.key(name)
     parts = []
     if word in explanations.EXPLANATIONS:
-        title = wording.capital(word.replace("_", " "))
+        title = display.capital(word.replace("_", " "))
         parts.append(f"{title}: {explanations.EXPLANATIONS[word]}")
     for section in re.split(r"\n(?=#)", page.partition(_WORDS)[0]):
         heading, _, body = section.strip().partition("\n\n")
@@ -108,7 +108,7 @@ def _entry(entry: Entry) -> str:
 def _of_table(name: str) -> str:
     keys, claim = tables.TABLES[name].keys if name in tables.TABLES else None, ""
     if keys is not None:
-        listed = wording.listed(f"`{key}`" for key in keys)
+        listed = display.listed(f"`{key}`" for key in keys)
         by = f"; rows are distinguished by {listed}" if keys else ""
         claim = f"A [claim](claims.md) may be of it{by}.\n\n"
     return f"### {name}.csv\n\n{claim}{_columns(_COLUMNS[name])}"

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from batchscope.cli import steps, study_check
-from batchscope.errors import UserError
+from batchscope.core.errors import UserError
 from batchscope.store import estimates, status
 from batchscope.study import names, run_factors
 from batchscope.study.plan import Study

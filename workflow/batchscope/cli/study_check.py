@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from batchscope.cli import steps
-from batchscope.errors import ConfigError, UserError
+from batchscope.core.errors import ConfigError, UserError
 from batchscope.host import supervisor, tensorflow_start
 from batchscope.store import jobs, records
 from batchscope.study import names, planner

@@ -6,8 +6,8 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from batchscope import wording
-from batchscope.errors import UserError
+from batchscope.core import display
+from batchscope.core.errors import UserError
 from batchscope.store import paths, progress, records, status
 from batchscope.study.plan import Study
 
@@ -38,8 +38,8 @@ def _best_runs(study: Study, results: Path | str) -> Iterator[str]:
             best = min(finished, key=losses.__getitem__)
             at = f"batch size {runs[best]['batch_size']}"
             if "learning_rate" in runs[best]:  # a command may have none
-                at += f", learning rate {wording.shortest(runs[best]['learning_rate'])}"
-            yield f"Best run of {name}: validation loss {wording.cell(losses[best])} at {at}."
+                at += f", learning rate {display.shortest(runs[best]['learning_rate'])}"
+            yield f"Best run of {name}: validation loss {display.cell(losses[best])} at {at}."
 
 
 def _lowest_loss(folder: Path) -> float | None:

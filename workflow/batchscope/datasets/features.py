@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pandas.api.types import is_numeric_dtype
 
-from batchscope.errors import unexpected
+from batchscope.core.errors import unexpected
 
 if TYPE_CHECKING:
     import pandas

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from batchscope.errors import unexpected
+from batchscope.core.errors import unexpected
 from batchscope.study.example_kinds import IMAGES, ROWS, SEQUENCES, TOKENS
 
 LARGEST = float(np.finfo(np.float32).max)  # largest number that a network can train on

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from batchscope import wording
+from batchscope.core import display
+from batchscope.core.errors import unexpected
 from batchscope.datasets import kinds
 from batchscope.datasets.raw import Pair, Raw
-from batchscope.errors import unexpected
 from batchscope.study import tasks
 from batchscope.study.example_kinds import ROWS, TOKENS
 
@@ -109,7 +109,7 @@ def _classes(part_labels: Labels) -> tuple[dict[str, np.ndarray], list[str]]:
         index = np.minimum(np.searchsorted(values, labels), len(values) - 1)
         kinds.check(place, labels, values[index] == labels, "a class of the training part")
         classes[part] = index.astype(np.int32)
-    return classes, [wording.printable(str(value)) for value in values.tolist()]
+    return classes, [display.printable(str(value)) for value in values.tolist()]
 
 
 def _check_names(place: str, names: list[Any], counts: list[int]) -> None:
@@ -119,11 +119,11 @@ def _check_names(place: str, names: list[Any], counts: list[int]) -> None:
     spellings: dict[str, list[str]] = {}
     for name, count in zip(names, counts, strict=True):
         plain = " ".join(str(name).split()).removesuffix(".").rstrip()
-        text = f"{name!r} ({wording.count(count, 'row')})"
+        text = f"{name!r} ({display.count(count, 'row')})"
         spellings.setdefault(plain.casefold() if len(plain) > 1 else plain, []).append(text)
     for texts in spellings.values():
         if len(texts) > 1:
-            raise unexpected(place, wording.listed(texts), "one spelling of each class")
+            raise unexpected(place, display.listed(texts), "one spelling of each class")
 
 
 def _plain(place: str, labels: np.ndarray) -> np.ndarray:

@@ -19,10 +19,10 @@ from typing import IO, NamedTuple
 
 import numpy as np
 
-from batchscope import errors, wording
+from batchscope.core import display, errors
+from batchscope.core.errors import UserError
 from batchscope.datasets import splits
 from batchscope.datasets.raw import Pair, Raw, Request, on_disk
-from batchscope.errors import UserError
 from batchscope.store.paths import SPLITS
 
 
@@ -59,7 +59,7 @@ def read(request: Request, listing: Listing) -> Raw:
         if rows := [row for row, photo in enumerate(kept) if photo.part == part]:
             labels = np.array([kept[row].label for row in rows], np.int32)
             pairs[part] = images[rows[0] : rows[-1] + 1], labels
-    names = [wording.printable(name) for name in listing.names]
+    names = [display.printable(name) for name in listing.names]
     train = pairs.pop("train")
     return Raw(*train, names, listing.files, fixed_parts=pairs, skipped=listing.skipped)
 
@@ -114,10 +114,10 @@ def _check_counts(request: Request, listing: Listing, photos: list[Photo]) -> No
         if counts[group] < least:
             text = f"received {counts[group]} readable images; {least} or more are expected."
             lacking[text].append(group)
-    problems = [f"{wording.some(groups)}: {text}" for text, groups in lacking.items()]
+    problems = [f"{display.some(groups)}: {text}" for text, groups in lacking.items()]
     if problems and listing.skipped:
         files = [f"{entry['file']} ({entry['reason']})" for entry in listing.skipped]
-        problems.append(f"skipped files: {wording.some(files)}.")
+        problems.append(f"skipped files: {display.some(files)}.")
     errors.raise_problems([f"{request.place}: {problem}" for problem in problems], request.place)
 
 

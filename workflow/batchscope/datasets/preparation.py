@@ -5,13 +5,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from batchscope import disk, wording
+from batchscope.core import disk, display
+from batchscope.core.errors import UserError, unexpected
 from batchscope.datasets import labels as task_labels
 from batchscope.datasets import splits, verification
 from batchscope.datasets.features import Features
 from batchscope.datasets.raw import Raw, Request
 from batchscope.datasets.source import DataSource
-from batchscope.errors import UserError, unexpected
 from batchscope.store import paths, records
 from batchscope.store.paths import ARRAYS, RECORD
 from batchscope.study import dataset_definitions, example_kinds, names, tasks
@@ -129,7 +129,7 @@ def _write(request: Request) -> dict[str, Any]:
         np.save(request.scratch / f"{part}_labels.npy", task_labels.stored(labels[part], record))
         total += _write_images(request.scratch / f"{part}_images.npy", *parts[part])
     skipped = [
-        {key: wording.printable(text) for key, text in entry.items()}
+        {key: display.printable(text) for key, text in entry.items()}
         for entry in raw.skipped[:SKIPPED_LISTED]
     ]
     return {
@@ -137,7 +137,7 @@ def _write(request: Request) -> dict[str, Any]:
         **record,
         "source": request.definition.get("path") or raw.origin,
         "source_sha256": {
-            wording.printable(path.name): disk.file_sha256(path) for path in raw.files
+            display.printable(path.name): disk.file_sha256(path) for path in raw.files
         },
         "split_seed": request.split.get("seed", 0),
         "skipped": skipped,

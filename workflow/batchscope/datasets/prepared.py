@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from batchscope import disk
+from batchscope.core import disk
 from batchscope.datasets import verification
 from batchscope.datasets.model_inputs import ImageScaling, ModelInput, sized
 from batchscope.store import paths, records

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from batchscope import disk
+from batchscope.core import disk
+from batchscope.core.errors import UserError, unexpected
 from batchscope.datasets.source import expanded
-from batchscope.errors import UserError, unexpected
 from batchscope.study import example_kinds, tasks
 
 _TIMEOUT = 60.0  # seconds without data

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 import numpy as np
 from pydantic import AfterValidator, Field
 
-from batchscope.problems import Place, Problem, missing, received, unmet
+from batchscope.core.problems import Place, Problem, missing, received, unmet
 from batchscope.study import names, setting, tasks
 from batchscope.study.example_kinds import IMAGES
 from batchscope.study.model import Integer, Model, Positive, Sha256

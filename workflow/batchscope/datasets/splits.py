@@ -16,9 +16,9 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import AfterValidator, Field
 
+from batchscope.core.errors import unexpected
+from batchscope.core.problems import Place, Problem, received
 from batchscope.datasets.source import exact, is_none
-from batchscope.errors import unexpected
-from batchscope.problems import Place, Problem, received
 from batchscope.store.paths import SPLITS
 from batchscope.study.model import Model, Positive, Seed
 

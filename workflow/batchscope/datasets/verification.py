@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from batchscope import disk, errors
-from batchscope.errors import UserError
+from batchscope.core import disk, errors
+from batchscope.core.errors import UserError
 from batchscope.store import paths
 from batchscope.study import plan
 

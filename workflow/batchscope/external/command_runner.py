@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas
 
-from batchscope import disk, wording
-from batchscope.errors import UserError
+from batchscope.core import disk, display
+from batchscope.core.errors import UserError
 from batchscope.external import external_runs
 from batchscope.host import (
     allocation_errors,
@@ -180,7 +180,7 @@ def _answer(connection: socket.socket, folder: Path, output: Path) -> dict[str, 
     with progress.running(*run_job):
         while not select.select([connection], [], [], progress.SECONDS)[0]:
             printed = "".join(_last_lines(output)[-1:])[: allocation_errors.MESSAGE_LENGTH]
-            text = f"{wording.duration(time.monotonic() - begun)} so far"
+            text = f"{display.duration(time.monotonic() - begun)} so far"
             progress.say(*run_job, f"{text}: {printed}" if printed else text)
     with contextlib.suppress(OSError, ValueError), connection.makefile() as lines:
         return json.loads(lines.readline())
@@ -193,7 +193,7 @@ def _last_lines(output: Path) -> list[str]:
         file.seek(max(0, output.stat().st_size - _READ))
         lines = file.read().decode(errors="replace").splitlines()
     # Progress bars move the cursor back.
-    printed = (wording.printable(line.strip("\b").rstrip()) for line in lines)
+    printed = (display.printable(line.strip("\b").rstrip()) for line in lines)
     return [line for line in printed if line][-_SHOWN:]
 
 

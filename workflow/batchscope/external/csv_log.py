@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 
-from batchscope.errors import UserError
+from batchscope.core.errors import UserError
 from batchscope.external.log_files import Log
 
 FORMAT = "CSV"

@@ -12,8 +12,8 @@ from typing import Any
 
 import pandas
 
-from batchscope import problems, wording
-from batchscope.errors import UserError, raise_problems
+from batchscope.core import display, problems
+from batchscope.core.errors import UserError, raise_problems
 from batchscope.external import csv_log, log_checks, log_files, log_numbers, log_table
 from batchscope.external.log_numbers import STATED
 from batchscope.external.log_table import LogTable
@@ -279,8 +279,8 @@ def _evaluations(table: LogTable, rows: pandas.DataFrame) -> pandas.DataFrame:
     if rows.empty:
         raise table.no_outcome("columns")
     if lost := [table.logs[at].path for at in logs.unique() if at not in {*logs.loc[rows.index]}]:
-        count = wording.count(len(lost), "log")
-        table.notes.append(f"{count} without any outcome: {wording.some(lost)}")
+        count = display.count(len(lost), "log")
+        table.notes.append(f"{count} without any outcome: {display.some(lost)}")
     return rows
 
 
@@ -310,7 +310,7 @@ def _statuses(table: LogTable, rows: pandas.DataFrame, ends: str) -> pandas.Seri
         statuses |= dict.fromkeys(empty, CRASHED)
         for run in empty[:1]:
             row = rows.index[rows["run"] == run][-1]
-            count = wording.count(len(empty), "run")
+            count = display.count(len(empty), "run")
             text = f"failed, as they end without any loss or metric: {count}"
             table.notes.append(f"{text} ({table.place(row)}; no row if nothing was recorded)")
     return rows["run"].map(statuses)
@@ -321,11 +321,11 @@ def _check_sizes(runs: LoggedRuns) -> None:
     sizes = sorted({*runs.rows["batch_size"].tolist()})
     if len(sizes) < LEAST_SIZES:
         raise UserError(
-            f"{runs.path}, batch_size: received {wording.listed(map(str, sizes))}; at least "
+            f"{runs.path}, batch_size: received {display.listed(map(str, sizes))}; at least "
             f"{LEAST_SIZES} different batch sizes are expected."
         )
     if all(rows["batch_size"].nunique() < LEAST_SIZES for rows in runs.series):
-        names = wording.listed(name.removeprefix(own_columns.OWN) for name in runs.distinguishing)
+        names = display.listed(name.removeprefix(own_columns.OWN) for name in runs.distinguishing)
         raise UserError(
             f"{runs.path}: received {len(runs.series)} series, distinguished by {names}, none with "
             f"{LEAST_SIZES} batch sizes; fewer factors are expected."
@@ -340,7 +340,7 @@ def _not_compared(runs: LoggedRuns) -> Iterator[str]:
         finished = rows[rows["status"] == FINISHED]
         if finished["batch_size"].nunique() > 1 and budget_kinds.equal_budget(finished) is None:
             counter = next(name for name in PROGRESS if name in runs.table.texts)
-            low, high = (wording.shortest(finished[counter].agg(end)) for end in ("min", "max"))
+            low, high = (display.shortest(finished[counter].agg(end)) for end in ("min", "max"))
             yield (
                 f"single rows are the ends of their runs, here at {counter} {low} to {high}: "
                 "unequal ends are not compared; give rows at an equal budget, or `rows: at_target` "

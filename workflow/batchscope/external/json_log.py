@@ -6,7 +6,7 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from batchscope.errors import UserError
+from batchscope.core.errors import UserError
 from batchscope.external.log_files import Log
 from batchscope.study import log_names
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas
 
-from batchscope import wording
+from batchscope.core import display
 from batchscope.external.log_table import LogTable
 from batchscope.study.own_columns import AXES
 
@@ -45,8 +45,8 @@ def backwards(table: LogTable, rows: pandas.DataFrame) -> Iterator[str]:
             hint = " (`columns: {seconds_per_epoch: ...}`, if it is the time of one epoch)"
             yield (
                 f"{table.place(row)}, {table.name(name)}: received "
-                f"{wording.shortest(counted.at[at, name])}, less than the "
-                f"{wording.shortest(before.at[at, name])} of {table.place(first)}, where the run "
+                f"{display.shortest(counted.at[at, name])}, less than the "
+                f"{display.shortest(before.at[at, name])} of {table.place(first)}, where the run "
                 "had made fewer updates; amounts since the start are expected"
                 f"{hint if name == 'seconds' else ''}."
             )
@@ -57,11 +57,11 @@ def disagreeing(table: LogTable, rows: pandas.DataFrame) -> Iterator[str]:
     full = rows["updates"] * rows["batch_size"]
     share = rows["examples"] / full.where(full > 0)
     for row in rows.index[share.notna() & ~share.between(_FEWEST, _MOST)][:1]:
-        examples, updates = (wording.shortest(rows.at[row, name]) for name in AXES[1::-1])
+        examples, updates = (display.shortest(rows.at[row, name]) for name in AXES[1::-1])
         yield (
             f"{table.place(row)}, {table.name('examples')}: received {examples}, but {updates} "
             f"updates of batch size {rows.at[row, 'batch_size']} use "
-            f"{wording.shortest(full[row])}; the same unit in all three is expected."
+            f"{display.shortest(full[row])}; the same unit in all three is expected."
         )
 
 

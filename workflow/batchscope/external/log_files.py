@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from batchscope import problems, wording
-from batchscope.errors import UserError, check_regular
+from batchscope.core import display, problems
+from batchscope.core.errors import UserError, check_regular
 
 if TYPE_CHECKING:
     import pandas
@@ -58,7 +58,7 @@ def text(path: Path | str) -> str:
 
 def check_size(path: Path | str) -> None:
     if Path(path).stat().st_size > MOST_BYTES:
-        size = wording.size(MOST_BYTES)
+        size = display.size(MOST_BYTES)
         raise UserError(f"{path}: received more than {size}; a smaller log is expected.")
 
 

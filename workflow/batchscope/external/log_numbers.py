@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pandas
 
-from batchscope import problems, wording
-from batchscope.errors import raise_problems
+from batchscope.core import display, problems
+from batchscope.core.errors import raise_problems
 from batchscope.external.log_table import LogTable
 from batchscope.store import records
 from batchscope.study import own_columns, tasks
@@ -95,7 +95,7 @@ def _invalid(table: LogTable, name: str, places: pandas.Index) -> str:
     """Return the sentence about a column that has cells without a number."""
     cell = problems.show(table.texts.at[places[0], name])
     like_it = (
-        f", and {wording.count(len(places) - 1, 'more row')} like it" if len(places) > 1 else ""
+        f", and {display.count(len(places) - 1, 'more row')} like it" if len(places) > 1 else ""
     )
     metric = METRICS.get(name) or tasks.user_metric(name, table.metrics)
     expected = metric.expected if metric else "a number from 0 on"

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection
 from pathlib import Path
 
-from batchscope.errors import UserError
+from batchscope.core.errors import UserError
 from batchscope.external import (
     csv_log,
     hugging_face,

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pandas
 
-from batchscope import disk, problems, wording
-from batchscope.errors import UserError, raise_problems
+from batchscope.core import disk, display, problems
+from batchscope.core.errors import UserError, raise_problems
 from batchscope.external import log_files, log_reading
 from batchscope.external.log_files import Log
 from batchscope.study import log_names, own_columns, run_factors
@@ -76,7 +76,7 @@ class LogTable:
     @property
     def read_as(self) -> str:
         """Formats of the logs, and columns that were renamed."""
-        formats = wording.listed(dict.fromkeys(log.format for log in self.logs))
+        formats = display.listed(dict.fromkeys(log.format for log in self.logs))
         renamed = [f"{problems.clip(theirs)} is {ours}" for ours, theirs in self.names.items()]
         return "; ".join(filter(None, [formats, ", ".join(renamed)]))
 
@@ -210,7 +210,7 @@ def _mapping(
     ).items():
         if len(several) > 1:
             raise UserError(
-                f"{log.path}: received {wording.listed(several)}, each of which may be {ours}; one "
+                f"{log.path}: received {display.listed(several)}, each of which may be {ours}; one "
                 f"is expected, named by `columns: {{{ours}: {several[0]}}}`."
             )
         texts = {*cells[several[0]]}
@@ -235,7 +235,7 @@ def _check(table: LogTable) -> None:
         filled = {name for name in rows if rows[name].ne("").any()}
         if "batch_size" not in filled:
             text = f"no batch size: not in the path, not in the columns {listed(log.rows)}; name it"
-            raise UserError(f"{log.path}: {text} by {wording.listed(_proposals(log), 'or')}.")
+            raise UserError(f"{log.path}: {text} by {display.listed(_proposals(log), 'or')}.")
         if not filled & {*PROGRESS, "status"}:
             raise UserError(
                 f"{log.path}: no updates, examples or epochs: not in the columns "
@@ -257,4 +257,4 @@ def _proposals(log: Log) -> Iterator[str]:
 
 
 def listed(names: Iterable[str]) -> str:
-    return wording.some([problems.clip(name) for name in names], most=_MOST_SHOWN) or "none"
+    return display.some([problems.clip(name) for name in names], most=_MOST_SHOWN) or "none"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from batchscope import problems, wording
-from batchscope.errors import UserError
+from batchscope.core import display, problems
+from batchscope.core.errors import UserError
 from batchscope.external import json_log
 from batchscope.external.log_files import Log
 from batchscope.study import log_names
@@ -41,7 +41,7 @@ def read(path: str, text: str, patterns: Sequence[str]) -> Log:
             for match in filter(None, (expression.search(line) for expression in expressions)):
                 rows[at] = match.groupdict()
     if not rows:
-        listed = wording.listed(map(problems.show, patterns), "or")
+        listed = display.listed(map(problems.show, patterns), "or")
         raise UserError(f"{path}: received no line like {listed}. {proposed(text)}")
     return Log(path, "printed lines", json_log.table(path, rows.items()))
 

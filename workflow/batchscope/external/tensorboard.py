@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from batchscope.errors import UserError, check_regular
+from batchscope.core.errors import UserError, check_regular
 from batchscope.external import json_log
 from batchscope.external.log_files import Log
 from batchscope.host import tensorflow_start

@@ -150,7 +150,7 @@ def write(
     import multiprocessing
     from concurrent.futures import ProcessPoolExecutor
 
-    from batchscope import disk
+    from batchscope.core import disk
     from batchscope.host import supervisor
 
     _read_once.cache_clear()  # the tables may have changed

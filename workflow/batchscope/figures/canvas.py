@@ -24,8 +24,8 @@ from matplotlib.lines import Line2D
 from matplotlib.text import Text
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
-from batchscope import project_files, wording
 from batchscope.analysis import intervals, run_series
+from batchscope.core import display, project_files
 from batchscope.host import requirements
 from batchscope.store import records
 from batchscope.study.outcomes import LEAST_WITH_INTERVAL
@@ -278,11 +278,11 @@ def few_log_labels(axis: Axis, span: float, crowded: float = 500) -> None:
         subs = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)
     axis.set_major_locator(LogLocator(subs=subs))
     axis.set_minor_locator(NullLocator())
-    axis.set_major_formatter(lambda value, _: wording.tick(value))
+    axis.set_major_formatter(lambda value, _: display.tick(value))
 
 
 def percent_tick(value: float, _: Any = None) -> str:
-    return wording.tick(round(100 * value, 6))
+    return display.tick(round(100 * value, 6))
 
 
 def value_axis(axes: Axes, values: Any, ends: Any = (), scale: str = Scale.AUTO) -> None:
@@ -305,7 +305,7 @@ def value_axis(axes: Axes, values: Any, ends: Any = (), scale: str = Scale.AUTO)
     elif scale == Scale.AUTO and len(positive) and positive.max() >= LOG_SPAN * positive.min():
         if values.min() == 0:
             axes.set_yscale("symlog", linthresh=positive.min())
-            axes.yaxis.set_major_formatter(lambda value, _: wording.tick(value))
+            axes.yaxis.set_major_formatter(lambda value, _: display.tick(value))
     elif scale == Scale.PERCENT:
         axes.yaxis.set_major_formatter(percent_tick)
 
@@ -379,12 +379,12 @@ def notes(figure: Figure, frame: pandas.DataFrame, *lines: str) -> None:
     """Write notes, factors that change with the batch size, and failed runs below a figure."""
     coupled = []
     for factor, values in run_series.coupled_factors(frame).items():
-        texts = [value if isinstance(value, str) else wording.shortest(value) for value in values]
+        texts = [value if isinstance(value, str) else display.shortest(value) for value in values]
         texts = texts if len(texts) < 7 else [*texts[:3], "…", texts[-1]]
         coupled.append(f"{factor.replace('_', ' ')} {', '.join(texts)}")
     counts = frame["status"].value_counts()
     failed = [
-        requirements.label_count(status, counts[status]) + wording.aside(_SHORT.get(status, ""))
+        requirements.label_count(status, counts[status]) + display.aside(_SHORT.get(status, ""))
         for status in (*_SHORT, *requirements.LABELS)
         if status in counts
     ]

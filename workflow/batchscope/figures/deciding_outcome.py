@@ -11,11 +11,11 @@ import pandas
 from batchscope.analysis import run_series
 from batchscope.analysis.chosen_rates import RATE
 from batchscope.analysis.targets import Target
+from batchscope.core.display import number
 from batchscope.figures import FigureTables, rows
 from batchscope.study import specifications, tasks
 from batchscope.study.budget_kinds import CONVERGENCE, PAID, TAKEN, TARGET, of_ends
 from batchscope.study.figures import PRIMARY
-from batchscope.wording import number
 
 TARGET_COLUMNS = ["target_column", "target_value"]
 ENDS = ("mean_low", "mean_high")

@@ -10,8 +10,8 @@ from dataclasses import replace
 import numpy as np
 import pandas
 
-from batchscope import wording
 from batchscope.analysis import best_learning_rates, run_series
+from batchscope.core import display
 from batchscope.figures import FigureTables
 from batchscope.host import requirements
 from batchscope.study import columns, specifications
@@ -84,7 +84,7 @@ def filled(frame: pandas.DataFrame, spec: specifications.Figure) -> Iterator[Pan
             texts = {key: words.get(text, text) for key, text in match.groupdict().items()}
             title, label = panel.title, panel.label
             if texts:
-                title = wording.capital(title.format(**texts))
+                title = display.capital(title.format(**texts))
                 label = label.format(**texts)
             yield replace(panel, column=match[0], title=title, label=label)
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from batchscope.errors import UserError
+from batchscope.core.errors import UserError
 
 SECONDS = 10.0  # a process that was killed may take a moment to end
 

@@ -16,7 +16,7 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-from batchscope.errors import UserError
+from batchscope.core.errors import UserError
 
 NOTE = "memory_kill.json"
 SCHEDULED = "BATCHSCOPE_SCHEDULED"  # environment variable of a job that a scheduler started
@@ -103,7 +103,7 @@ def record_or_retry(folder: Path, killed_at_mb: float | None) -> str | None:
     Raises:
         UserError: If the kernel has, and a later job may have more memory.
     """
-    from batchscope import disk
+    from batchscope.core import disk
 
     note = folder / NOTE
     if SCHEDULED in os.environ and killed_at_mb is not None:

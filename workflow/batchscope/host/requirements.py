@@ -9,7 +9,7 @@ import shutil
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from batchscope.errors import UserError
+from batchscope.core.errors import UserError
 
 # `true` if Snakemake was given GPUs, as in a cluster's profile: other machines run the jobs.
 REMOTE_GPUS = "BATCHSCOPE_GPUS"

@@ -7,8 +7,8 @@ import sys
 import tempfile
 from collections.abc import Iterator
 
-from batchscope import wording
-from batchscope.errors import UserError
+from batchscope.core import display
+from batchscope.core.errors import UserError
 from batchscope.host import requirements
 
 # Packages that Keras imports if they are installed, for features that this project does not use.
@@ -123,7 +123,7 @@ def start(threads: int = 1, device: str = "cpu", replicas: int = 1) -> None:
                 "tensorflow[and-cuda] on a machine with an NVIDIA GPU, or use device: cpu."
             )
         if len(gpus) < replicas:
-            count = wording.count(len(gpus), "GPU")
+            count = display.count(len(gpus), "GPU")
             raise UserError(
                 f"replicas: received {replicas}, but TensorFlow finds {count} here; at most that "
                 "many are expected with device: gpu."

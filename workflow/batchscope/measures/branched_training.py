@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from batchscope import disk
+from batchscope.core import disk
 from batchscope.measures import finite, noise_scale
 from batchscope.measures.finished_run import FinishedRun
 from batchscope.study import names

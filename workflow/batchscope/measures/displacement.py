@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from batchscope.errors import UserError
+from batchscope.core.errors import UserError
 from batchscope.measures import Measured
 from batchscope.study.specifications import (
     Column,

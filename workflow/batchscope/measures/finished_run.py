@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from batchscope.errors import UserError
+from batchscope.core.errors import UserError
 from batchscope.store import records
 from batchscope.store.weights import Arrays
 from batchscope.training.runs import TrainingRun

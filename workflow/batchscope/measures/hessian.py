@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 from pydantic import Field
 
-from batchscope.errors import UserError
+from batchscope.core.errors import UserError
 from batchscope.measures import Measured
 from batchscope.study.common_settings import Examples, OfWeights
 from batchscope.study.model import Integer

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from batchscope import disk
-from batchscope.errors import UserError
+from batchscope.core import disk
+from batchscope.core.errors import UserError
 from batchscope.measures import Measured
 from batchscope.study.common_settings import Examples, OfWeights
 from batchscope.study.model import Integer, Positive

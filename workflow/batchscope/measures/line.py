@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from batchscope import private_interfaces, wording
-from batchscope.errors import UserError
+from batchscope.core import display, private_interfaces
+from batchscope.core.errors import UserError
 from batchscope.measures import Measured
 from batchscope.study import tasks
 from batchscope.study.common_settings import Between, Examples, OfWeights
@@ -63,7 +63,7 @@ _LINES = {
     "loss": Column("Loss there.", "nats"),
     **{
         metric.name: Column(
-            f"{wording.capital(metric.words)} there.", least=metric.least, most=metric.most
+            f"{display.capital(metric.words)} there.", least=metric.least, most=metric.most
         )
         for metric in tasks.FIRST
     },

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from batchscope import disk
+from batchscope.core import disk
 from batchscope.measures import Measured
 from batchscope.measures.finished_run import FinishedRun
 from batchscope.store import records

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from batchscope import private_interfaces
+from batchscope.core import private_interfaces
 from batchscope.measures import Measured, finite
 from batchscope.study.common_settings import Epoch, Examples
 from batchscope.study.model import Integer, Model

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from batchscope.errors import UserError
+from batchscope.core.errors import UserError
 
 MEMORY = 2048 * 10**6  # bytes of the gradients or columns that are in memory at once
 LARGEST_CONDITION = 1e10  # of the Gram matrix: beyond it the box has under 6 sure digits

@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from batchscope import disk
+from batchscope.core import disk
 from batchscope.report import content, study_page
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pandas
 
-from batchscope import wording
 from batchscope.analysis import intervals, run_series
 from batchscope.analysis.ramps import COSTS
+from batchscope.core import display
 from batchscope.figures import FigureTables
 from batchscope.report.text import ESTIMATE, bracketed, label, margin, of_difference
 from batchscope.study import factor_words
@@ -50,7 +50,7 @@ def _ramps(table: pandas.DataFrame) -> list[Row]:
             {
                 "schedule": factor_words.describe(changed),
                 "batch_size": int(first["batch_size"]),
-                "rate": "" if pandas.isna(rate) else wording.shortest(float(rate)),
+                "rate": "" if pandas.isna(rate) else display.shortest(float(rate)),
                 "outcomes": outcomes,
                 "costs": costs,
                 "reduces_cost": _reduces_cost(

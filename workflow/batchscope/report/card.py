@@ -8,10 +8,10 @@ from typing import Any
 
 import pandas
 
-from batchscope import wording
 from batchscope.analysis import advice_series, intervals, run_series, verdicts
 from batchscope.analysis.advice import BASELINE, RATE_ON_EDGE, Headline, Item
 from batchscope.analysis.expectations import COUNTED, EPOCH_SECONDS, PATIENCE
+from batchscope.core import display
 from batchscope.figures import FigureTables
 from batchscope.report import text, training_code
 from batchscope.study import budget_kinds, factor_words, tasks
@@ -60,7 +60,7 @@ def build(
         "best": best,
         "n": head["n"],
         "few": head["n"] < LEAST_WITH_INTERVAL,
-        "about": wording.listed(sizes),
+        "about": display.listed(sizes),
         "edges": [row for row in by_item[Item.CHECK] if row["name"] == RATE_ON_EDGE],
         "baseline": next((row for row in checks if row["name"] == BASELINE), None),
         "task": tasks.of_columns(compared["outcome"])[0],
@@ -97,27 +97,27 @@ def _rows(advice: pandas.DataFrame) -> list[Row]:
 
 def _texts(row: Row) -> Row:
     minutes, name = row["minutes_to_resolve"], str(row["name"])
-    unit = text.of_difference(name) if row["item"] == Item.LIMIT else wording.PLAIN
+    unit = text.of_difference(name) if row["item"] == Item.LIMIT else display.PLAIN
     expected = row["item"] == Item.EXPECTATION
     return {
-        "rate": "" if row[RATE] is None else wording.shortest(float(row[RATE])),
+        "rate": "" if row[RATE] is None else display.shortest(float(row[RATE])),
         "shown": _value(row)
         if expected
         else text.bracketed([row[end] for end in text.ESTIMATE], unit),
         "unit": " times the best" if name in TAKEN else unit.suffix,
-        "cost": "" if minutes is None else wording.duration(60 * float(minutes)),
+        "cost": "" if minutes is None else display.duration(60 * float(minutes)),
     }
 
 
 def _value(row: Row) -> str:
     """Return the mean over seeds with its interval; of counts and below three seeds the range."""
     name, numbers = row["name"], [row[end] for end in text.ESTIMATE]
-    unit = wording.PLAIN if name in COUNTED else text.unit(name, numbers[:1])
+    unit = display.PLAIN if name in COUNTED else text.unit(name, numbers[:1])
     if name not in COUNTED and row["n"] >= LEAST_WITH_INTERVAL:
         return text.level(name, numbers, unit) + unit.suffix
     digits = 2 if name in COUNTED else 3
-    mean, low, high = (wording.number(unit.times * number, digits) for number in numbers)
-    return mean + unit.suffix + wording.aside(f"{low} to {high}" if low != high else "")
+    mean, low, high = (display.number(unit.times * number, digits) for number in numbers)
+    return mean + unit.suffix + display.aside(f"{low} to {high}" if low != high else "")
 
 
 def _near_chance(
@@ -181,7 +181,7 @@ def _reached(compared: pandas.DataFrame, best: int, limits: Collection[str]) -> 
             unit = text.unit(cost, [row["mean"]])
             jobs = f"n = {text.integer(row['reached'])}" if cost == SECONDS else ""
             mean = text.bracketed(row[_MEAN], unit) + unit.suffix
-            return {**row, "name": cost, "shown": mean + wording.aside(jobs)}
+            return {**row, "name": cost, "shown": mean + display.aside(jobs)}
     return None
 
 
@@ -193,7 +193,7 @@ def _outcome(name: str, compared: pandas.DataFrame, sizes: Sequence[int]) -> Row
     for size, verdict, reason in zip(compared.index, read, compared["reason"], strict=True):
         kind = "failed" if reason in (Reason.FAILED, Reason.NOT_REACHED) else verdict
         by_verdict[kind if kind in by_verdict else "open"].append(int(size))
-    unit = wording.Unit(" %", 100.0) if name in TAKEN else text.of_difference(name)
+    unit = display.Unit(" %", 100.0) if name in TAKEN else text.of_difference(name)
     return {
         **by_verdict,
         "label": text.label(name),
@@ -212,7 +212,7 @@ def _sizes(
         costs = _at(compared, cost, budget)
         unit = text.unit(cost, costs["mean"])
         texts = {int(size): text.level(cost, row[_MEAN], unit) for size, row in costs.iterrows()}
-        columns[title + wording.aside(unit.suffix.strip())] = texts
+        columns[title + display.aside(unit.suffix.strip())] = texts
     for row in expected:
         if row["name"] not in (PATIENCE, SECONDS):
             columns.setdefault(text.label(row["name"]), {})[row["batch_size"]] = row["shown"]
@@ -255,7 +255,7 @@ def _verdict(row: Row, verdict: str, best: Row | None, compared: pandas.DataFram
         return "slower than the margin allows"
     phrase = "runs failed" if row["reason"] == Reason.FAILED else text.VERDICTS[verdict]
     decides = row["name"] and verdict != Verdict.WITHIN
-    return f"{phrase}: {wording.lower(text.label(row['name']))}" if decides else phrase
+    return f"{phrase}: {display.lower(text.label(row['name']))}" if decides else phrase
 
 
 def _checks(check_rows: Sequence[Row]) -> list[Row]:
@@ -276,7 +276,7 @@ def _aligned(table: Row) -> list[str]:
     """Return the table of batch sizes as aligned lines."""
     lines = [["Batch size", *table["heads"], "Verdict"]]
     for row in table["rows"]:
-        cells = [cell or wording.ABSENT for cell in row["cells"]]
+        cells = [cell or display.ABSENT for cell in row["cells"]]
         lines.append([row["batch_size"], *cells, row["verdict_words"]])
     frame = pandas.DataFrame(lines).map(" {}".format)
     return frame.to_string(index=False, header=False).splitlines()

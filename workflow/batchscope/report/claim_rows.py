@@ -8,14 +8,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from batchscope import wording
+from batchscope.core import display
+from batchscope.core.display import Unit
 from batchscope.report.text import ESTIMATE, estimate, is_number, parsed
 from batchscope.study import factor_words, own_columns
 from batchscope.study import tables as table_entries
 from batchscope.study.claims import RATIO
 from batchscope.study.outcomes import Verdict
 from batchscope.study.tables import clipped
-from batchscope.wording import Unit
 
 Row = dict[str, str]
 Cells = list[tuple[str, list[str]]]  # name of a factor and its values as text
@@ -61,8 +61,8 @@ def describe(row: Row, link: tuple[str, str] | None = None) -> dict[str, Any]:
         **row,
         "estimate": estimate(values, unit),
         "unit": unit.suffix.strip(),
-        "coverage": None if level is None else f"{wording.number(100 - 200 * level, 4)} %",
-        "label": wording.lower(column.label) if column and column.label else _name(row["column"]),
+        "coverage": None if level is None else f"{display.number(100 - 200 * level, 4)} %",
+        "label": display.lower(column.label) if column and column.label else _name(row["column"]),
         "over": _name(row["over"]),
         "rises": bool(row["low_bound"]),
         "lower": lower,
@@ -94,7 +94,7 @@ def cells(factors: Mapping[str, Any]) -> Cells:
         elif name in _NAMED:
             named.append(("", [factor_words.describe({name: value}) for value in values]))
         else:
-            texts = [wording.shortest(value) if is_number(value) else value for value in values]
+            texts = [display.shortest(value) if is_number(value) else value for value in values]
             named.append((_name(name), texts))
     return named
 
@@ -110,7 +110,7 @@ def _unit(row: Row) -> Unit:
 def _bounds(row: Row, unit: Unit) -> tuple[str, str]:
     """Return the bounds as text; the lower one may need many decimals: 1 / 1.05."""
     low, high = float(row["low_bound"] or -math.inf), float(row["high_bound"] or math.inf)
-    lower = wording.number(unit.times * low, 4) if math.isfinite(low) else ""
+    lower = display.number(unit.times * low, 4) if math.isfinite(low) else ""
     if math.isfinite(high):
-        return lower, wording.tick(unit.times * high) + unit.suffix * bool(high)
+        return lower, display.tick(unit.times * high) + unit.suffix * bool(high)
     return lower + unit.suffix * bool(low), ""

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from batchscope import disk, errors
-from batchscope.errors import UserError
+from batchscope.core import disk, errors
+from batchscope.core.errors import UserError
 from batchscope.figures import LISTING, FigureTables
 from batchscope.report import inline_svg, runs_table
 from batchscope.store import jobs, paths, records

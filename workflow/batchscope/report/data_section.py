@@ -7,7 +7,7 @@ import json
 from collections import Counter
 from typing import Any
 
-from batchscope import wording
+from batchscope.core import display
 from batchscope.datasets import samples
 from batchscope.report.content import Inputs
 from batchscope.report.text import plain
@@ -62,7 +62,7 @@ def processor(machine: Row) -> str:
     """Return the GPUs of a machine and its CPU with the number of usable cores."""
     gpus, cores = machine.get("gpu") or [], machine.get("usable_cores") or machine.get("cores")
     cpu = " ".join(str(machine.get("cpu") or "").split())
-    cpu += wording.aside(wording.count(cores, "core")) if cpu and isinstance(cores, int) else ""
+    cpu += display.aside(display.count(cores, "core")) if cpu and isinstance(cores, int) else ""
     return ", ".join(filter(None, [*dict.fromkeys(map(str, gpus)), cpu]))
 
 

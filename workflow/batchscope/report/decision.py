@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from batchscope import project_files, wording
 from batchscope.analysis import run_series
-from batchscope.errors import UserError
+from batchscope.core import display, project_files
+from batchscope.core.errors import UserError
 from batchscope.figures import FigureTables
 from batchscope.report import batch_schedules, card, page, unfinished
 from batchscope.report.card import RATE, Row
@@ -139,6 +139,6 @@ def _suggestions(study: Study, experiment: str, rows: Sequence[Row], command: st
         else:
             changes = suggestions.changes(study, experiment, [(row["key"], row["values"])])
             lines = suggestions.lines(changes)
-        listed = wording.listed(map(str, value if isinstance(value, list) else [value]))
+        listed = display.listed(map(str, value if isinstance(value, list) else [value]))
         distinct.setdefault((row["key"], *lines, listed), {**row, "lines": lines, "listed": listed})
     return list(distinct.values())

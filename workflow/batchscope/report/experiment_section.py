@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import chain
 from typing import Any
 
-from batchscope import wording
+from batchscope.core import display
 from batchscope.report import batch_schedules, equal_budgets, race, text, timing_section, trend_rows
 from batchscope.report.content import ExperimentResults
 from batchscope.store import records
@@ -87,7 +87,7 @@ def _varied(experiment: PlannedExperiment) -> str:
     sizes = {"batch_size": experiment.batch_sizes}
     factors = {**sizes, **experiment.vary, "seed": experiment.seeds}
     return "; ".join(
-        f"{name.replace('_', ' ')} {wording.some(list(map(text.plain, values)), most=12)}"
+        f"{name.replace('_', ' ')} {display.some(list(map(text.plain, values)), most=12)}"
         for name, values in factors.items()
         if len(values) > 1
     )

@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from batchscope import project_files
+from batchscope.core import project_files
 from batchscope.report.content import Inputs
 from batchscope.report.unfinished import snakemake
 

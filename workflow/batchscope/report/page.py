@@ -14,7 +14,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from batchscope import project_files, wording
+from batchscope.core import display, project_files
 from batchscope.host import requirements
 from batchscope.report import text
 from batchscope.study import explanations, factor_words
@@ -25,7 +25,7 @@ _OF_WORDING = (
 )
 _OF_TEXT = ("cells", "counted", "difference", "label", "markdown", "plain", "rounded", "integer")
 _FILTERS = {
-    **{name: getattr(wording, name) for name in _OF_WORDING},
+    **{name: getattr(display, name) for name in _OF_WORDING},
     **{name: getattr(text, name) for name in _OF_TEXT},
     "described": factor_words.describe,
     "status": requirements.label,

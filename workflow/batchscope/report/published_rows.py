@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pandas
 
+from batchscope.core.display import Unit
 from batchscope.report.claim_rows import Links
 from batchscope.report.content import Inputs
 from batchscope.report.text import estimate
 from batchscope.study import columns, published_numbers, tasks
 from batchscope.study.names import split_token
-from batchscope.wording import Unit
 
 if TYPE_CHECKING:
     from batchscope.study.plan import Study

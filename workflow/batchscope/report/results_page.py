@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from batchscope import disk, wording
 from batchscope.analysis.advice import Item
-from batchscope.errors import unexpected
+from batchscope.core import disk, display
+from batchscope.core.errors import unexpected
+from batchscope.core.problems import show
 from batchscope.figures import LISTING
-from batchscope.problems import show
 from batchscope.report import claim_rows, content, page
 from batchscope.report.claim_rows import Row
 from batchscope.study.decision_columns import CLAIMS
@@ -42,7 +42,7 @@ def write(results: Path, output: Path, studies: Sequence[str] = ()) -> None:
     folder = output.with_suffix("")
     for study in studies or reported:
         if study not in reported:
-            expected = f"a study with a report ({wording.listed(reported, 'or')})"
+            expected = f"a study with a report ({display.listed(reported, 'or')})"
             raise unexpected("--study", show(study), expected)
         _write_records(results, study, folder)
     records = {path.stem: disk.read_json(path) for path in sorted(folder.glob("*.json"))}

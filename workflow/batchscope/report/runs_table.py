@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from batchscope import wording
+from batchscope.core import display
 from batchscope.report.text import parsed, plain
 from batchscope.store import jobs
 from batchscope.study import outcomes, own_columns, run_factors
@@ -45,7 +45,7 @@ def _as_in_paths(text: str) -> str:
     if text in ("True", "False"):
         return text.lower()
     value = parsed(text)
-    return text if value is None or not math.isfinite(value) else wording.shortest(value)
+    return text if value is None or not math.isfinite(value) else display.shortest(value)
 
 
 def _unrecorded(study: Study, experiment: str, run: str) -> Row:
@@ -63,7 +63,7 @@ def _unrecorded(study: Study, experiment: str, run: str) -> Row:
 def distinct(rows: list[Row]) -> dict[str, Row]:
     """Return name -> row of each run; with several machines, the name ends with the machine."""
     several = len({row.get("machine") for row in rows}) > 1
-    return {row["run"] + (wording.aside(row["machine"]) if several else ""): row for row in rows}
+    return {row["run"] + (display.aside(row["machine"]) if several else ""): row for row in rows}
 
 
 def build(rows: list[Row]) -> dict[str, Any] | None:
@@ -89,4 +89,4 @@ def build(rows: list[Row]) -> dict[str, Any] | None:
 
 def _cell(name: str, text: str) -> str:
     number = None if _is_factor(name) else parsed(text)
-    return text or wording.ABSENT if number is None else wording.cell(number)
+    return text or display.ABSENT if number is None else display.cell(number)

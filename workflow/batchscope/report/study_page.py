@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
-from batchscope import wording
+from batchscope.core import display
 from batchscope.host import requirements
 from batchscope.report import (
     claim_rows,
@@ -106,13 +106,13 @@ def _scope(study: Study, inputs: Inputs) -> list[str]:
     """Return models and data sets, the processors, and the time that trainings took."""
     factors = [row for experiment in study.experiments.values() for row in experiment.factors()]
     subjects = [
-        wording.some(sorted({split_token(row[name])[0] for row in factors}))
+        display.some(sorted({split_token(row[name])[0] for row in factors}))
         for name in ("model", "dataset")
     ]
     machines = (record["machine"] for record in (*inputs.runs.values(), *inputs.timings))
     processors = list(filter(None, dict.fromkeys(map(data_section.processor, machines))))
     times = (record.get("contended_seconds") for record in inputs.runs.values())
     seconds = sum(filter(is_number, times))
-    training = f"{wording.duration(seconds)} of training" if seconds else ""
-    scope = (" on ".join(filter(None, subjects)), wording.some(processors), training)
+    training = f"{display.duration(seconds)} of training" if seconds else ""
+    scope = (" on ".join(filter(None, subjects)), display.some(processors), training)
     return list(filter(None, scope))

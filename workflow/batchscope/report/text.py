@@ -11,11 +11,11 @@ from typing import Any
 import pandas
 from markupsafe import Markup, escape
 
-from batchscope import wording
+from batchscope.core import display
+from batchscope.core.display import PLAIN, POINTS, FormattedEstimate, Unit
 from batchscope.study import columns, tasks
 from batchscope.study.outcomes import LEAST_WITH_INTERVAL, Verdict
 from batchscope.study.tables import clipped
-from batchscope.wording import PLAIN, POINTS, FormattedEstimate, Unit
 
 _SECONDS, _MILLISECONDS = Unit(" s"), Unit(" ms", 1000.0)
 ESTIMATE = ("estimate", "low", "high")
@@ -36,7 +36,7 @@ VERDICTS = {
 def label(column: str) -> str:
     described = columns.describe(column)
     name = described.label if described and column not in _COSTS else ""
-    return name or _COSTS.get(column) or wording.capital(column.replace("_", " "))
+    return name or _COSTS.get(column) or display.capital(column.replace("_", " "))
 
 
 def unit(column: str, values: Sequence[Any] = ()) -> Unit:
@@ -72,7 +72,7 @@ def integer(value: Any) -> str:
 
 
 def rounded(value: Any) -> str:
-    return "" if pandas.isna(value) else wording.number(float(value))
+    return "" if pandas.isna(value) else display.number(float(value))
 
 
 def level(column: str, values: Sequence[Any], unit: Unit = PLAIN) -> str:
@@ -93,9 +93,9 @@ def estimate(values: Sequence[Any], unit: Unit = PLAIN) -> FormattedEstimate | N
     value, low, high = (math.nan if pandas.isna(end) else float(end) for end in values)
     if not math.isfinite(value):
         return None
-    formatted = wording.estimate(value, low, high, unit)
+    formatted = display.estimate(value, low, high, unit)
     if math.isnan(low) != math.isnan(high):  # one end is open
-        ends = [wording.cell(unit.times * end, 3) for end in (low, high)]
+        ends = [display.cell(unit.times * end, 3) for end in (low, high)]
         formatted = formatted._replace(low=ends[0], high=ends[1])
     return formatted
 
@@ -116,12 +116,12 @@ def plain(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
-        return wording.shortest(value) if math.isfinite(value) else wording.ABSENT
+        return display.shortest(value) if math.isfinite(value) else display.ABSENT
     if isinstance(value, dict):
         return json.dumps(value, ensure_ascii=False)
     if isinstance(value, list | tuple):
         return ", ".join(map(plain, value))
-    return wording.ABSENT if value is None else str(value)
+    return display.ABSENT if value is None else str(value)
 
 
 def markdown(text: Any) -> Markup:
@@ -130,10 +130,10 @@ def markdown(text: Any) -> Markup:
 
 
 def counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun if number == 1 else wording.plural(noun)}"
+    return f"{number:,} {noun if number == 1 else display.plural(noun)}"
 
 
 def cells(factors: list[tuple[str, list[str]]], last: str = "and") -> str:
     """Return names with their values: `batch size 4, epoch 1 and 2`."""
-    texts = ([name, wording.listed(values, last)] for name, values in factors)
+    texts = ([name, display.listed(values, last)] for name, values in factors)
     return ", ".join(" ".join(filter(None, pair)) for pair in texts)

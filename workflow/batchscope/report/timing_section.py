@@ -7,10 +7,10 @@ from typing import Any
 import pandas
 
 from batchscope.analysis import intervals, run_series, step_cost
+from batchscope.core.display import Unit
 from batchscope.host import requirements
 from batchscope.report.text import estimate
 from batchscope.study.tables import OF_TIMINGS, clipped
-from batchscope.wording import Unit
 
 # Column of sweeps.csv with an interval -> factor to its unit on the page: seconds in ms.
 _ESTIMATES = {"knee_fitted": 1, "fixed_seconds": 1000, "seconds_per_image": 1000}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas
 
-from batchscope import wording
+from batchscope.core import display
 from batchscope.study import optimizer_constants, run_factors
 
 _CLASSES = {**optimizer_constants.TITLES, "ftrl": "Ftrl", "lamb": "Lamb"}
@@ -57,7 +57,7 @@ def _arguments(factors: Mapping[str, Any]) -> str:
             name: constants[name] for name in constants if constants[name] != defaults[name]
         }
     texts = (
-        f"{name}={wording.shortest(value) if isinstance(value, float) else value}"
+        f"{name}={display.shortest(value) if isinstance(value, float) else value}"
         for name, value in arguments.items()
     )
     return ", ".join(texts)

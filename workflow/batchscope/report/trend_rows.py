@@ -6,8 +6,8 @@ from typing import Any
 
 import pandas
 
-from batchscope import wording
 from batchscope.analysis import intervals, run_series
+from batchscope.core import display
 from batchscope.report import text
 from batchscope.study.budget_kinds import END, TAKEN
 from batchscope.study.figures import FIGURES
@@ -40,7 +40,7 @@ def build(table: pandas.DataFrame) -> list[Row]:
     merged = []
     for same in shared.values():
         labels = [] if len(same) == len(series) > 1 else [row["series"] for row in same]
-        merged.append({**same[0], "series": wording.listed(labels)})
+        merged.append({**same[0], "series": display.listed(labels)})
     return merged
 
 
@@ -64,7 +64,7 @@ def _texts(row: Row) -> Row:
     ]
     unit = text.unit(column, [mean[0] for mean in means])
     points = text.of_difference(column)
-    change = wording.PLAIN if is_ratio else points if points != wording.PLAIN else unit
+    change = display.PLAIN if is_ratio else points if points != display.PLAIN else unit
     slope = text.with_interval([row[name] for name in text.ESTIMATE], row["n"])
     return {
         "unit": unit.suffix.strip(),
@@ -108,6 +108,6 @@ def changes(answers: list[Row]) -> list[tuple[str, list[str]]]:
     """Return each kind of change with the outcomes that have it, in the order of the rows."""
     names: dict[str, dict[str, None]] = {}
     for row in answers:
-        name = wording.lower(text.label(row["outcome"])) + wording.aside(row["series"])
+        name = display.lower(text.label(row["outcome"])) + display.aside(row["series"])
         names.setdefault(row["change"], {})[name] = None
     return [(change, list(outcomes)) for change, outcomes in names.items()]

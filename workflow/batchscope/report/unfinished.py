@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from batchscope import project_files
+from batchscope.core import project_files
 from batchscope.host import requirements
 from batchscope.report.content import Inputs
 from batchscope.report.runs_table import distinct

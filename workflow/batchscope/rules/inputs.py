@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from batchscope import project_files
+from batchscope.core import project_files
 from batchscope.rules.study import RESULTS, CalledStudy
 from batchscope.store import job_logs, jobs, paths
 from batchscope.study import names, snapshot_epochs, tables, versions

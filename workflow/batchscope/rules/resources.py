@@ -5,7 +5,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from batchscope import disk, figures
+from batchscope import figures
+from batchscope.core import disk
 from batchscope.host import memory_limits
 from batchscope.rules.study import RESULTS, CalledStudy
 from batchscope.store import paths

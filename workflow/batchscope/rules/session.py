@@ -10,8 +10,8 @@ from collections.abc import Collection
 from itertools import chain
 from pathlib import Path
 
-from batchscope import disk, project_files
-from batchscope.errors import UserError
+from batchscope.core import disk, project_files
+from batchscope.core.errors import UserError
 from batchscope.host import interruption, memory_limits, requirements
 from batchscope.rules.study import RESULTS, CalledStudy
 from batchscope.store import interims, jobs, leftovers, owners, paths, status

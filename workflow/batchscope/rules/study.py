@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from batchscope import project_files
-from batchscope.errors import UserError, check_folder
+from batchscope.core import project_files
+from batchscope.core.errors import UserError, check_folder
 from batchscope.host import requirements
 from batchscope.store import interims, jobs, owners, paths, records, status
 from batchscope.study import command_line, commands, plan

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from batchscope import disk
+from batchscope.core import disk
 from batchscope.store import paths, records
 from batchscope.study import batch_phases, plan, run_factors
 from batchscope.study.commands import CommandRun

@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from batchscope import disk, errors
+from batchscope.core import disk, errors
 from batchscope.store import paths
 from batchscope.study.stages import AddedRate, Stage
 

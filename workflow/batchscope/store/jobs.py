@@ -13,8 +13,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from batchscope import disk
-from batchscope.errors import UserError
+from batchscope.core import disk
+from batchscope.core.errors import UserError
 from batchscope.host import requirements
 from batchscope.host.requirements import MissingRequirement
 from batchscope.store import estimates, paths, records

@@ -9,7 +9,7 @@ import os
 import shutil
 from pathlib import Path
 
-from batchscope import disk
+from batchscope.core import disk
 from batchscope.host import memory_limits
 from batchscope.store import paths
 

@@ -8,8 +8,8 @@ import contextlib
 import os
 from pathlib import Path
 
-from batchscope import disk
-from batchscope.errors import ConfigError, UserError
+from batchscope.core import disk
+from batchscope.core.errors import ConfigError, UserError
 from batchscope.study import yaml_file
 
 FILE = "owner.json"

@@ -15,8 +15,8 @@ from typing import Any
 
 import psutil
 
-from batchscope import disk, wording
-from batchscope.errors import UserError
+from batchscope.core import disk, display
+from batchscope.core.errors import UserError
 
 FOLDER = "running"  # below the results
 SECONDS = 5.0  # shortest time between two reports
@@ -37,7 +37,7 @@ class Running:
     @property
     def line(self) -> str:
         job = f"{self.step} {self.name}" + (f" on {self.host}" if self.host else "")
-        since = f"{wording.duration(self.age)} ago"
+        since = f"{display.duration(self.age)} ago"
         if not self.text:
             return f"{job}: started {since}"
         return f"{job}: {self.text}" + (f" (reported {since})" if self.age > _SILENT else "")
@@ -86,7 +86,7 @@ class Reporter:
         self._reported = now
         text = f"epoch {epoch + (share > 0)} of {self._epochs}"
         if share:
-            text += f" ({wording.percent(share, 0)} of it)"
+            text += f" ({display.percent(share, 0)} of it)"
         if history:
             train, validation = history[-1]["train_loss"], history[-1]["validation_loss"]
             losses = f"training loss {train:.4g}, validation loss {validation:.4g}"
@@ -94,11 +94,11 @@ class Reporter:
         first_time, first_done = self._first
         if done > first_done:
             left = (now - first_time) / (done - first_done) * (self._epochs - done)
-            text += f"; about {wording.duration(left)} left"
+            text += f"; about {display.duration(left)} left"
         say(*self._job, text)
         if now - self._logged >= (now - self._started) * _SHARE:
             self._logged = now
-            print(f"{wording.capital(text)}.", flush=True)
+            print(f"{display.capital(text)}.", flush=True)
 
 
 def running_jobs(results: Path | str) -> list[Running]:

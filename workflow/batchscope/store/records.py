@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from batchscope import disk, wording
+from batchscope.core import disk, display
 from batchscope.store import paths
 from batchscope.study import example_kinds, names, tasks
 from batchscope.study.versions import VERSIONS
@@ -47,10 +47,10 @@ def data_warnings(dataset: str, record: dict[str, Any]) -> Iterator[str]:
     place = f"datasets.{names.split_token(dataset)[0]}"
     if count := record.get("skipped_count"):
         files = [f"{entry['file']} ({entry['reason']})" for entry in record.get("skipped") or []]
-        text = wording.count(count, "file was", "files were")
-        yield f"{place}: {text} skipped: {wording.some(files, count)}."
+        text = display.count(count, "file was", "files were")
+        yield f"{place}: {text} skipped: {display.some(files, count)}."
     if count := record.get("dropped"):
-        yield f"{place}: {wording.count(count, 'row was', 'rows were')} dropped for a missing cell."
+        yield f"{place}: {display.count(count, 'row was', 'rows were')} dropped for a missing cell."
     counts, absent = record.get("class_counts") or {}, []
     by_class = zip(*counts.values(), strict=True)
     for name, class_counts in zip(record.get("class_names") or (), by_class, strict=False):
@@ -58,8 +58,8 @@ def data_warnings(dataset: str, record: dict[str, Any]) -> Iterator[str]:
             by_split = ", ".join(map("{} {}".format, counts, class_counts))
             absent.append(f"{name} ({by_split})")
     if absent:
-        text = wording.count(len(absent), "class has", "classes have")
-        classes = wording.some(absent)
+        text = display.count(len(absent), "class has", "classes have")
+        classes = display.some(absent)
         yield f"{place}: {text} no example in the validation or test set: {classes}."
 
 

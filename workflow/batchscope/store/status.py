@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from batchscope import disk, wording
+from batchscope.core import disk, display
 from batchscope.host.requirements import MissingRequirement
 from batchscope.store import jobs, paths, records
 from batchscope.store.estimates import Estimates
@@ -118,8 +118,8 @@ def remaining(study: plan.Study, rows: list[JobRow], cores: int) -> str:
         return "no training, measure or timing"
     if len(unknown) == len(due):
         return f"{text}; their time is unknown until one of each kind has finished"
-    time = wording.duration(wall_seconds(study, due, cores))
-    on_cores = f"{time} on {wording.count(cores, 'core')}"
+    time = display.duration(wall_seconds(study, due, cores))
+    on_cores = f"{time} on {display.count(cores, 'core')}"
     if unknown:
         return f"{text}, at least {on_cores}; unknown for {waiting(unknown)}"
     return f"{text}, about {on_cores}"
@@ -138,4 +138,4 @@ def absence_lines(absent: Mapping[MissingRequirement, Sequence[Job]]) -> list[st
 def waiting(jobs: Iterable[Job]) -> str:
     counts = Counter(job.noun for job in jobs)
     nouns = [noun for noun in (TRAINING, TIMING, MEASURE) if counts[noun]]
-    return wording.listed(wording.count(counts[noun], noun) for noun in nouns)
+    return display.listed(display.count(counts[noun], noun) for noun in nouns)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from batchscope import wording
-from batchscope.problems import Place, Problem, received, show, unknown
+from batchscope.core import display
+from batchscope.core.problems import Place, Problem, received, show, unknown
 from batchscope.study import (
     budget_kinds,
     columns,
@@ -99,8 +99,8 @@ def epochs_without_a_measure(
     """Yield a problem if no measure or timing uses `at_epochs`."""
     served = {name for name, entry in versions.ENTRIES.items() if entry.at_epochs}
     if keys.at_epochs and not served & {*measures}:
-        in_measure = wording.listed(sorted(served - {*OF_SWEEPS}), "or")
-        in_timing = wording.listed(sorted(served & {*OF_SWEEPS}), "or")
+        in_measure = display.listed(sorted(served - {*OF_SWEEPS}), "or")
+        in_timing = display.listed(sorted(served & {*OF_SWEEPS}), "or")
         text = f"Needs {in_measure} in measure, or {in_timing} in timing."
         yield Problem((*place, "at_epochs"), text)
 
@@ -157,7 +157,7 @@ def outcomes_of_margins(
     sources = [name for name, entry in MEASURES.items() if {*entry.columns} & {*tasks.OUTCOMES}]
     evaluated = {*measures} & {*sources} or all(run["evaluate_every"] for run in runs)
     if keys.margins and not evaluated:
-        needed = wording.listed(sources, "or")
+        needed = display.listed(sources, "or")
         text = f"Needs {needed} in measure, or evaluate_every of all trainings."
         yield Problem((*place, "margins"), text)
 
@@ -187,12 +187,12 @@ def outcomes_of_others(
         for index, series in enumerate(body.numbers):
             at = ("published", figure, "numbers", index)
             named += [((*at, name), name) for name in series.columns]
-    task = wording.listed((task.replace("_", "-") for task in learned), "or")
+    task = display.listed((task.replace("_", "-") for task in learned), "or")
     for at, name in named:
         if not tasks.kept([name], learned):
             split = name.partition("_")[0]
             valid = [f"{split}_{metric}" for task in learned for metric in tasks.TASKS[task]]
-            yield received((*place, *at), name, f"{wording.listed(valid, 'or')} for a {task}")
+            yield received((*place, *at), name, f"{display.listed(valid, 'or')} for a {task}")
 
 
 def has_seconds(measures: Iterable[str], experiments: Iterable[Experiment]) -> bool:
@@ -218,7 +218,7 @@ def budgets_beyond(
     for column in budgets.get(budget_kinds.TARGET, {}):
         evaluated = all(run["evaluate_every"] for run in runs)
         if column not in budget_kinds.ALWAYS_THERE and not evaluated:
-            always = wording.listed(tasks.kept(budget_kinds.ALWAYS_THERE, learned), "or")
+            always = display.listed(tasks.kept(budget_kinds.ALWAYS_THERE, learned), "or")
             text = f"Needs evaluate_every, which evaluates it during training; or {always}."
             yield Problem((*home, budget_kinds.TARGET, column), text)
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
-from batchscope import wording
-from batchscope.problems import Place, Problem, received, unknown
+from batchscope.core import display
+from batchscope.core.problems import Place, Problem, received, unknown
 from batchscope.study import (
     checks,
     factor_models,
@@ -400,7 +400,7 @@ def _apart(place: Place, test: Test) -> Iterator[Problem]:
     at = (*place, "order" if test.type == "order" else "to")
     for side in test.sides[1:]:
         if side and test.sides[0] and {*side} != {*test.sides[0]}:
-            names = [wording.listed(sorted(factors)) for factors in (test.sides[0], side)]
+            names = [display.listed(sorted(factors)) for factors in (test.sides[0], side)]
             yield Problem(at, f"Expected the factors {names[0]} (received {names[1]}).")
             break
     read = [{factor: {*values} for factor, values in side.items()} for side in test.sides]

@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any
 
-from batchscope import wording
+from batchscope.core import display
 from batchscope.study import own_columns, tasks
 from batchscope.study.registry import MEASURES
 from batchscope.study.run_factors import FACTORS
@@ -170,7 +170,7 @@ def describe(column: str, metrics: tasks.Metrics = ()) -> Column | None:
         return _FURTHER
     if metric := tasks.user_metric(column, metrics):
         doc = f"{metric.doc.format(split=column.partition('_')[0])}, from the log."
-        return Column(doc, label=wording.capital(column.replace("_", " ")))
+        return Column(doc, label=display.capital(column.replace("_", " ")))
     if column in COLUMNS and column not in _PATTERNS:
         return COLUMNS[column]
     for name, pattern in _PATTERNS.items():

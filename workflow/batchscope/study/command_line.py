@@ -13,8 +13,8 @@ import re
 import sys
 from collections.abc import Sequence
 
-from batchscope import project_files
-from batchscope.errors import ConfigError, UserError
+from batchscope.core import project_files
+from batchscope.core.errors import ConfigError, UserError
 from batchscope.study import yaml_file
 
 # Options that choose the printed lines, or another place for jobs. The logger of progress bars

@@ -13,8 +13,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from batchscope import disk
-from batchscope.errors import UserError, check_regular
+from batchscope.core import disk
+from batchscope.core.errors import UserError, check_regular
 from batchscope.study import names, setting
 from batchscope.study.factor_models import word
 

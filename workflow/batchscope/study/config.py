@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from batchscope.errors import ConfigError
+from batchscope.core.errors import ConfigError
 from batchscope.study import messages, plan, planner, yaml_file
 from batchscope.study.model import Model
 

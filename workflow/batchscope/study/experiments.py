@@ -23,7 +23,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from batchscope.problems import nearest
+from batchscope.core.problems import nearest
 from batchscope.study import budget_kinds, stages, tasks
 from batchscope.study.factor_models import (
     CommandFactors,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from batchscope import wording
+from batchscope.core import display
 from batchscope.study import own_columns
 from batchscope.study.run_factors import EVERY_FACTOR, Factor
 from batchscope.study.setting import Parameter
@@ -44,13 +44,13 @@ def _text(factor_name: str, value: Any) -> str:
     if value in metadata.phrases:
         return metadata.phrases[value]
     if factor_name == "delay_seconds":
-        return f"delay of {wording.number(1000 * value)} ms"
+        return f"delay of {display.number(1000 * value)} ms"
     text = value_words(factor_name, value)
     if metadata.noun:
         is_integer = isinstance(value, float) and value.is_integer()
-        text = wording.count(int(value) if is_integer else value, metadata.noun)
+        text = display.count(int(value) if is_integer else value, metadata.noun)
     elif isinstance(value, int | float):
-        text = wording.tick(value) if value < 0 else wording.shortest(value)
+        text = display.tick(value) if value < 0 else display.shortest(value)
     if metadata.phrase or metadata.noun:
         return (metadata.phrase or "{}").format(text)
     return f"no {name}" if value == "none" else f"{name} {text.replace('_', ' ')}"

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 
-from batchscope import wording
-from batchscope.problems import Place, Problem, received
+from batchscope.core import display
+from batchscope.core.problems import Place, Problem, received
 from batchscope.study.experiments import Experiment
 from batchscope.study.figures import FIGURES
 from batchscope.study.registry import OF_OUTCOMES, OF_SECONDS, OF_SWEEPS
 from batchscope.study.specifications import Figure, FigureRequirement
 
 # Sources of seconds, for messages.
-TIMED = wording.listed(
+TIMED = display.listed(
     (
         f"{name} in measure" if entry.trains else f"{name} of an experiment under beside"
         for name, entry in OF_SECONDS.items()
@@ -60,7 +60,7 @@ def of_own_runs(figure: Figure, columns: Collection[str]) -> str:
     missing = [name.replace("|", " or ") for name in _lacking(required.columns, columns)]
     if FigureRequirement.LEARNING_RATES in required.conditions and "learning_rate" not in columns:
         missing.append("several values of learning_rate")
-    return f"it needs {wording.listed(missing)}" if missing else ""
+    return f"it needs {display.listed(missing)}" if missing else ""
 
 
 def _lacking(required: Iterable[str], present: Collection[str]) -> list[str]:
@@ -81,7 +81,7 @@ def problems(
         if name not in FIGURES:
             yield received(at, name, "the name of a figure", FIGURES)
         elif missing := _lacking(FIGURES[name].requires.measures, measures):
-            yield _without(at, FIGURES[name], wording.listed(map(_homes, missing)))
+            yield _without(at, FIGURES[name], display.listed(map(_homes, missing)))
         elif at[-2] == "published" and keys.figures and name not in keys.figures:
             yield received(at, name, "a figure of `figures`", keys.figures)
     for at, figure in named(place, keys):
@@ -104,7 +104,7 @@ def _names(place: Place, keys: Experiment) -> Iterator[tuple[Place, str]]:
 def _homes(measures: str) -> str:
     """Return `evaluate in measure`, or `time_epoch in measure or throughput in timing`."""
     homes = ((name, "timing" if name in OF_SWEEPS else "measure") for name in measures.split("|"))
-    return wording.listed((f"{name} in {home}" for name, home in homes), "or")
+    return display.listed((f"{name} in {home}" for name, home in homes), "or")
 
 
 def _without(place: Place, figure: Figure, required: str) -> Problem:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
 
-from batchscope import wording
+from batchscope.core import display
 from batchscope.study import tasks
 from batchscope.study.common_settings import MEMORY, UTILISATION
 from batchscope.study.registry import MEASURES, OF_OUTCOMES, OF_SECONDS, TIMINGS
@@ -210,8 +210,8 @@ class _Texts(dict[str, str]):
 def _texts(metrics: Sequence[Metric], first: Sequence[Metric], nats: str = "") -> _Texts:
     is_share = all(metric.share for metric in first)
     return _Texts(
-        metric=wording.listed(metric.words for metric in metrics),
-        first=wording.listed(metric.words for metric in first),
+        metric=display.listed(metric.words for metric in metrics),
+        first=display.listed(metric.words for metric in first),
         percent=" (%)" if is_share else "",
         points=" (points)" if is_share else "",
         error="".join(metric.error for metric in first),
@@ -231,7 +231,7 @@ def learned(name: str, learned_tasks: tuple[str, ...]) -> Figure:
     figure = _FIGURES[name]
     metrics = [METRICS[metric] for task in learned_tasks for metric in tasks.TASKS[task]]
     first = [METRICS[tasks.TASKS[task][0]] for task in learned_tasks]
-    texts = _texts(metrics, first, wording.aside(tasks.unit(tasks.NATS, learned_tasks)))
+    texts = _texts(metrics, first, display.aside(tasks.unit(tasks.NATS, learned_tasks)))
     by_metric = [panel for panel in figure.panels if re.search("{(metric|first)}", panel.column)]
     panels = [
         replace(panel, label=panel.label.format_map(texts))
@@ -245,7 +245,7 @@ def learned(name: str, learned_tasks: tuple[str, ...]) -> Figure:
         if "{metric}" in panel.column or metric in first
     ]
     title, caption = (
-        wording.capital(text.format_map(texts)) for text in (figure.title, figure.caption)
+        display.capital(text.format_map(texts)) for text in (figure.title, figure.caption)
     )
     return replace(figure, panels=tuple(panels), title=title, caption=caption)
 
@@ -257,7 +257,7 @@ def _of_metric(panel: Panel, metric: Metric) -> Panel:
     return replace(
         panel,
         column=panel.column.format(metric=metric.name, first=metric.name),
-        title=wording.capital(panel.title.format_map(texts)),
+        title=display.capital(panel.title.format_map(texts)),
         label=panel.label.format_map(texts),
         scale=Scale.PERCENT if metric.share else scale,
         counted_on=panel.counted_on if metric.error else "",

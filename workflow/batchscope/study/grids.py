@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from batchscope import wording
-from batchscope.problems import Place, Problem, received
+from batchscope.core import display
+from batchscope.core.problems import Place, Problem, received
 from batchscope.study.setting import Parameter
 from batchscope.study.stages import Stage
 
@@ -89,7 +89,7 @@ class Grid:
         for factor in self.factors:
             places = [home for home, factors in homes.items() if factor in factors]
             if len(places) > 1:
-                text = f"Stated in {wording.listed(places)}. Keep one of them."
+                text = f"Stated in {display.listed(places)}. Keep one of them."
                 yield Problem((*self.place, places[-1], factor), text)
         present = {*self.defaults, *self.set, *self.vary, *set.intersection(*map(set, self.cases))}
         for name, factor in self.factors.items():

@@ -9,9 +9,9 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from batchscope import wording
-from batchscope.errors import UserError
-from batchscope.problems import Problem, received
+from batchscope.core import display
+from batchscope.core.errors import UserError
+from batchscope.core.problems import Problem, received
 from batchscope.study import names, optimizer_constants, run_factors, tasks
 from batchscope.study.batch_phases import SEESAW, STEPS
 from batchscope.study.dataset_definitions import DatasetInfo
@@ -59,7 +59,7 @@ def of_task(factors: Factors, name: str, task: str | None) -> Problems:
     loss_function = factors.get("loss_function", "default")
     if task not in tasks.LOSSES[loss_function]:
         fitting = [loss for loss, learned in tasks.LOSSES.items() if task in learned]
-        yield _problem(factors, "loss_function", wording.listed(fitting, "or"), why)
+        yield _problem(factors, "loss_function", display.listed(fitting, "or"), why)
     elif task == tasks.REGRESSION and loss_function == "default" and factors.get("label_smoothing"):
         yield _problem(factors, "label_smoothing", "0, since the targets are no classes", why)
 
@@ -171,7 +171,7 @@ def _without_effect(factors: Factors) -> Problems:
         for switch in _SWITCHES:
             values = factor.metadata.used_with.get(switch)
             if values and factors[switch] not in values:
-                expected = f"its default, or {switch} {wording.listed(values, 'or')}"
+                expected = f"its default, or {switch} {display.listed(values, 'or')}"
                 yield _problem(factors, name, expected, f"with {switch} {factors[switch]}")
 
 
@@ -199,7 +199,7 @@ def _constants(factors: Factors) -> Problems:
     for name in optimizer_constants.NAMES:
         optimizers = optimizer_constants.supporting(name)
         if factors[name] != DEFAULT and optimizer not in optimizers:
-            expected = f"default, or {wording.listed(optimizers, 'or')}"
+            expected = f"default, or {display.listed(optimizers, 'or')}"
             yield _problem(factors, name, expected, f"for {optimizer}")
             valid = False
         elif name.startswith("beta") and factors[name] == 1:
@@ -208,7 +208,7 @@ def _constants(factors: Factors) -> Problems:
     scaling = factors["beta_scaling"]
     optimizers = optimizer_constants.supporting(*optimizer_constants.SCALED.get(scaling, ()))
     if optimizer not in optimizers:
-        expected = f"none, or {wording.listed(optimizers, 'or')}"
+        expected = f"none, or {display.listed(optimizers, 'or')}"
         yield _problem(factors, "beta_scaling", expected, f"for {optimizer}")
     elif valid and scaling == "square_root":
         constants = optimizer_constants.effective(factors)
@@ -230,7 +230,7 @@ def _batch_schedule(factors: Factors, training_size: int | None) -> Problems:
         yield _problem(factors, "largest_batch_size", expected, why)
     yield from _above_training_set(factors, training_size, "largest_batch_size")
     if schedule == SEESAW and factors["schedule"] == CONSTANT:
-        yield _problem(factors, "schedule", wording.listed(FALLING, "or"), why)
+        yield _problem(factors, "schedule", display.listed(FALLING, "or"), why)
     elif schedule == STEPS and factors["schedule"] != CONSTANT:
         yield _problem(factors, "schedule", f"{CONSTANT}, or batch_schedule {SEESAW}", why)
     warmup = factors["warmup_epochs"] / factors["epochs"]

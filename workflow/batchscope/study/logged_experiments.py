@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from batchscope.errors import ConfigError, UserError
-from batchscope.problems import Place, Problem, received
+from batchscope.core.errors import ConfigError, UserError
+from batchscope.core.problems import Place, Problem, received
 from batchscope.study import budget_kinds, checks, figure_checks, grids, own_columns
 from batchscope.study.commands import RESOURCES, RUN_DIR, Command, CommandRun, placeholders, sha256
 from batchscope.study.experiments import CommandExperiment, ExternalExperiment, LoggedExperiment

@@ -14,8 +14,8 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import BaseModel, Discriminator, Tag, ValidationError
 from pydantic.fields import FieldInfo
 
-from batchscope import wording
-from batchscope.problems import Place, Problem, hint, missing_blank, nearest, show
+from batchscope.core import display
+from batchscope.core.problems import Place, Problem, hint, missing_blank, nearest, show
 
 _MOST_LISTED = 24
 # Replaces wording that names Python's types and our classes.
@@ -60,9 +60,9 @@ def problems(error: ValidationError, model: type[BaseModel]) -> Iterator[Problem
                 yield Problem((*place[:-1], key), f"Unknown key. Did you mean '{place[-1]}'?")
                 continue
         if kind == "too_short":
-            message = f"Input should have {wording.count(context['min_length'], 'item')} or more"
+            message = f"Input should have {display.count(context['min_length'], 'item')} or more"
         if kind == "too_long":
-            message = f"Input should have {wording.count(context['max_length'], 'item')} or fewer"
+            message = f"Input should have {display.count(context['max_length'], 'item')} or fewer"
         if kind == "extra_forbidden":
             yield Problem(place, _unknown(place[-1], home)[0])
         elif kind in ("missing", "union_tag_not_found"):
@@ -89,7 +89,7 @@ def _unknown(key: Any, home: Map) -> tuple[str, str | None]:
     by_member = {tag: _keys(member) for tag, member in home.members.items()}
     tags = [f"'{tag}'" for tag, keys in by_member.items() if key in keys]
     if tags:
-        return f"Unknown key of '{home.tag}', only of {wording.listed(tags, 'or')}.", None
+        return f"Unknown key of '{home.tag}', only of {display.listed(tags, 'or')}.", None
     name = str(key).partition(":")[0]
     aliases = {alias: key for key, field in fields.items() for alias in _aliases(field)}
     match = aliases.get(name) or nearest(name, fields)

@@ -12,9 +12,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from batchscope import disk
-from batchscope.errors import UserError
-from batchscope.problems import Place, Problem, received, unmet
+from batchscope.core import disk
+from batchscope.core.errors import UserError
+from batchscope.core.problems import Place, Problem, received, unmet
 from batchscope.study import names, setting
 from batchscope.study.example_kinds import NETWORKS
 

@@ -11,8 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from batchscope.errors import ConfigError
-from batchscope.problems import Place, Problem, merged, received, unknown, unmet
+from batchscope.core.errors import ConfigError
+from batchscope.core.problems import Place, Problem, merged, received, unknown, unmet
 from batchscope.study import (
     checks,
     claims,

@@ -9,8 +9,8 @@ from typing import Annotated, Any, NamedTuple, Self
 from pydantic import Field, WrapValidator, create_model, model_validator
 from pydantic_core import PydanticCustomError
 
-from batchscope import wording
-from batchscope.problems import Place, Problem, received
+from batchscope.core import display
+from batchscope.core.problems import Place, Problem, received
 from batchscope.study.factor_models import OpenFactors, value_fields
 from batchscope.study.model import Count, GeneratedModel, Number, Unique
 from batchscope.study.run_factors import EVERY_FACTOR
@@ -29,7 +29,7 @@ class PublishedColumn(NamedTuple):
 
 
 def _of_metric(metric: Metric, data: str) -> PublishedColumn:
-    label = f"{wording.capital(metric.words)} on {data} data"
+    label = f"{display.capital(metric.words)} on {data} data"
     least = 0 if metric.least == 0 else None
     return PublishedColumn(label, "shares" * metric.share, least, 1 if metric.most == 1 else None)
 
@@ -131,9 +131,9 @@ def problems(place: Place, figure: str, numbers: list[PublishedValues]) -> Itera
     """Yield the problems of the published values of a figure."""
     if figure not in FIGURES:
         text = f"No document may give values for '{figure}', only for "
-        yield Problem(place, f"{text}{wording.listed(FIGURES, 'or')}.")
+        yield Problem(place, f"{text}{display.listed(FIGURES, 'or')}.")
         return
-    expected = wording.listed(FIGURES[figure], "or")
+    expected = display.listed(FIGURES[figure], "or")
     for index, series in enumerate(numbers):
         at = (*place, index)
         if not series.columns:

@@ -19,7 +19,7 @@ from pydantic import BaseModel, TypeAdapter
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError, core_schema
 
-from batchscope import wording
+from batchscope.core import display
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ class Parameter:
         }
         parts = [", ".join(map(str, self.choices)) if self.choices else schema["type"]]
         parts += [f"{sign} {schema[key]:g}" for key, sign in limits.items() if key in schema]
-        text = wording.listed([*self.named_values, ", ".join(parts)], "or")
+        text = display.listed([*self.named_values, ", ".join(parts)], "or")
         return f"list of {text}" if self.is_list else text
 
 
@@ -191,7 +191,7 @@ def number_text(value: int | float) -> str:
         return str(value)
     if not isinstance(value, float) or not math.isfinite(value):
         raise ValueError(f"Expected a finite number. Received: {value!r}")
-    text = wording.shortest(value)
+    text = display.shortest(value)
     if float(text) != value:
         raise ValueError(f"Expected a number that survives its own text. Received: {value!r}")
     return text

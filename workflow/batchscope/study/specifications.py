@@ -18,7 +18,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field
 
-from batchscope.errors import UserError
+from batchscope.core.errors import UserError
 from batchscope.study.model import Integer, Model
 from batchscope.study.setting import Parameter, Setting, parameters
 

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 
-from batchscope.errors import ConfigError
-from batchscope.problems import Place, Problem, merged, unknown
+from batchscope.core.errors import ConfigError
+from batchscope.core.problems import Place, Problem, merged, unknown
 from batchscope.study import messages
 from batchscope.study.claims import Claim
 from batchscope.study.dataset_definitions import Dataset

@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from batchscope.errors import ConfigError
+from batchscope.core.errors import ConfigError
 from batchscope.study import planner
 from batchscope.study.plan import PlannedExperiment, Study
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import yaml
 
-from batchscope.errors import UserError, check_regular
-from batchscope.problems import missing_blank, show
+from batchscope.core.errors import UserError, check_regular
+from batchscope.core.problems import missing_blank, show
 
 _EXPECTED = "expected a study file, which begins with `study:`"
 

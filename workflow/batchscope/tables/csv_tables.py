@@ -8,7 +8,7 @@ from typing import Any, TextIO
 
 import pandas
 
-from batchscope import disk, errors
+from batchscope.core import disk, errors
 from batchscope.study import run_factors, tables
 
 RUNS, CLAIMS = "runs.csv", "claims.csv"  # of an experiment, of a study

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import pandas
 
-from batchscope import disk
 from batchscope.analysis import (
     claims,
     comparisons,
@@ -27,6 +26,7 @@ from batchscope.analysis import (
 from batchscope.analysis.advice_series import AdviceRequest, AdviceTables
 from batchscope.analysis.targets import Target
 from batchscope.analysis.trainings import RATE, Trainings
+from batchscope.core import disk
 from batchscope.store import interims, paths, records
 from batchscope.study import factor_words, outcomes
 from batchscope.study.budget_kinds import END, SECONDS

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import pandas
 
-from batchscope import disk
 from batchscope.analysis import run_series
+from batchscope.core import disk
 from batchscope.store import jobs, paths, records
 from batchscope.store.jobs import Place
 from batchscope.study import (

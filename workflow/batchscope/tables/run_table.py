@@ -18,7 +18,7 @@ import numpy as np
 import pandas
 
 from batchscope.analysis import run_series
-from batchscope.errors import UserError
+from batchscope.core.errors import UserError
 from batchscope.external import log_checks
 from batchscope.external.external_runs import LoggedRuns
 from batchscope.store import jobs, paths, records

@@ -29,7 +29,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from batchscope import private_interfaces
+from batchscope.core import private_interfaces
 from batchscope.datasets import Learned
 from batchscope.study import run_factors
 from batchscope.timing import pipelines

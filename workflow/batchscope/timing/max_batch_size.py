@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from pydantic import Field
 
-from batchscope import project_files
-from batchscope.errors import UserError
+from batchscope.core import project_files
+from batchscope.core.errors import UserError
 from batchscope.study.model import Integer, Number
 from batchscope.study.setting import Setting
 from batchscope.study.specifications import (

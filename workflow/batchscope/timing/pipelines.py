@@ -24,8 +24,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from batchscope.core.errors import UserError
 from batchscope.datasets import Examples
-from batchscope.errors import UserError
 from batchscope.study import tasks
 from batchscope.training import losses
 

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import numpy as np
 from pydantic import Field
 
-from batchscope.errors import UserError
+from batchscope.core.errors import UserError
 from batchscope.study import common_settings
 from batchscope.study.model import Integer
 from batchscope.study.setting import Setting

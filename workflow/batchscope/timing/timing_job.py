@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from batchscope import disk
+from batchscope.core import disk
 from batchscope.host import description, tensorflow_start
 from batchscope.store import records
 from batchscope.study import incompatible_factors, names

@@ -9,7 +9,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from batchscope import disk, errors
+from batchscope.core import disk, errors
 from batchscope.store.weights import Arrays
 
 

@@ -15,7 +15,7 @@ from types import FrameType
 import numpy as np
 import tensorflow as tf
 
-from batchscope.errors import Interrupted
+from batchscope.core.errors import Interrupted
 from batchscope.host import description
 from batchscope.store import jobs, paths, records, weights
 from batchscope.store.progress import Reporter

@@ -11,7 +11,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from batchscope import private_interfaces
+from batchscope.core import private_interfaces
 from batchscope.datasets import Examples
 from batchscope.training import placed, scoring
 

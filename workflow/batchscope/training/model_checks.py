@@ -5,9 +5,9 @@ from pathlib import Path
 import keras
 import numpy as np
 
-from batchscope import wording
+from batchscope.core import display
+from batchscope.core.errors import UserError
 from batchscope.datasets.model_inputs import ModelInput
-from batchscope.errors import UserError
 from batchscope.study import example_kinds, model_files, run_factors, tasks
 from batchscope.training import models, step_times, user_models
 from batchscope.training.step_loop import Totals
@@ -48,7 +48,7 @@ def _check_output(model: keras.Model, model_file: Path | str, model_input: Model
     elif model_input.task == tasks.CLASSIFICATION and classes == 2:
         expected.append((None, 1))
     if received not in expected:
-        shapes = wording.listed(map(str, expected), "or")
+        shapes = display.listed(map(str, expected), "or")
         raise UserError(
             f"{model_file}: Expected an output of shape {shapes} for {model_input.task} "
             f"(received {received})."

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import keras
 
+from batchscope.core.errors import UserError
 from batchscope.datasets.model_inputs import ModelInput
-from batchscope.errors import UserError
 from batchscope.store.weights import Arrays
 from batchscope.study import names
 from batchscope.training import user_models

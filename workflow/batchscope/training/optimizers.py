@@ -5,7 +5,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from batchscope import private_interfaces
+from batchscope.core import private_interfaces
 from batchscope.study import optimizer_constants
 from batchscope.study.batch_phases import Course
 from batchscope.study.optimizer_constants import DEFAULT

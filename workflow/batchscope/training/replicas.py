@@ -22,7 +22,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from batchscope.errors import UserError
+from batchscope.core.errors import UserError
 from batchscope.training import losses
 from batchscope.training.scoring import Scoring
 from batchscope.training.step_loop import Examples, StepLoop, Update, distance

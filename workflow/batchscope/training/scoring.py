@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from batchscope import private_interfaces
+from batchscope.core import private_interfaces
 from batchscope.datasets import Learned
 from batchscope.study import tasks
 

@@ -9,8 +9,8 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-from batchscope import disk
-from batchscope.errors import UserError
+from batchscope.core import disk
+from batchscope.core.errors import UserError
 from batchscope.store import jobs, paths, records
 from batchscope.study import names
 from batchscope.training.runs import TrainingRun

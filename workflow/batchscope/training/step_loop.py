@@ -12,8 +12,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from batchscope.core.errors import UserError
 from batchscope.datasets import Examples
-from batchscope.errors import UserError
 from batchscope.study.batch_phases import Segment
 from batchscope.training import losses, optimizers, placed, scoring
 from batchscope.training.update_methods import Evaluate, Method, accumulated

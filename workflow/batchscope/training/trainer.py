@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from batchscope import disk
+from batchscope.core import disk
 from batchscope.host import allocation_errors, description, locks, memory_limits
 from batchscope.store import paths, records
 from batchscope.study import optimizer_constants, snapshot_epochs

@@ -15,9 +15,9 @@ from typing import Any, NoReturn
 import keras
 import numpy as np
 
-from batchscope import wording
+from batchscope.core import display
+from batchscope.core.errors import TrainsItself, UserError
 from batchscope.datasets.model_inputs import ModelInput
-from batchscope.errors import TrainsItself, UserError
 from batchscope.host import interruption
 from batchscope.study import example_kinds, model_files
 
@@ -192,6 +192,6 @@ def error_message(error: BaseException) -> str:
     """Return the type of an error and the first line of its message, without Keras's frame."""
     text = re.split(r"(?:Error|Exception) encountered:\s", str(error))[-1]
     lines = text.partition("Arguments received by")[0].splitlines()
-    lines = [wording.printable(line).strip() for line in lines]
+    lines = [display.printable(line).strip() for line in lines]
     messages = [line for line in lines if line and not _FRAME.match(line)]
     return ": ".join([type(error).__name__, *(line[:200] for line in messages[:1])])

@@ -13,12 +13,12 @@ import yaml
 from pydantic import BeforeValidator, Field, TypeAdapter
 from pydantic_core import PydanticCustomError
 
-from batchscope import problems, wording
+from batchscope.core import display, problems
+from batchscope.core.errors import UserError, raise_problems, unexpected
 from batchscope.datasets import kinds, labels
 from batchscope.datasets.raw import Raw, Request, local_file, reading
 from batchscope.datasets.source import DataSource, FileSha256, Task, is_none
 from batchscope.datasets.splits import Split
-from batchscope.errors import UserError, raise_problems, unexpected
 from batchscope.study import tasks
 from batchscope.study.example_kinds import ROWS
 from batchscope.study.model import UNIQUE, FilePath
@@ -139,7 +139,7 @@ class ParsedTable:
     def raw(self) -> Raw:
         """Return the rows with their labels."""
         rows = self.rows[self.kept]
-        place = f"{self.place}, column {wording.listed(self.labels)}"
+        place = f"{self.place}, column {display.listed(self.labels)}"
         if rows.empty:
             raise unexpected(place, "no row without a missing cell", "one at least")
         values, task = self._label_values()
@@ -167,7 +167,7 @@ class ParsedTable:
                 raise unexpected(self.place, f"one column ({head[0][0]})", "a table of several")
         except UserError as error:
             keys = [f"`{key}: {_yaml(mark)}`" for key, mark in dialect(self.path).items()]
-            raise UserError(f"{error}{f' Add {wording.listed(keys)}.' if keys else ''}") from None
+            raise UserError(f"{error}{f' Add {display.listed(keys)}.' if keys else ''}") from None
         has_names = _has_names(head.apply(self._numbers))
         numbers = [str(index + 1) for index in range(head.shape[1])]
         names = head.iloc[0].str.strip().fillna("") if has_names else numbers
@@ -180,7 +180,7 @@ class ParsedTable:
 
     def _set_columns(self, names: list[str]) -> None:
         """Set the names of the columns, of the labels and of the features."""
-        self.names = names = [wording.printable(name) for name in names]
+        self.names = names = [display.printable(name) for name in names]
         for name in dict.fromkeys(name for name in names if names.count(name) > 1):
             # With two columns of the label's name, one of them would be a feature.
             received = f"{name!r} as the name of {names.count(name)} columns"
@@ -215,10 +215,10 @@ class ParsedTable:
     def _note_cell(self, name: str, wrong: Any, received: str, expected: str, fix: str) -> None:
         """Note the first wrong cell of a column, with the number of the others."""
         remainder = (
-            f"and {wording.count(int(wrong.sum()) - 1, 'more cell')}" if wrong.sum() > 1 else ""
+            f"and {display.count(int(wrong.sum()) - 1, 'more cell')}" if wrong.sum() > 1 else ""
         )
         place = f"{self.place}, column {name}, row {wrong.idxmax() + 1}"
-        self._note(place, f"{received}{wording.aside(remainder)}", expected, fix)
+        self._note(place, f"{received}{display.aside(remainder)}", expected, fix)
 
     def _numbers(self, texts: Any) -> Any:
         """Return the numbers of texts; NaN for words."""
@@ -232,7 +232,7 @@ class ParsedTable:
         """Return a column as numbers or words."""
         cells = self.frame[name]
         if name in self.categorical or cells.dtype.kind not in "biuf":
-            cells = cells.astype("str").str.strip().map(wording.printable, na_action="ignore")
+            cells = cells.astype("str").str.strip().map(display.printable, na_action="ignore")
             numbers = self._numbers(cells)
             distinct = cells.dropna().drop_duplicates().index
             # A few words among numbers are mistakes.

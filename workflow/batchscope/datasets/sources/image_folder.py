@@ -8,12 +8,12 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Literal
 
+from batchscope.core.errors import unexpected
 from batchscope.datasets import photographs
 from batchscope.datasets.photographs import Listing, Photo
 from batchscope.datasets.raw import Raw, Request
 from batchscope.datasets.source import DataSource, ImageSize, PerClass, Scale, expanded
 from batchscope.datasets.splits import PART_OF, NpzSplit
-from batchscope.errors import unexpected
 from batchscope.store.paths import SPLITS
 from batchscope.study.model import FilePath
 

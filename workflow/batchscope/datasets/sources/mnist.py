@@ -12,12 +12,12 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field
 
+from batchscope.core.errors import unexpected
+from batchscope.core.problems import Place, Problem, received
 from batchscope.datasets import splits
 from batchscope.datasets.raw import Pair, Raw, Request, local_or_downloaded, reading
 from batchscope.datasets.source import DataSource, FileSha256, PerClass, Scale
 from batchscope.datasets.sources import npz
-from batchscope.errors import unexpected
-from batchscope.problems import Place, Problem, received
 from batchscope.study.model import FilePath, Integer, Model, Seed
 
 URL = "https://storage.googleapis.com/tensorflow/tf-keras-datasets/mnist.npz"

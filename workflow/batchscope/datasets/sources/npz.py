@@ -13,11 +13,11 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import AfterValidator, Field
 
+from batchscope.core.errors import unexpected
 from batchscope.datasets import kinds, labels
 from batchscope.datasets.raw import Raw, Request, local_file, reading
 from batchscope.datasets.source import DataSource, FileSha256, Task, exact, expanded, is_none
 from batchscope.datasets.splits import PART_OF, NpzSplit
-from batchscope.errors import unexpected
 from batchscope.store.paths import SPLITS
 from batchscope.study.example_kinds import IMAGES
 from batchscope.study.model import FilePath, Positive

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from batchscope import wording
+from batchscope.core import display
 from batchscope.datasets.raw import Raw, Request, on_disk
 from batchscope.datasets.source import DataSource
 from batchscope.datasets.sources import scikit_learn
@@ -56,7 +56,7 @@ class Patches(DataSource):
 
         images = on_disk(request, cut(), (size, size, 3))
         labels = np.repeat(np.arange(len(PHOTOGRAPHS), dtype=np.int32), count)
-        listed = wording.listed(f"{name}.jpg ({origin})" for name, origin in PHOTOGRAPHS.items())
+        listed = display.listed(f"{name}.jpg ({origin})" for name, origin in PHOTOGRAPHS.items())
         origin = scikit_learn.origin(f"{listed}, {LICENCE}")
         return Raw(images, labels, [*PHOTOGRAPHS], [], origin)
 

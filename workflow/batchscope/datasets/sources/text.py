@@ -9,10 +9,10 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
+from batchscope.core.errors import unexpected
 from batchscope.datasets.raw import Pair, Raw, Request, local_file, reading
 from batchscope.datasets.source import DataSource, FileSha256
 from batchscope.datasets.splits import Shares, split_counts
-from batchscope.errors import unexpected
 from batchscope.store.paths import SPLITS
 from batchscope.study.example_kinds import TOKENS
 from batchscope.study.model import FilePath, Integer, Share

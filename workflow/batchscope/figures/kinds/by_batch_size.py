@@ -16,9 +16,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.path import Path
 
-from batchscope import wording
 from batchscope.analysis import intervals, run_series, timing_repeats
 from batchscope.analysis.run_series import Series
+from batchscope.core import display
 from batchscope.figures import FigureTables, canvas, deciding_outcome, rows
 from batchscope.store import records
 from batchscope.study import specifications, tasks
@@ -196,8 +196,8 @@ def _outcome_cell(group: Series) -> Cell:
     if outcome in TAKEN:
         title, label = "To the target", f"{outcome} to {deciding_outcome.target_words(row)}"
         scale = Scale.LOG
-    heading = wording.titled(wording.capital(title), group.label)
-    panel = Panel("value", title, wording.lower(label), scale, ends=deciding_outcome.ENDS)
+    heading = display.titled(display.capital(title), group.label)
+    panel = Panel("value", title, display.lower(label), scale, ends=deciding_outcome.ENDS)
     return Cell(panel, heading, [replace(group, label="")])
 
 
@@ -218,7 +218,7 @@ def _cells(frame: pandas.DataFrame, spec: specifications.Figure) -> tuple[list[C
         return cells, min(4, len(cells))
     if spec.lines:
         cells = [
-            Cell(panel, wording.capital(group.label) or panel.title, _lines(group, spec.lines))
+            Cell(panel, display.capital(group.label) or panel.title, _lines(group, spec.lines))
             for group, panel in itertools.product(groups, panels)
         ]
         return cells, min(2, len(cells))
@@ -232,7 +232,7 @@ def _cells(frame: pandas.DataFrame, spec: specifications.Figure) -> tuple[list[C
 
 
 def _heading(panel: Panel, part: str, frame: pandas.DataFrame) -> str:
-    title = wording.titled(panel.title, part) if panel.title else wording.capital(part)
+    title = display.titled(panel.title, part) if panel.title else display.capital(part)
     counts = frame[panel.counted_on].dropna().unique() if panel.counted_on in frame else ()
     return f"{title} ({int(counts[0]):,} examples)" if len(counts) == 1 else title
 
@@ -242,7 +242,7 @@ def _lines(group: Series, column: str) -> list[Series]:
     failed = group.frame[group.frame[column].isna()]
     noun = "epoch" if column == "at_epoch" else column.replace("_", " ")
     return [
-        Series(wording.count(int(value), noun), {}, pandas.concat([part, failed]))
+        Series(display.count(int(value), noun), {}, pandas.concat([part, failed]))
         for value, part in group.frame.groupby(column)
     ]
 

@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 
-from batchscope import wording
 from batchscope.analysis import best_learning_rates, run_series
+from batchscope.core import display
 from batchscope.figures import FigureTables, canvas
 from batchscope.store import records
 from batchscope.study import specifications
@@ -70,7 +70,7 @@ def _draw_losses(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure
         for size, style in styles.items():
             _draw_line(axes, group.frame[group.frame["batch_size"] == size], panel.column, style)
         _rate_axis(axes.xaxis, frame[_RATE])
-        canvas.title(axes, wording.titled(panel.title, group.label))
+        canvas.title(axes, display.titled(panel.title, group.label))
         axes.set_xlabel("learning rate")
         axes.set_ylabel(panel.label if axes.get_subplotspec().is_first_col() else "")
     canvas.value_axis(grid[0], values)
@@ -145,5 +145,5 @@ def _draw_choices(axes: Axes, rows: pandas.DataFrame, style: dict[str, Any], off
 def _rate_axis(axis: Axis, rates: pandas.Series) -> None:
     """Label an axis in log2(rate) with the learning rates that have room."""
     labelled = canvas.spread(rates.dropna().unique().tolist(), _ROOM)
-    axis.set_ticks(np.log2(labelled), map(wording.number, labelled))
+    axis.set_ticks(np.log2(labelled), map(display.number, labelled))
     axis.axes.minorticks_off()

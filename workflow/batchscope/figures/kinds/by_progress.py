@@ -12,9 +12,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from batchscope import wording
 from batchscope.analysis import run_series
 from batchscope.analysis.chosen_rates import RATE
+from batchscope.core import display
 from batchscope.figures import FigureTables, canvas, rows
 from batchscope.store import records
 from batchscope.study import specifications
@@ -83,7 +83,7 @@ def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
             _draw_panel(axes, group.frame, axis, panel.column, looks)
             by = f"by {OVER[axis]}" if len(spec.over) > 1 else ""
             heading = ", ".join(filter(None, [panel.title, by, group.label]))
-            canvas.title(axes, wording.capital(heading) or spec.title)
+            canvas.title(axes, display.capital(heading) or spec.title)
         line[0].set_ylabel(panels[0].label)
     for axes, (axis, panel), panel_values in zip(grid[-1], columns, values, strict=True):
         _label_horizontal_axis(axes, frame[axis], axis)
@@ -93,7 +93,7 @@ def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
     notes = [more, _MEANS] if frame["seed"].nunique() > 1 else [more]
     notes += ["×: diverged."] if (frame["status"] == records.DIVERGED).any() else []
     targets = frame["target"].dropna().unique() if "target" in frame else ()
-    notes += [f"Dotted: the target, {wording.number(targets[0])}."] if len(targets) == 1 else []
+    notes += [f"Dotted: the target, {display.number(targets[0])}."] if len(targets) == 1 else []
     canvas.notes(figure, rows.runs(frame), *notes)
     return figure
 

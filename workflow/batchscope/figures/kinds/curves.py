@@ -14,8 +14,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from batchscope import wording
 from batchscope.analysis import run_series
+from batchscope.core import display
 from batchscope.figures import FigureTables, canvas, rows
 from batchscope.study import specifications
 from batchscope.study.specifications import Scale
@@ -88,7 +88,7 @@ def _draw_losses(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure
             if panel.scale == Scale.PERCENT:
                 axes.yaxis.set_major_formatter(canvas.percent_tick)
             axes.set(xlabel=f"position {over}", ylabel=panel.label)
-            canvas.title(axes, wording.titled(panel.title, label), 11 if spec.lines else 0)
+            canvas.title(axes, display.titled(panel.title, label), 11 if spec.lines else 0)
             if spec.lines:
                 _mark_minimisers(axes, part.iloc[0])
     return figure
@@ -126,11 +126,11 @@ def _draw_alignment(frame: pandas.DataFrame, spec: specifications.Figure) -> Fig
                 canvas.curve(axes, table, {**_DOTS, **looks[size]})
                 random = of_size.groupby("examples")["independent"].mean()
                 axes.plot(random, linewidth=0.7, **{**looks[size], "zorder": 1})
-            canvas.title(axes, wording.titled(_PLACES[place], group.label))
+            canvas.title(axes, display.titled(_PLACES[place], group.label))
             axes.set(xlabel="examples b in a mean gradient", ylabel=panel.label)
             axes.label_outer()
     examples = canvas.spread(sorted(finished["examples"].dropna().astype(int).unique().tolist()))
-    first.set_xticks(examples, map(wording.tick, examples))
+    first.set_xticks(examples, map(display.tick, examples))
     first.minorticks_off()
     values = finished[[panel.column, "independent"]].to_numpy(float)
     low = np.nanmin(values[values > 0])

@@ -10,7 +10,7 @@ import pandas
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from batchscope import wording
+from batchscope.core import display
 from batchscope.figures import FigureTables, canvas, rows
 from batchscope.figures.kinds.by_batch_size import (
     Cell,
@@ -35,8 +35,8 @@ def draw(
     figure, grid = canvas.panels(2 * len(groups), 2, width=4.2)
     for left, right, group in zip(grid[::2], grid[1::2], groups, strict=True):
         _draw_distributions(left, group.frame, looks, panel.column)
-        canvas.title(left, wording.titled("Distribution", group.label))
-        title = wording.titled(panel.title, group.label)
+        canvas.title(left, display.titled("Distribution", group.label))
+        title = display.titled(panel.title, group.label)
         runs = replace(group, label="", frame=rows.runs(group.frame))
         draw_cell(right, with_published(Cell(panel, title, [runs]), numbers), {"": ink})
         canvas.keep_possible(right, panel.column)

@@ -13,9 +13,9 @@ from matplotlib.colors import LinearSegmentedColormap, to_hex
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
-from batchscope import wording
 from batchscope.analysis.targets import Target
 from batchscope.analysis.trainings import CHOSEN_ON, Trainings, of_experiment
+from batchscope.core import display
 from batchscope.figures import FigureTables, canvas, deciding_outcome
 from batchscope.figures.deciding_outcome import TARGET_COLUMNS
 from batchscope.study import factor_words, specifications
@@ -78,7 +78,7 @@ def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
         if row["outcome"] in TAKEN:
             heading = f"{row['outcome']} to {deciding_outcome.target_words(row)}"
         series = factor_words.describe(dict(zip(factors, key, strict=True)))
-        canvas.title(axes, wording.titled(wording.capital(heading), series))
+        canvas.title(axes, display.titled(display.capital(heading), series))
         _draw_panel(axes, cells)
     canvas.legend(figure, _legend_entries(frame))
     return figure
@@ -101,7 +101,7 @@ def _draw_panel(axes: Axes, cells: pandas.DataFrame) -> None:
     axes.set(xlim=(0, len(sizes)), ylim=(0, len(rates)))
     axes.set(xlabel="batch size", ylabel="learning rate")
     axes.set_xticks(np.arange(len(sizes)) + 0.5, [f"{size:.0f}" for size in sizes])
-    axes.set_yticks(np.arange(len(rates)) + 0.5, [wording.number(rate) for rate in rates])
+    axes.set_yticks(np.arange(len(rates)) + 0.5, [display.number(rate) for rate in rates])
     axes.tick_params(length=0)
     axes.grid(visible=False)
     axes.spines[:].set_visible(False)
@@ -126,7 +126,7 @@ def _text(cell: pandas.Series, digits: int) -> str:
         return "failed"
     if cell["finite"] < cell["seeds"]:
         return f"{cell['finite']}/{cell['seeds']}"
-    return wording.number(cell["mean"], digits)
+    return display.number(cell["mean"], digits)
 
 
 def _legend_entries(frame: pandas.DataFrame) -> list[tuple[Any, str]]:

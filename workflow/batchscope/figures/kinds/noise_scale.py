@@ -13,9 +13,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from matplotlib.transforms import ScaledTranslation
 
-from batchscope import wording
 from batchscope.analysis import critical_batch_size, intervals, noise_scales, run_series
 from batchscope.analysis.noise_scales import EARLY, END, START
+from batchscope.core import display
 from batchscope.figures import FigureTables, canvas, rows
 from batchscope.study import specifications
 
@@ -108,7 +108,7 @@ def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
             axes.axhspan(ends[1], ends[2], color=canvas.MUTED, alpha=0.15, linewidth=0)
             axes.axhline(ends[0], color=canvas.MUTED, linewidth=1.2)
         _draw_panel(axes, sizes, looks, (low, high))
-        canvas.title(axes, wording.capital(group.label) or spec.title)
+        canvas.title(axes, display.capital(group.label) or spec.title)
         if axes.get_subplotspec().is_first_col():
             axes.set_ylabel(spec.panels[0].label)
         if is_local:
@@ -182,7 +182,7 @@ def _label_epochs(axes: Axes, epochs: list[float]) -> None:
     if between and last > 8 * between[0]:
         axes.set_xscale("symlog", base=2, linthresh=1.0)
         labelled = [0, *canvas.spread([round(epoch) for epoch in epochs if epoch >= 1])]
-        axes.set_xticks(labelled, map(wording.tick, labelled))
+        axes.set_xticks(labelled, map(display.tick, labelled))
         axes.minorticks_off()
         axes.set_xlim(-0.35, last * 1.5)
     else:

@@ -11,8 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from batchscope import wording
 from batchscope.analysis import run_series
+from batchscope.core import display
 from batchscope.figures import FigureTables, canvas
 from batchscope.figures.kinds.sweep import value_axis
 from batchscope.figures.rows import of_timings, sweeps, timing_factors
@@ -81,7 +81,7 @@ def _draw_bars(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
     for group in sweeps(frame):
         common = [name for name in factors if group.frame[name].nunique() == 1]
         heading = run_series.describe({name: group.frame[name].iloc[0] for name in common})
-        lines += [wording.capital(heading), *(row for _, row in group.frame.iterrows())]
+        lines += [display.capital(heading), *(row for _, row in group.frame.iterrows())]
     lines, sizes = lines[:_MOST_BARS], {}
     figure, (axes,) = canvas.panels(1, 1, _WIDTH, 0.75 + _ROW * max(len(lines), 4))
     for at, line in enumerate(lines):
@@ -118,10 +118,10 @@ def _draw_bar(axes: Axes, at: float, row: pandas.Series, numbers: list[str]) -> 
         )
         if share >= _LEAST_WRITTEN:
             look = {"fontsize": 7.5, "color": canvas.PAPER if start == 0 else "#000000"}
-            axes.bar_label(bars, [wording.percent(share, 0)], label_type="center", **look)
+            axes.bar_label(bars, [display.percent(share, 0)], label_type="center", **look)
     for column, name in enumerate(numbers, 1):
         if math.isfinite(value := float(row[name])):
-            _write(axes, column, at, wording.grouped(value))
+            _write(axes, column, at, display.grouped(value))
 
 
 def _write(axes: Axes, column: int, at: float, text: str) -> None:
@@ -150,7 +150,7 @@ def _draw_samples(frame: pandas.DataFrame) -> Figure:
             axes.set_xlim(seconds.min(), max(seconds.max(), seconds.min() + 1e-3))
         upper.set_ylabel("utilisation (%)")
         lower.set_ylabel("memory (MB)")
-        upper.set_title(wording.titled("Utilisation", group.label), pad=16)
+        upper.set_title(display.titled("Utilisation", group.label), pad=16)
         upper.tick_params(labelbottom=False)
         _label_trainings(upper, trainings, float(np.ptp(seconds)))
     grid[-1].set_xlabel("time (s)")

@@ -14,8 +14,8 @@ from matplotlib.colors import BoundaryNorm, ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator
 
-from batchscope import wording
 from batchscope.analysis import run_series
+from batchscope.core import display
 from batchscope.figures import FigureTables, canvas, rows
 from batchscope.study import specifications
 
@@ -67,7 +67,7 @@ def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
     bar = figure.colorbar(ScalarMappable(**look), ax=grid, shrink=0.9, pad=0.02)
     bar.set_label(spec.panels[0].label)
     bar.ax.set_title("Loss")
-    bar.ax.set_yticks(levels, map(wording.tick, levels))
+    bar.ax.set_yticks(levels, map(display.tick, levels))
     bar.ax.minorticks_off()
     return figure
 

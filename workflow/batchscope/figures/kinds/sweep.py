@@ -16,9 +16,9 @@ import pandas
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from batchscope import wording
 from batchscope.analysis import run_series, step_cost
 from batchscope.analysis.intervals import ENDS
+from batchscope.core import display
 from batchscope.figures import FigureTables, canvas
 from batchscope.figures.rows import constant, of_timings, sweeps, timing_factors
 from batchscope.store import records
@@ -268,7 +268,7 @@ def _draw_searches(frame: pandas.DataFrame) -> Figure:
     groups = sweeps(frame)[: canvas.MOST_SERIES]
     figure, grid = canvas.panels(len(groups), 0, 5.2 if len(groups) == 1 else 4.0, 3.1)
     for axes, group in zip(grid, groups, strict=True):
-        canvas.title(axes, wording.capital(group.label) or "Batch sizes tried")
+        canvas.title(axes, display.capital(group.label) or "Batch sizes tried")
         _draw_search(axes, group.frame)
     entries = [
         ({"linestyle": "none", **look}, outcome.replace("_", " "))

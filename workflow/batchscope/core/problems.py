@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from batchscope import wording
+from batchscope.core import display
 
 Place = tuple[str | int, ...]  # keys and positions from the root of the configuration
 
@@ -33,7 +33,7 @@ def place_text(place: Place) -> str:
 
 
 def clip(text: str) -> str:
-    text = wording.printable(text)
+    text = display.printable(text)
     return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
 
 
@@ -108,7 +108,7 @@ def unknown(place: Place, noun: str, names: Iterable[str]) -> Problem:
     choices = ", ".join(names[:_MOST_NAMED]) or "none"
     if hidden := len(names[_MOST_NAMED:]):
         choices += f" and {hidden} more, which `python workflow/run.py explain` lists"
-    return Problem(place, f"Unknown {noun}.{fix} Known {wording.plural(noun)}: {choices}.")
+    return Problem(place, f"Unknown {noun}.{fix} Known {display.plural(noun)}: {choices}.")
 
 
 def merged(problems: Iterable[Problem]) -> list[Problem]:

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 import synthetic
-from batchscope import datasets, disk, errors
-from batchscope.errors import UserError
+from batchscope import datasets
+from batchscope.core import disk, errors
+from batchscope.core.errors import UserError
 from batchscope.measures import displacement
 from batchscope.measures.finished_run import FinishedRun
 from batchscope.report import content

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from batchscope import errors
+from batchscope.core import errors
 
 # The end of a temporary name: machine, process id, and a random part.
 _TEMPORARY = re.compile(r"\..+\.([0-9a-f]{8})-([0-9]+)-\w{8}\.tmp")

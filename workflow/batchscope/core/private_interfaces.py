@@ -1,7 +1,7 @@
 """Private interfaces of other libraries, each with the reason why no public one suffices.
 
 Each function imports its library when it is called. The rules use attributes of Snakemake's
-`workflow`, which tests/ground/test_private_interfaces.py lists.
+`workflow`, which tests/core/test_private_interfaces.py lists.
 """
 
 from __future__ import annotations

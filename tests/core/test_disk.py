@@ -9,8 +9,8 @@ import resource
 import numpy as np
 import pytest
 
-from batchscope import disk
-from batchscope.errors import UserError
+from batchscope.core import disk
+from batchscope.core.errors import UserError
 
 
 @contextlib.contextmanager

@@ -6,45 +6,45 @@ import pickle
 import numpy as np
 import pytest
 
-from batchscope import wording
-from batchscope.errors import UserError
+from batchscope.core import display
+from batchscope.core.errors import UserError
 
 NAN = math.nan
 MINUS = "\N{MINUS SIGN}"
 
 ONE_VALUE = {
-    wording.shortest: [
+    display.shortest: [
         *((256, "256"), (np.float64(0.1), "0.1"), (np.int64(256), "256"), (1e-5, "1e-5")),
         (20.0, "20"),
     ],
-    wording.number: [
+    display.number: [
         *((0.00012345, "0.000123"), (1234.5, "1230"), (-0.25, f"{MINUS}0.25"), (-9.5e-17, "0")),
     ],
-    wording.cell: [
+    display.cell: [
         *((1234.5, "1234"), (0.0, "0"), (40.0, "40"), (0.0871234, "0.08712"), (1.2e-5, "1.2e-5")),
         *((123456.7, "123457"), (-3.14159, f"{MINUS}3.142"), (-12.0, f"{MINUS}12")),
-        *((9.516e-17, "0"), (2.5e12, "2.5e12"), (NAN, wording.ABSENT)),
+        *((9.516e-17, "0"), (2.5e12, "2.5e12"), (NAN, display.ABSENT)),
     ],
-    wording.tick: [
+    display.tick: [
         *((0.05, "0.05"), (20.0, "20"), (0, "0"), (2e-6, "2e-6"), (3e7, "30000000"), (-0.0, "0")),
         (-2e-6, f"{MINUS}2e-6"),
     ],
-    wording.listed: [
+    display.listed: [
         *((["set"], "set"), ([], ""), (("set", "cases", "vary"), "set, cases and vary")),
     ],
-    wording.grouped: [(12345.6, "12,346"), (1.2345, "1.23")],
-    wording.percent: [
+    display.grouped: [(12345.6, "12,346"), (1.2345, "1.23")],
+    display.percent: [
         *((0.98765, "98.8 %"), (-0.0004, "0.0 %"), (0.0714, "7.1 %"), (0.99949, "99.9 %")),
         *((0.99951, "100 %"), (math.nan, "nan %"), (-1.1764, f"{MINUS}118 %")),
     ],
-    wording.batch_size: [(1024.0, "1024"), (100.4, "100"), (53.07, "53.1")],
-    wording.p_value: [(0.0009, "< 0.001"), (0.0123, "0.012")],
-    wording.duration: [(0, "0 s"), (89, "89 s"), (600, "10 min"), (36000, "10.0 h")],
-    wording.size: [
+    display.batch_size: [(1024.0, "1024"), (100.4, "100"), (53.07, "53.1")],
+    display.p_value: [(0.0009, "< 0.001"), (0.0123, "0.012")],
+    display.duration: [(0, "0 s"), (89, "89 s"), (600, "10 min"), (36000, "10.0 h")],
+    display.size: [
         *((0, "0 bytes"), (1500, "1.5 kB"), (115_000, "115 kB"), (2.5e9, "2.5 GB")),
         (3.2e12, "3200 GB"),
     ],
-    wording.lower: [("Test loss", "test loss"), ("SAM sharpness", "SAM sharpness")],
+    display.lower: [("Test loss", "test loss"), ("SAM sharpness", "SAM sharpness")],
 }
 
 
@@ -57,9 +57,9 @@ def test_one_value(write, value, text):
 
 
 def test_counts_agree_with_their_nouns():
-    assert [wording.count(n, "run") for n in (0, 1, 2)] == ["0 runs", "1 run", "2 runs"]
-    assert wording.count(1, "class has", "classes have") == "1 class has"
-    assert wording.count(3, "class has", "classes have") == "3 classes have"
+    assert [display.count(n, "run") for n in (0, 1, 2)] == ["0 runs", "1 run", "2 runs"]
+    assert display.count(1, "class has", "classes have") == "1 class has"
+    assert display.count(3, "class has", "classes have") == "3 classes have"
 
 
 @pytest.mark.parametrize(
@@ -85,11 +85,11 @@ def test_counts_agree_with_their_nouns():
     ],
 )
 def test_an_interval_rounds_its_value_and_its_ends(numbers, expected):
-    assert wording.estimate(*numbers).bracketed == expected
+    assert display.estimate(*numbers).bracketed == expected
 
 
 def test_what_rounding_leaves_of_zero_is_zero_in_points():
-    assert wording.estimate(2.8e-17, unit=wording.POINTS).bracketed == "0"
+    assert display.estimate(2.8e-17, unit=display.POINTS).bracketed == "0"
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_what_rounding_leaves_of_zero_is_zero_in_points():
     ],
 )
 def test_a_terminal_obeys_nothing_in_a_text(text, shown):
-    assert wording.printable(text) == shown == wording.printable(shown)
+    assert display.printable(text) == shown == display.printable(shown)
 
 
 def test_errors_keep_their_lines_alone():

@@ -8,7 +8,7 @@ import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from batchscope import wording
+from batchscope.core import display
 
 _MOST_LISTED = 20
 
@@ -20,7 +20,7 @@ class UserError(Exception):
     """
 
     def __init__(self, message: object = "") -> None:
-        super().__init__("\n".join(map(wording.printable, str(message).split("\n"))))
+        super().__init__("\n".join(map(display.printable, str(message).split("\n"))))
 
 
 class ConfigError(UserError):
@@ -39,7 +39,7 @@ def raise_problems(problems: Iterable[str], where: str = "") -> None:
     lines = list(problems)
     if hidden := lines[_MOST_LISTED:]:
         start = f"{where}: " if where else "And "
-        lines[_MOST_LISTED:] = [f"{start}{wording.count(len(hidden), 'more problem')}."]
+        lines[_MOST_LISTED:] = [f"{start}{display.count(len(hidden), 'more problem')}."]
     if lines:
         raise ConfigError(lines)
 
@@ -58,7 +58,7 @@ class Damaged(UserError):
 
 def unexpected(where: Path | str, received: str, expected: str, hint: str = "") -> UserError:
     """Return the error `where: received X; Y is expected (hint).`"""
-    text = f"{where}: received {received}; {expected} is expected{wording.aside(hint)}."
+    text = f"{where}: received {received}; {expected} is expected{display.aside(hint)}."
     return UserError(text)
 
 

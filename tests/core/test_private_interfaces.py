@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 import batchscope
-from batchscope import private_interfaces
+from batchscope.core import private_interfaces
 from batchscope.host import tensorflow_start
 
 tensorflow_start.start()
@@ -96,7 +96,7 @@ def uses(path: Path) -> list[str]:
 
 def test_private_interfaces_stand_in_one_module():
     found = {path: uses(path) for path in LIBRARY.rglob("*.py")}
-    assert len(found.pop(LIBRARY / "private_interfaces.py")) >= 6
+    assert len(found.pop(LIBRARY / "core" / "private_interfaces.py")) >= 6
     assert not [use for each in found.values() for use in each]
 
 
