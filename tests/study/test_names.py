@@ -49,7 +49,7 @@ GOLDEN_SETTINGS = [
     ("evaluate", {"weights": "best", "epoch": 16}, "w=best+at=16"),
     ("sharpness", {}, "default"),
     ("sharpness", SUBSPACE, "eps=0.001+sp=subspace+ex=0+st=8"),
-    ("sharpness", {"batch_norm": "batch", "memory_mb": 64}, "bn=batch+mem=64"),
+    ("sharpness", {"batch_norm": "batch"}, "bn=batch"),
     ("weight_distance", {"weights": "best"}, "w=best"),
     ("time_epoch", {"blocks": 9, "block_seconds": 0.5}, "bl=9+bsec=0.5"),
 ]
