@@ -114,7 +114,7 @@ def test_it_is_explained_a_step_and_in_the_schema(copied):
     lines = command(copied, "explain", "weight_norm").stdout.splitlines()
     assert lines[:3] == ["### weight_norm", "", "Euclidean norm of the trained weights."]
     assert any(line.startswith("- `power` (`p`, default `2`; ") for line in lines)
-    assert lines.count("- `weight_norm`: Norm of the weights.") == 2
+    assert lines.count("- `weight_norm`: Norm of the weights.") == 1
     assert lines[-3:] == ["### weight_norm", "", CAPTION]
     text = command(copied, "explain", "weight_norm_points").stdout
     assert text == "### weight_norm_points\n\nA point per run.\n"
