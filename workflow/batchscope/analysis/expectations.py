@@ -23,6 +23,7 @@ from batchscope.study.tables import clipped
 
 PATIENCE, MEMORY_PEAK, EPOCH_SECONDS = "patience", "memory_peak_mb", "seconds_per_epoch"
 COUNTED = (EPOCHS, UPDATES, PATIENCE)  # summarised by their range over the seeds
+_POSITIVE = (SECONDS, EPOCH_SECONDS, MEMORY_PEAK)
 _LOSS = "validation_loss"
 _OF_RUNS = ["batch_size", RATE, "seed", "train_seconds", EPOCH_SECONDS, MEMORY_PEAK]
 _FROM_BEST = [Verdict.WITHIN, Verdict.PROVISIONAL, Verdict.BEYOND]  # the last one decides
@@ -99,8 +100,11 @@ def expected(series: AdviceSeries) -> Iterator[Row]:
 
 
 def _summary(name: str, values: pandas.Series) -> Row:
-    """Return a mean with its interval, or with the range of counts and of fewer than 3 values."""
-    mean, *ends, n = intervals.t_interval(values)
+    """Return a mean with its interval, or with the range of counts and of fewer than 3 values.
+
+    Intervals of times and of memory are those of the logarithm, so that no end is below 0.
+    """
+    mean, *ends, n = intervals.t_interval(values, logarithmic=name in _POSITIVE)
     ends = clipped(name, ends)
     if name in COUNTED or n < LEAST_WITH_INTERVAL:
         ends = [values.min(), values.max()]
