@@ -137,3 +137,16 @@ def test_a_rate_that_never_reaches_the_target_does_not_do_as_well(target, verdic
     frame = pandas.DataFrame(seconds + rows("test_accuracy", "www", [0.92] * 3, 3))
     frame["learning_rate"] = 0.1
     assert verdicts(series(made, evaluated, frame)) == {0.1: "within", 0.3: verdict}
+
+
+def test_a_rate_that_left_the_race_is_compared_by_its_own_seeds():
+    """It reached the target with none of its seeds, which are fewer than a third of all."""
+    made, evaluated = trained()
+    first = (evaluated["learning_rate"] == 0.1) & (evaluated["validation_loss"] == 0.1)
+    evaluated.loc[first, "validation_loss"] = 0.05
+    made, evaluated = (
+        table[(table["learning_rate"] == 0.1) | (table["seed"] == 0)] for table in (made, evaluated)
+    )
+    frame = pandas.DataFrame(rows("seconds", "wbb", [6.0, 9.0, 9.0], 3, budget_value=0.05))
+    frame["learning_rate"] = 0.1
+    assert verdicts(series(made, evaluated, frame)) == {0.1: "within", 0.3: "beyond"}

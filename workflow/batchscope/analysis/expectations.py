@@ -171,7 +171,7 @@ def _contrast(name: str, values: pandas.Series, chosen: pandas.Series, bound: fl
     else:
         mean, *ends, n = intervals.t_interval(values - chosen)
     ends = ends if n >= LEAST_WITH_INTERVAL else [math.nan, math.nan]
-    missed = np.isinf(values[np.isfinite(chosen)])
+    missed = np.isinf(values[np.isfinite(chosen) & values.notna()])
     if missed.mean() > 0.5:  # most runs never reached the target
         mean, ends = math.inf, [math.inf, math.inf]
     elif missed.any():
