@@ -40,14 +40,14 @@ def test_what_is_decided(tmp_path, schedule):
 
 def test_trends_that_documents_state_of_whole_experiments_are_asked(tmp_path):
     study = config.study(report_example.write_config(tmp_path, experiments=("gap", "second")))
-    found = experiment_tables._stated(study, "gap")
+    found = experiment_tables._stated_outcomes(study, "gap")
     directions = {column: outcome.direction for column, outcome in found.items()}
     assert directions == {
         "generalisation_gap": "rises",
         "sharpness_full_0.001": "rises",
         "seconds_per_epoch": "falls",
     }
-    assert experiment_tables._stated(study, "second") == {}
+    assert experiment_tables._stated_outcomes(study, "second") == {}
 
 
 def compared_at(folder):

@@ -102,7 +102,7 @@ def _scaling(trainings: Trainings, target: Target, step: step_cost.Fit | None) -
     axes = [
         axis for axis in AXES if axis in rows and (axis != "seconds" or rows[axis].notna().any())
     ]
-    costs = {axis: trainings.chosen_by_itself(trainings.taken(target, axis)) for axis in axes}
+    costs = {axis: trainings.chosen_by_itself(trainings.cost_to(target, axis)) for axis in axes}
     return TargetScaling(trainings, target, costs, step)
 
 

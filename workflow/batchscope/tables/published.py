@@ -62,7 +62,7 @@ def beside(
     frame = tables.get("runs", pandas.DataFrame())
     for factor in factors.keys() & {*frame}:
         frame = frame[frame[factor] == factors[factor]]
-    frame = run_series.own(frame)
+    frame = run_series.local(frame)
     if frame.empty:
         return {"here_reason": Reason.NO_VALUE}
     frame = frame[frame["batch_size"] == size]

@@ -105,7 +105,7 @@ def _times(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFram
     """Return the median time and quartiles over all timing jobs of a configuration."""
     times, ((time, *ends),) = tables.training_times, (panel.columns for panel in spec.panels)
     if times.empty:
-        runs = run_series.own(tables.runs)
+        runs = run_series.local(tables.runs)
         if not {*_QUARTILES} <= {*runs} or tables.at_epochs.empty:
             return pandas.DataFrame()
         keys = [name for name in rows.RUN if name in tables.at_epochs]

@@ -52,7 +52,7 @@ def _with_target(
         compared = compared[compared["budget"].eq(TARGET) & of_loss]
     for group in run_series.series(frame.drop(columns=RATE, errors="ignore")):
         factors = {name: value for name, value in group.factors.items() if name in compared}
-        values = run_series.of(compared, factors).get("budget_value", target[:0]).unique()
+        values = run_series.matching(compared, factors).get("budget_value", target[:0]).unique()
         if len(values) == 1:
             target[group.frame.index] = float(values[0])
     return frame.assign(target=target)

@@ -140,7 +140,7 @@ def _noise_estimates(
     for size in sizes:
         estimates = []
         for point in noise_scales.points(frame, size):
-            ratio = point.found
+            ratio = point.ratio
             values = (ratio.low if ratio.open else ratio.ratio, *point.ends)
             values = values if ratio.resolved else (math.nan,) * 3
             estimates.append(PlacedEstimate(point.epoch, *values, is_bound=ratio.open))
