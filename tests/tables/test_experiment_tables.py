@@ -19,7 +19,7 @@ def test_what_is_decided(tmp_path, schedule):
     study = synthetic.study(synthetic.grid(schedule=schedule))
     synthetic.write(tmp_path, study)
     runs = run_table.collect(tmp_path, study, "gap")
-    tables = {"runs": runs, **long_tables.made(tmp_path, study, "gap")}
+    tables = {"runs": runs, **long_tables.of_experiment(tmp_path, study, "gap")}
     tables |= experiment_tables.decisions(study, "gap", tables)
     compared = tables["comparisons"]
     fits = [tables["critical_batch_size"], tables["to_target"]]
@@ -51,7 +51,6 @@ def test_trends_that_documents_state_of_whole_experiments_are_asked(tmp_path):
 
 
 def compared_at(folder):
-    """Return the target of comparisons.csv."""
     frame = csv_tables.read(folder / "comparisons.csv")
     (value,) = frame.loc[frame["budget"] == "target", "budget_value"].unique().tolist()
     return value

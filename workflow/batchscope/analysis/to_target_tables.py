@@ -169,7 +169,6 @@ def joined(fitted: pandas.DataFrame, runs: pandas.DataFrame) -> pandas.DataFrame
 
 
 def _factors(scalings: Sequence[TargetScaling], constant: Mapping[str, Any]) -> list[str]:
-    """Return the factors in the order of a table."""
     varied = [name for scaling in scalings for name in scaling.trainings.factors]
     names = [*dict.fromkeys([*constant, *varied])]
     return run_series.factor_columns(pandas.DataFrame(columns=names))

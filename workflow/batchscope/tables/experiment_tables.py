@@ -66,12 +66,12 @@ def make(
     planned, at = study.experiments[experiment], (results, study, experiment)
     if planned.columns:  # the evaluations of external runs are all that is known
         logged = run_table.logged_runs(*at)
-        tables = long_tables.made(*at, list(logged.rows))
+        tables = long_tables.of_experiment(*at, list(logged.rows))
         tables["runs"] = run_table.of_logs(logged, study.name, experiment)
         tables["trajectories"] = run_table.trajectories(logged)
     else:
-        tables = {**long_tables.made(*at), "runs": run_table.collect(*at)}
-    tables |= {**timing_tables.made(*at), "limits": timing_tables.limits(*at)}
+        tables = {**long_tables.of_experiment(*at), "runs": run_table.collect(*at)}
+    tables |= {**timing_tables.of_experiment(*at), "limits": timing_tables.limits(*at)}
     tables |= decisions(study, experiment, tables, default_target)
     tables["advice"] = advice.rows(results, planned, tables)
     tables["published"] = published.table(planned, tables)
