@@ -160,8 +160,8 @@ class Study:
 
     @property
     def metrics(self) -> tasks.Metrics:
-        every = (experiment.metrics for experiment in self.experiments.values())
-        return tuple(dict.fromkeys(metric for metrics in every for metric in metrics))
+        by_experiment = (experiment.metrics for experiment in self.experiments.values())
+        return tuple(dict.fromkeys(metric for metrics in by_experiment for metric in metrics))
 
     @property
     def has_stages(self) -> bool:
