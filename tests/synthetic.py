@@ -171,7 +171,7 @@ def made(table: str, results: Path, planned: Study, name: str = "gap") -> pandas
     """Returns one table of an experiment, without the others where it is made of none."""
     if table == "runs":
         return run_table.collect(results, planned, name)
-    found = long_tables.made(results, planned, name)
+    found = long_tables.of_experiment(results, planned, name)
     return found[table] if table in found else experiment_tables.make(results, planned, name)[table]
 
 

@@ -12,7 +12,6 @@ from batchscope.host import fork_server
 
 
 def main(arguments: list[str]) -> None:
-    """Run a command."""
     from batchscope.cli import entry
 
     entry.main(arguments)

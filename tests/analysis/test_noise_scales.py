@@ -65,8 +65,8 @@ def test_a_point_is_the_ratio_of_means_at_a_place_of_the_training():
     frame = _places()
     found = noise_scales.points(frame, 16)
     assert [(each.place, each.epoch) for each in found] == [("start", 0), ("epoch", 2), ("end", 10)]
-    assert all(point.found == fieller([40, 60], [1, 3]) for point in found)
-    assert found[0].ends == found[0].found[1:3]
+    assert all(point.ratio == fieller([40, 60], [1, 3]) for point in found)
+    assert found[0].ends == found[0].ratio[1:3]
     (alone, *_) = noise_scales.points(frame[frame["gradient_variance"] == 40], 16)
     assert alone.ends == (35, 45)  # the error over examples
     assert noise_scales.points(frame.assign(gradient_variance=math.nan), 16) == []
@@ -82,7 +82,7 @@ def test_it_stands_beside_the_critical_batch_size_of_its_trainings():
     squares = 0.05 + 0.2 * (runs["seed"] - 1)
     end = {"gradient_variance": 40.0, "gradient_norm_squared": squares}
     made = runs.assign(**start, gradient_norm_squared_start=2.0, **end)
-    found = noise_scales.beside(rows, made)
+    found = noise_scales.joined(rows, made)
     assert set(found["noise_batch_size"]) == {32}
     row = found.iloc[0]
     for ending in ("", "_low", "_high"):
@@ -90,4 +90,4 @@ def test_it_stands_beside_the_critical_batch_size_of_its_trainings():
     low = fieller([40] * 3, [-0.15, 0.05, 0.25]).low
     assert math.isnan(row["noise_scale_end"]) and math.isinf(row["noise_scale_end_high"])
     assert row["noise_scale_end_low"] == pytest.approx(low)
-    assert noise_scales.beside(rows, runs)["noise_scale_start"].isna().all()
+    assert noise_scales.joined(rows, runs)["noise_scale_start"].isna().all()

@@ -171,7 +171,7 @@ def test_the_target_is_that_of_the_fit_and_is_read_at_the_rate_that_the_others_c
         epochs = [(1 + math.log(1 + 0.01 * seed)) / speed for seed in range(3)]
         assert row == pytest.approx([32 / size * epoch for epoch in epochs])
     assert examples == pytest.approx(updates * np.array([[8], [16], [32]]))
-    assert found["updates"].chosen.rates.tolist() == [0.2] * 3 and found["updates"].taken
+    assert found["updates"].chosen.rates.tolist() == [0.2] * 3 and found["updates"].is_cost
     mean, low, high, n = found["updates"].means()[0]
     logs = np.log(updates[0])
     half = 4.302653 * logs.std(ddof=1) / 3**0.5

@@ -34,7 +34,7 @@ def test_the_base_batch_size_is_named_where_a_rule_reads_it():
     labels = [group.label for group in found]
     assert labels == ["no scaling", "square-root scaling, base batch size 64"]
     for group in found:
-        assert run_series.of(frame, group.factors).equals(group.frame)
+        assert run_series.matching(frame, group.factors).equals(group.frame)
 
 
 def test_a_factor_that_follows_from_the_batch_size_splits_nothing():
@@ -42,7 +42,7 @@ def test_a_factor_that_follows_from_the_batch_size_splits_nothing():
     frame["optimizer"] = ["adam", "adam", None, None]
     assert run_series.series_factors(frame) == ["optimizer"]
     _, unknown = run_series.series(frame)
-    assert len(run_series.of(frame, unknown.factors)) == 2
+    assert len(run_series.matching(frame, unknown.factors)) == 2
     assert run_series.coupled_factors(frame) == {"learning_rate": [0.1, 0.2]}
 
 

@@ -14,7 +14,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference.md"
 
 
 def test_the_page_is_printed():
-    same = PAGE.read_text(encoding="utf-8") == reference.whole()
+    same = PAGE.read_text(encoding="utf-8") == reference.full_page()
     assert same, "Run `python workflow/run.py explain > docs/reference.md`."
 
 
@@ -22,7 +22,7 @@ def test_the_page_is_printed():
 def test_the_entries_of_a_name_are_printed(name):
     text = reference.entries(name)
     assert f"`{name}`" in text or f"### {name}" in text
-    assert len(text) < len(reference.whole()) / 4
+    assert len(text) < len(reference.full_page()) / 4
 
 
 @pytest.mark.slow

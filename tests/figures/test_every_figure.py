@@ -116,9 +116,9 @@ def test_a_format_for_papers_adds_a_pdf_of_its_width_and_font_size(
         assert font_size in font_sizes(pdf) and b"CreationDate" not in pdf
     for path in (tmp_path / "first").iterdir():
         assert path.read_bytes() == (tmp_path / "second" / path.name).read_bytes(), path.name
-    assert figures.whole(tmp_path / "first")
+    assert figures.is_complete(tmp_path / "first")
     (tmp_path / "first" / "accuracy.pdf").unlink()
-    assert not figures.whole(tmp_path / "first")
+    assert not figures.is_complete(tmp_path / "first")
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ import sys
 from pathlib import Path
 sys.path.insert(0, "workflow")
 from batchscope.host import locks
-with locks.held(Path(sys.argv[1]), "do this"):
+with locks.lock(Path(sys.argv[1]), "do this"):
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -41,7 +41,7 @@ def holder(path):
 
 
 def test_a_second_process_learns_who_holds_it(holder, path):
-    with pytest.raises(UserError) as caught, locks.held(path, "do this", 0):
+    with pytest.raises(UserError) as caught, locks.lock(path, "do this", 0):
         pass
     assert str(caught.value).startswith(f"{path.parent}: received ")
     assert f"process {holder.pid} on {socket.gethostname()}" in str(caught.value)
@@ -50,7 +50,7 @@ def test_a_second_process_learns_who_holds_it(holder, path):
 
 def test_who_is_killed_holds_nothing(holder, path):
     holder.kill()
-    with locks.held(path, "do this"):  # it may take a moment to end
+    with locks.lock(path, "do this"):  # it may take a moment to end
         assert path.read_text().startswith(f"process {os.getpid()} on ")
     assert not path.exists()
 
@@ -76,7 +76,7 @@ def test_a_file_system_without_locks_or_space_is_no_error(path, monkeypatch, cap
         raise OSError(errno.ENOLCK, "Refused")
 
     monkeypatch.setattr(place, name, refuse)
-    with locks.held(path, "train this run"):
+    with locks.lock(path, "train this run"):
         assert path.exists()
     assert ("Refused" in capsys.readouterr().err) is (name == "lockf")
     assert path.exists() is (name == "lockf")

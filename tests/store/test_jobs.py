@@ -76,7 +76,7 @@ def test_a_run_of_another_version_is_not_trained_for_its_files(tmp_path, version
     finish(tmp_path, study, version)
     next(tmp_path.glob("runs/*/updates.npz")).unlink()
     (state,) = jobs.JobTable(study, tmp_path).by_record.values()
-    assert state.made == made
+    assert state.complete == made
     state.job.path.write_text("")  # a damaged record has no version
     (state,) = jobs.JobTable(study, tmp_path).by_record.values()
     assert state.missing

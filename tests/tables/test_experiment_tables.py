@@ -19,7 +19,7 @@ def test_what_is_decided(tmp_path, schedule):
     study = synthetic.study(synthetic.grid(schedule=schedule))
     synthetic.write(tmp_path, study)
     runs = run_table.collect(tmp_path, study, "gap")
-    tables = {"runs": runs, **long_tables.made(tmp_path, study, "gap")}
+    tables = {"runs": runs, **long_tables.of_experiment(tmp_path, study, "gap")}
     tables |= experiment_tables.decisions(study, "gap", tables)
     compared = tables["comparisons"]
     fits = [tables["critical_batch_size"], tables["to_target"]]
@@ -40,18 +40,17 @@ def test_what_is_decided(tmp_path, schedule):
 
 def test_trends_that_documents_state_of_whole_experiments_are_asked(tmp_path):
     study = config.study(report_example.write_config(tmp_path, experiments=("gap", "second")))
-    found = experiment_tables._stated(study, "gap")
+    found = experiment_tables._stated_outcomes(study, "gap")
     directions = {column: outcome.direction for column, outcome in found.items()}
     assert directions == {
         "generalisation_gap": "rises",
         "sharpness_full_0.001": "rises",
         "seconds_per_epoch": "falls",
     }
-    assert experiment_tables._stated(study, "second") == {}
+    assert experiment_tables._stated_outcomes(study, "second") == {}
 
 
 def compared_at(folder):
-    """Return the target of comparisons.csv."""
     frame = csv_tables.read(folder / "comparisons.csv")
     (value,) = frame.loc[frame["budget"] == "target", "budget_value"].unique().tolist()
     return value

@@ -82,7 +82,7 @@ def test_a_record_without_its_evaluations_is_made_again(tmp_path):
     name, run = next(iter(study.experiments["a"].commands.items()))
     write(tmp_path, name, run)
     state = next(iter(jobs.JobTable(study, tmp_path).by_record.values()))
-    assert state.made and not state.lacking
+    assert state.complete and not state.lacking
     (paths.run_folder(tmp_path, name) / paths.TRAJECTORY).unlink()
     state = next(iter(jobs.JobTable(study, tmp_path).by_record.values()))
     assert state.missing

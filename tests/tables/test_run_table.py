@@ -208,10 +208,10 @@ def test_seconds_of_a_throughput_beside_where_no_epoch_was_timed(written, loop, 
     chosen = replace(chosen, keys=chosen.keys.model_copy(update={"beside": ("speed",)}))
     measures = vars(chosen)["measures"] = dict(written[1].experiments["gap"].measures)
     planned.experiments["gap"] = chosen
-    frame = long_tables.made(results, planned, "gap")["trajectories"]
+    frame = long_tables.of_experiment(results, planned, "gap")["trajectories"]
     own = frame["seconds"].tolist()
     del measures["time_epoch"]
-    frame = long_tables.made(results, planned, "gap")["trajectories"]
+    frame = long_tables.of_experiment(results, planned, "gap")["trajectories"]
     # The only job of the sweep is the first seed's.
     here = (frame["batch_size"] == size) & (frame["seed"] == 0)
     assert frame["seconds"].notna().tolist() == (here & known).tolist()

@@ -85,7 +85,7 @@ def written(tmp_path, monkeypatch):
 
 
 def every_table(results, study) -> dict[str, pandas.DataFrame]:
-    return timing_tables.made(results, study, "machine")
+    return timing_tables.of_experiment(results, study, "machine")
 
 
 def own_jobs(study, measure: str) -> list:

@@ -53,7 +53,7 @@ def test_updates_are_those_by_hand_and_nothing_moves(optimizer):
     _, model, adam, *_ = left
     variables = [*model.variables, *adam.variables]
     before = [variable.numpy() for variable in variables]
-    window = Window.of(SETTINGS, 4, 50)
+    window = Window.from_settings(SETTINGS, 4, 50)
     assert window == ((1, 2, 4), 4, 16, 2)
     following = np.resize(order[::-1], window.examples)
     result = Branches(*left, window).losses(following, 0.02)
@@ -104,7 +104,7 @@ def test_known_risks_of_a_noisy_quadratic():
     for seed in range(60):
         images, targets, truth = regression(seed, 128, dimension)
         left, _ = stem(images, targets, truth, batch_size=size, learning_rate=rate)
-        window = Window.of(settings, size, 128)
+        window = Window.from_settings(settings, size, 128)
         order = np.arange(128, dtype=np.int32)
         losses.append(Branches(*left, window).losses(order, rate))
     means, errors = np.mean(losses, axis=0), np.std(losses, axis=0, ddof=1) / np.sqrt(60)
@@ -136,7 +136,7 @@ def test_half_of_the_progress_is_kept_at_the_noise_over_the_loss():
 def test_a_branch_that_diverges_has_no_loss():
     images, targets, truth = regression(1, 64, 3)
     left, _ = stem(images, 1e18 * targets, truth, batch_size=4, learning_rate=1.0)
-    window = Window.of({"factors": (8,), "evaluations": 1, "window": 64}, 4, 64)
+    window = Window.from_settings({"factors": (8,), "evaluations": 1, "window": 64}, 4, 64)
     losses = Branches(*left, window).losses(np.arange(64, dtype=np.int32), 1e12)
     assert np.isnan(losses[-1])
     assert np.isfinite(tf.convert_to_tensor(left[1].weights[0]).numpy()).all()

@@ -32,7 +32,7 @@ def trained(cuts=(0, 4), given: Examples | None = None, **changes) -> tuple[Tota
         **changes,
     }
     model = models.build("small_cnn", ModelInput((8, 8, 1), 3), seed=0)
-    batches = Batches.of(factors, SIZE, None)
+    batches = Batches.from_factors(factors, SIZE, None)
     loop = StepLoop(model, optimizers.make_optimizer(factors), given or examples(), batches, True)
     norms = []
     for epoch in range(2):
@@ -86,7 +86,7 @@ def test_dropout_draws_as_often_and_the_same_each_time():
                 keras.layers.Dense(3, activation="softmax"),
             ]
         )
-        batches = Batches.of(factors, SIZE, None)
+        batches = Batches.from_factors(factors, SIZE, None)
         loop = StepLoop(model, optimizers.make_optimizer(factors), examples(), batches)
         loop.run(np.arange(COUNT, dtype=np.int32), 0, 4, Totals())
         return [item.numpy() for item in model.variables]

@@ -27,7 +27,7 @@ THINGS = {
     ),
     "specifications, explain and the schema": (
         "from batchscope.study import registry; from batchscope.cli import reference;"
-        "reference.whole(); from batchscope.study import editor_schema; editor_schema.text()",
+        "reference.full_page(); from batchscope.study import editor_schema; editor_schema.text()",
         READING,
     ),
     "reading a study": (

@@ -315,7 +315,7 @@ def of_tables(tables: AdviceTables, request: AdviceRequest) -> Iterator[AdviceSe
             for name in run_series.factor_columns(frame)
             if series.frame[name].nunique(dropna=False) < 2
         }
-        runs = of_factors(run_series.own(tables.runs), factors)
+        runs = of_factors(run_series.local(tables.runs), factors)
         configured = runs.reindex(columns=[*{*_OF_MACHINE, *TIMING_FACTORS} - {"batch_size"}])
         of_machine = configured.iloc[0].to_dict() if len(runs) else {}
         parts = AdviceTables(

@@ -27,7 +27,7 @@ AT_LEAST, AT_MOST, UNBOUNDED = "at least", "at most", "unbounded"
 
 
 def edge(rate: float, rates: Sequence[float]) -> str:
-    """Returns where one of some rates, ascending, lies: an edge, or an empty string."""
+    """Return where one of some rates, ascending, lies: an edge, or an empty string."""
     if [rate] == [*rates]:
         return BOTH
     return {rates[0]: LOW, rates[-1]: HIGH}.get(rate, "")
@@ -65,7 +65,7 @@ class Exponent(NamedTuple):
 
 
 def effective(frame: pandas.DataFrame) -> pandas.Series:
-    """Returns every run's learning rate after scaling.
+    """Return every run's learning rate after scaling.
 
     A run that is not there takes its scaling from those of its series and batch size.
     """
@@ -73,70 +73,70 @@ def effective(frame: pandas.DataFrame) -> pandas.Series:
     scaling = rates / frame[RATE]
     filled = scaling.copy()
     for group in series(frame):
-        own = scaling.loc[group.frame.index]
-        known = own.groupby(group.frame["batch_size"]).transform("first")
-        filled.loc[own.index] = own.fillna(known)
+        scales = scaling.loc[group.frame.index]
+        first = scales.groupby(group.frame["batch_size"]).transform("first")
+        filled.loc[scales.index] = scales.fillna(first)
     rates = rates.fillna(frame[RATE] * filled.fillna(1.0))
     # Rates that differ by the rounding of their scaling are the same rate.
     return rates.map(lambda rate: float(f"{rate:.12g}"))
 
 
 def several(frame: pandas.DataFrame) -> bool:
-    """Returns whether any batch size of any series was trained at more than one rate.
+    """Return whether any batch size of any series was trained at more than one rate.
 
     A rate that follows from the batch size and the other factors is no choice.
     """
-    known = not frame.empty and RATE in frame
-    return known and any(Trainings({}, one.frame, frame[:0]).tuned for one in series(frame))
+    has_rates = not frame.empty and RATE in frame
+    return has_rates and any(Trainings({}, group.frame, frame[:0]).tuned for group in series(frame))
 
 
 def choices(rows: pandas.DataFrame) -> list[Choice]:
-    """Returns the best rate of every batch size of one series' runs, in order of batch size."""
+    """Return the best rate of every batch size of one series' runs, in order of batch size."""
     if rows.empty:
         return []
-    each, found = Trainings({}, rows, rows[:0]), []
-    losses, (sizes, factors, seeds) = each.column(CHOSEN_ON), each.axes
-    rates = np.fmax.reduce(each.cube(effective(rows)), axis=2)
+    trainings, result = Trainings({}, rows, rows[:0]), []
+    losses, (sizes, factors, seeds) = trainings.column(CHOSEN_ON), trainings.axes
+    rates = np.fmax.reduce(trainings.cube(effective(rows)), axis=2)
     tried = chosen_rates.tried(losses)
     tried = np.where(tried.any(axis=1, keepdims=True), tried, ~np.isnan(rates))
     best = chosen_rates.by_lowest(losses)
     alone = [chosen_rates.by_lowest(losses[:, :, [at]]) for at in range(len(seeds))]
     for at, size in enumerate(sizes):
-        known = [*rates[at].tolist(), math.nan]  # the index -1 is none
+        size_rates = [*rates[at].tolist(), math.nan]  # the index -1 is none
         choice = Choice(
             batch_size=size,
-            rates=tuple(compress(known, tried[at])),
+            rates=tuple(compress(size_rates, tried[at])),
             learning_rate=[*factors, math.nan][best[at]],
-            rate=known[best[at]],
-            by_seed={seed: known[own[at]] for seed, own in zip(seeds, alone, strict=True)},
+            rate=size_rates[best[at]],
+            by_seed={seed: size_rates[index[at]] for seed, index in zip(seeds, alone, strict=True)},
             runs=int(np.isfinite(losses[at, best[at]]).sum()) if best[at] >= 0 else 0,
         )
-        found.append(choice)
-    return found
+        result.append(choice)
+    return result
 
 
-def exponent(found: list[Choice]) -> Exponent | None:
-    """Returns the exponent of the best rate against batch size, or None below two batch sizes.
+def exponent(points: list[Choice]) -> Exponent | None:
+    """Return the exponent of the best rate against batch size, or None below two batch sizes.
 
     Every seed with a best rate at every batch size gives one exponent. Batch sizes without any
     best rate, or without a choice, are left out.
     """
-    found = [choice for choice in found if math.isfinite(choice.rate) and len(choice.rates) > 1]
-    seeds = sorted({seed for choice in found for seed in choice.by_seed})
-    rates = np.array([[choice.by_seed.get(seed, math.nan) for choice in found] for seed in seeds])
-    complete = np.isfinite(rates).all(axis=1) if len(found) > 1 else np.zeros(len(seeds), bool)
+    points = [choice for choice in points if math.isfinite(choice.rate) and len(choice.rates) > 1]
+    seeds = sorted({seed for choice in points for seed in choice.by_seed})
+    rates = np.array([[choice.by_seed.get(seed, math.nan) for choice in points] for seed in seeds])
+    complete = np.isfinite(rates).all(axis=1) if len(points) > 1 else np.zeros(len(seeds), bool)
     if not complete.any():
         return None
     logs = np.log2(rates[complete])
-    doublings = np.log2([choice.batch_size for choice in found])
+    doublings = np.log2([choice.batch_size for choice in points])
     centred = doublings - doublings.mean()
     interval = intervals.t_interval(verdicts.slopes(logs, doublings))
-    widest = [np.diff(np.log2(choice.rates)).max() for choice in found]  # step of each grid
+    widest = [np.diff(np.log2(choice.rates)).max() for choice in points]  # step of each grid
     off = float(np.abs(centred) @ widest / 2 / (centred @ centred))
     # A higher rate at a batch size above the mean makes the exponent higher, one below it lower.
     edges = [
         (at, edge(choice.by_seed[seed], choice.rates))
-        for at, choice in zip(centred.tolist(), found, strict=True)
+        for at, choice in zip(centred.tolist(), points, strict=True)
         for seed in compress(seeds, complete)
     ]
     ways = {

@@ -28,9 +28,9 @@ def by_lowest(losses: Any) -> np.ndarray:
     is -1 if all rates are. Among equal rates the lowest one is chosen.
     """
     losses = np.asarray(losses, float)
-    own, finite = ~np.isnan(losses).all(axis=1, keepdims=True), np.isfinite(losses)
-    usable = tried(losses) & (finite | ~own).all(axis=2)
-    means = np.where(finite, losses, 0.0).sum(axis=2) / np.maximum(own.sum(axis=2), 1)
+    has_seed, finite = ~np.isnan(losses).all(axis=1, keepdims=True), np.isfinite(losses)
+    usable = tried(losses) & (finite | ~has_seed).all(axis=2)
+    means = np.where(finite, losses, 0.0).sum(axis=2) / np.maximum(has_seed.sum(axis=2), 1)
     return np.where(usable.any(axis=1), np.where(usable, means, np.inf).argmin(axis=1), -1)
 
 
@@ -43,11 +43,11 @@ def for_other_data(losses: Any) -> np.ndarray:
     """
     losses = np.asarray(losses, float)
     index = by_lowest(losses)
-    for size, (found, there) in enumerate(zip(losses, tried(losses), strict=True)):
-        failed = np.isinf(found[there]).any(axis=1)
-        if index[size] < 0 and (len(found) == 1 or (len(failed) and failed.all())):
-            most = _most_reached(found)
-            index[size] = most if most >= 0 else there.argmax()
+    for size, (size_losses, is_tried) in enumerate(zip(losses, tried(losses), strict=True)):
+        failed = np.isinf(size_losses[is_tried]).any(axis=1)
+        if index[size] < 0 and (len(size_losses) == 1 or (len(failed) and failed.all())):
+            most = _most_reached(size_losses)
+            index[size] = most if most >= 0 else is_tried.argmax()
     return index
 
 
@@ -70,7 +70,7 @@ def better_with_fewer_seeds(losses: Any, index: np.ndarray) -> np.ndarray:
     return result
 
 
-def for_all_data(losses: Any, taken: Any, margin: float) -> tuple[np.ndarray, np.ndarray]:
+def for_all_data(losses: Any, costs: Any, margin: float) -> tuple[np.ndarray, np.ndarray]:
     """Return the index of the rate for all data of each batch size, and whether it is on an edge.
 
     Two rates are equally good if neither a higher loss is shown than the lowest one, nor a higher
@@ -82,28 +82,28 @@ def for_all_data(losses: Any, taken: Any, margin: float) -> tuple[np.ndarray, np
     Without any choice the index is the one of `for_other_data`.
 
     Args:
-        taken: Cost to the target; NaN without a target.
+        costs: Cost to the target; NaN without a target.
         margin: Negligible share of the cost.
     """
-    losses, taken = np.asarray(losses, float), np.asarray(taken, float)
+    losses, costs = np.asarray(losses, float), np.asarray(costs, float)
     lowest, index = by_lowest(losses), for_other_data(losses)
     edges = on_edge(index, losses)
     for size in np.flatnonzero(lowest >= 0):
-        index[size], edges[size] = _of_size(losses[size], taken[size], lowest[size], margin)
+        index[size], edges[size] = _of_size(losses[size], costs[size], lowest[size], margin)
     return index, edges
 
 
-def _of_size(losses: np.ndarray, taken: np.ndarray, lowest: int, margin: float) -> tuple[int, bool]:
+def _of_size(losses: np.ndarray, costs: np.ndarray, lowest: int, margin: float) -> tuple[int, bool]:
     """Return the rate of one batch size, and whether it is on an edge, as `for_all_data` does."""
-    known = np.isfinite(losses).sum(axis=1)
+    counts = np.isfinite(losses).sum(axis=1)
     rates = np.flatnonzero(tried(losses[None])[0])
-    equal = [rate for rate in rates if known[rate] == known[lowest]]
+    equal = [rate for rate in rates if counts[rate] == counts[lowest]]
     equal = [rate for rate in equal if not _higher(losses[rate] - losses[lowest])]
-    fastest = equal[max(_most_reached(taken[equal]), 0)]
-    logs = np.log(np.where(np.isfinite(taken) & (taken > 0), taken, math.nan))
+    fastest = equal[max(_most_reached(costs[equal]), 0)]
+    logs = np.log(np.where(np.isfinite(costs) & (costs > 0), costs, math.nan))
     equal = [rate for rate in equal if not _higher(logs[rate] - logs[fastest], math.log1p(margin))]
     inner = {*equal} - {rates[0], rates[-1]}
-    reached = [rate for rate in equal if not np.isinf(taken[rate]).any()]
+    reached = [rate for rate in equal if not np.isinf(costs[rate]).any()]
     pool = reached if reached and (not inner or inner & {*reached}) else inner or equal
     best = min(pool, key=lambda rate: np.nanmean(losses[rate]))
     return best, len(rates) > 1 and best in (rates[0], rates[-1]) and not inner
@@ -129,16 +129,16 @@ def leave_one_out(values: Any) -> tuple[np.ndarray, np.ndarray]:
     values = np.asarray(values, float)
     sizes, _, seeds = values.shape
     read, index = np.full((sizes, seeds), np.nan), np.full((sizes, seeds), -1)
-    for size, (found, there) in enumerate(zip(values, tried(values), strict=True)):
-        own = ~np.isnan(found).all(axis=0)
-        failures = np.where(there, (~np.isfinite(found) & own).sum(axis=1), seeds + 1)
+    for size, (size_values, is_tried) in enumerate(zip(values, tried(values), strict=True)):
+        has_run = ~np.isnan(size_values).all(axis=0)
+        failures = np.where(is_tried, (~np.isfinite(size_values) & has_run).sum(axis=1), seeds + 1)
         allowed = failures == failures.min()
-        for seed in np.flatnonzero(own):
-            others = np.delete(found, seed, axis=1) if own.sum() > 1 else found
-            chosen = _most_reached(np.where(allowed[:, None], others, np.nan))
-            chosen = int(there.argmax()) if there.sum() == 1 else chosen
+        for seed in np.flatnonzero(has_run):
+            remaining = np.delete(size_values, seed, axis=1) if has_run.sum() > 1 else size_values
+            chosen = _most_reached(np.where(allowed[:, None], remaining, np.nan))
+            chosen = int(is_tried.argmax()) if is_tried.sum() == 1 else chosen
             index[size, seed] = chosen
-            read[size, seed] = found[chosen, seed] if chosen >= 0 else np.inf
+            read[size, seed] = size_values[chosen, seed] if chosen >= 0 else np.inf
     return read, index
 
 
@@ -156,10 +156,10 @@ def differ(read: Any) -> np.ndarray:
 
 
 def on_edge(index: np.ndarray, values: Any) -> np.ndarray:
-    """Returns whether the rate of each size, -1 for none, is the first or last of several tried."""
-    there = tried(np.asarray(values, float))
-    first, last = there.argmax(axis=1), there.shape[1] - 1 - there[:, ::-1].argmax(axis=1)
-    return (index >= 0) & ((index == first) | (index == last)) & (there.sum(axis=1) > 1)
+    """Return whether the rate of each size, -1 for none, is the first or last of several tried."""
+    is_tried = tried(np.asarray(values, float))
+    first, last = is_tried.argmax(axis=1), is_tried.shape[1] - 1 - is_tried[:, ::-1].argmax(axis=1)
+    return (index >= 0) & ((index == first) | (index == last)) & (is_tried.sum(axis=1) > 1)
 
 
 def _most_reached(values: np.ndarray) -> int:
@@ -175,10 +175,10 @@ def _most_reached(values: np.ndarray) -> int:
 
 
 def tried(values: np.ndarray) -> np.ndarray:
-    """Returns whether a rate was tried at a size, shape (sizes, rates)."""
+    """Return whether a rate was tried at a size, shape (sizes, rates)."""
     return ~np.isnan(values).all(axis=2)
 
 
 def at(values: np.ndarray, index: np.ndarray) -> np.ndarray:
-    """Returns values of shape (sizes, rates, seeds) at the rate of each size and seed."""
+    """Return values of shape (sizes, rates, seeds) at the rate of each size and seed."""
     return np.take_along_axis(values, index[:, None], axis=1)[:, 0]

@@ -173,7 +173,6 @@ def _json(cells: Any) -> str:
 
 
 def _selected(frame: pandas.DataFrame, cells: Cells) -> pandas.DataFrame:
-    """Return the rows that have one of the values of every factor or key."""
     for name, values in cells.items():
         frame = frame[frame[name].isin(values)] if name in frame else frame.iloc[:0]
     return frame

@@ -53,7 +53,7 @@ def best(rows: pandas.DataFrame) -> int | None:
 def _rows(reading: Reading, factors: list[str]) -> Iterator[Row]:
     """Yield the rows of a reading, one per batch size."""
     bound = -reading.margin if reading.rises else reading.margin
-    if reading.taken:
+    if reading.is_cost:
         bound = verdicts.exponential(math.log1p(reading.margin))
     firsts = reading.trainings.runs.drop_duplicates("batch_size").set_index("batch_size")[factors]
     means, not_compared = reading.means(), reasons(reading)
@@ -90,7 +90,7 @@ def reasons(reading: Reading) -> list[Reason]:
     """Return the reason why each batch size is compared with none; empty if it is compared."""
     result = []
     for at, values in enumerate(reading.values):
-        if reading.taken and (values <= 0).any():
+        if reading.is_cost and (values <= 0).any():
             result.append(Reason.NOT_POSITIVE)  # a cost of 0 has no ratio
         elif np.isinf(values).any():
             result.append(Reason.NOT_REACHED if reading.not_reached[at] else Reason.FAILED)
@@ -105,7 +105,7 @@ def reasons(reading: Reading) -> list[Reason]:
 
 def _statements(reading: Reading, kept: list[int]) -> dict[int, ComparisonWithBest]:
     """Return the statement of each batch size that shares a seed with another one."""
-    margin = math.log1p(reading.margin) if reading.taken else reading.margin
+    margin = math.log1p(reading.margin) if reading.is_cost else reading.margin
     analyses = (*reading.earlier, reading)
     shares = [analysis.share for analysis in analyses]
     bounded = [Reason.AT_FIRST_EVALUATION if first else Reason.NONE for first in reading.at_first]
@@ -125,9 +125,9 @@ def _statements(reading: Reading, kept: list[int]) -> dict[int, ComparisonWithBe
                     for other in kept
                     if other != at
                 ),
-                ratio=reading.taken,
+                ratio=reading.is_cost,
                 pairs=len(kept) * (len(kept) - 1) // 2,
-                negative=reading.taken or not reading.rises,
+                negative=reading.is_cost or not reading.rises,
             )
             for analysis in analyses
         ]
@@ -140,7 +140,7 @@ def _statements(reading: Reading, kept: list[int]) -> dict[int, ComparisonWithBe
 def _differences(reading: Reading, at: int, other: int, margin: float) -> np.ndarray:
     """Return by how much one batch size is better than another one, by seed."""
     values = reading.values[[at, other]]
-    if reading.taken:
+    if reading.is_cost:
         with np.errstate(divide="ignore", invalid="ignore"):
             values = -np.log(values)
     elif not reading.rises:

@@ -159,7 +159,7 @@ def _by_rate(series: AdviceSeries, size: int) -> Iterator[tuple[str, pandas.Data
             column, value = at_target[["budget_column", "budget_value"]].iloc[0]
             rows = _evaluations(series)[lambda rows: rows["batch_size"] == size]
             target, metrics = Target(column, value), series.request.metrics
-            updates = target.taken(rows, UPDATES, ["seed", RATE], metrics)
+            updates = target.crossings(rows, UPDATES, ["seed", RATE], metrics)
             if len(updates):  # external runs may have no rate
                 yield name, updates.unstack()
 

@@ -46,16 +46,16 @@ class Point(NamedTuple):
 
     place: str
     epoch: float
-    found: Ratio
+    ratio: Ratio
     runs: pandas.DataFrame
 
     @property
     def ends(self) -> tuple[float, float]:
         """The ends of its bar, which may be NaN; for a single run by the jackknife's error."""
         if len(self.runs) > 1:
-            return self.found.low, self.found.high
+            return self.ratio.low, self.ratio.high
         error = float(self.runs["gradient_noise_scale_error"].iloc[0])
-        return self.found.ratio - error, self.found.ratio + error
+        return self.ratio.ratio - error, self.ratio.ratio + error
 
 
 def fieller(numerators: Any, denominators: Any, confidence: float = 0.95) -> Ratio:
@@ -95,7 +95,7 @@ def fieller(numerators: Any, denominators: Any, confidence: float = 0.95) -> Rat
     return Ratio(ratio, float(low), math.inf if math.isfinite(low) else NAN, n)
 
 
-def of(runs: pandas.DataFrame, ending: str = "") -> Ratio:
+def of_runs(runs: pandas.DataFrame, ending: str = "") -> Ratio:
     parts = (runs[f"gradient_{name}{ending}"] for name in ("variance", "norm_squared"))
     return fieller(*parts)
 
@@ -107,12 +107,12 @@ def points(rows: pandas.DataFrame, size: int) -> list[Point]:
     # Trainings that stopped by patience end at different epochs.
     place = chosen["place"].where(chosen["place"] != EARLY, chosen["epoch"].map("{:08.0f}".format))
     return [
-        Point(group["place"].iloc[0], float(group["epoch"].mean()), of(group), group)
+        Point(group["place"].iloc[0], float(group["epoch"].mean()), of_runs(group), group)
         for _, group in chosen.groupby(place, sort=False)
     ]
 
 
-def beside(rows: pandas.DataFrame, runs: pandas.DataFrame) -> pandas.DataFrame:
+def joined(rows: pandas.DataFrame, runs: pandas.DataFrame) -> pandas.DataFrame:
     """Return rows of to_target.csv with the noise scale of the same trainings.
 
     It is measured in the finished runs at the fitted batch size nearest to the critical one, at its
@@ -131,9 +131,9 @@ def beside(rows: pandas.DataFrame, runs: pandas.DataFrame) -> pandas.DataFrame:
     if pandas.notna(row["on_edge"]):
         row[chosen_rates.RATE] = row["chosen_learning_rate"]
     names = ["batch_size", *filter(row.index.__contains__, run_series.varying(runs))]
-    same = run_series.of(run_series.finished(runs), row[names].dropna())
+    same = run_series.matching(run_series.finished(runs), row[names].dropna())
     for place, ending in ENDINGS.items():
-        ratio = of(same, ending)
+        ratio = of_runs(same, ending)
         if ratio.resolved:
             numbers = (NAN if ratio.open else ratio.ratio, ratio.low, ratio.high)
             values |= dict(zip(BESIDE[place], numbers, strict=True))

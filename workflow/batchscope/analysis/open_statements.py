@@ -30,34 +30,34 @@ Row = dict[str, Any]
 
 
 def of_claims(
-    stated: Iterable[Claim],
+    stated_claims: Iterable[Claim],
     claims: pandas.DataFrame,
     runs: pandas.DataFrame,
     looks: Sequence[int],
 ) -> Iterator[Row]:
-    """Yields the claims of one experiment that can be tested.
+    """Yield the claims of one experiment that can be tested.
 
     Args:
         claims: Rows of claims.csv.
         runs: Rows of the experiment's runs.csv.
         looks: Numbers of seeds after which one looks.
     """
-    judged, runs = claims.set_index("id"), run_series.own(runs)
+    judged, runs = claims.set_index("id"), run_series.local(runs)
     factors = {*run_series.factor_columns(runs), "batch_size"} - {RATE}
-    for claim in stated:
+    for claim in stated_claims:
         row = judged.loc[claim.id]
         if row["verdict"] != Verdict.NOT_TESTABLE:
             selected = np.zeros(len(runs), bool)
             selections = [*claim.test.selections()]
             for cells in selections:
-                known = [runs[name].isin(cells[name]) for name in cells if name in factors]
-                selected |= np.all(known, axis=0)  # of none, all
+                matches = [runs[name].isin(cells[name]) for name in cells if name in factors]
+                selected |= np.all(matches, axis=0)  # of none, all
             elsewhere = any("machine" in cells for cells in selections)
             yield _row(claim.id, row, runs.iloc[:0] if elsewhere else runs[selected], looks)
 
 
 def of_race(race: pandas.DataFrame, analyses: Sequence[int]) -> Iterator[Row]:
-    """Yields the batch sizes with rates in the race that have fewer seeds than others, or than a
+    """Yield the batch sizes with rates in the race that have fewer seeds than others, or than a
     verdict needs.
 
     Args:
@@ -79,11 +79,11 @@ def of_race(race: pandas.DataFrame, analyses: Sequence[int]) -> Iterator[Row]:
 
 def of_edges(
     tables: AdviceTables,
-    asked: advice_series.AdviceRequest,
+    request: advice_series.AdviceRequest,
     added_rates: Sequence[AddedRate],
     analyses: Sequence[int],
 ) -> Iterator[Row]:
-    """Yields the edges of the grid of learning rates at which a size that could win is best.
+    """Yield the edges of the grid of learning rates at which a size that could win is best.
 
     The next stage tries a rate beyond such an edge, at most `MOST_BEYOND` times.
 
@@ -91,7 +91,7 @@ def of_edges(
         added_rates: Rates beyond the grid so far.
         analyses: Numbers of seeds at the analyses of the race; empty without one.
     """
-    for series in advice_series.of_tables(tables, asked) if analyses else ():
+    for series in advice_series.of_tables(tables, request) if analyses else ():
         sizes: dict[tuple[float, float], list[int]] = {}
         for check in advice.edges(series):
             if check["passed"]:
@@ -117,26 +117,26 @@ def of_edges(
             }
 
 
-def of_advice(tables: AdviceTables, asked: advice_series.AdviceRequest) -> Iterator[Row]:
-    """Yields the comparisons that limit the batch sizes of every series of one experiment."""
+def of_advice(tables: AdviceTables, request: advice_series.AdviceRequest) -> Iterator[Row]:
+    """Yield the comparisons that limit the batch sizes of every series of one experiment."""
     several = run_series.varying(tables.comparisons.drop(columns=advice_series.RATE))
-    for series in advice_series.of_tables(tables, asked):
+    for series in advice_series.of_tables(tables, request):
         factors = {name: series.factors[name] for name in several if name in series.factors}
         asking = series.unresolved.index
         for at, row in series.limits.iterrows():
             if row["verdict"] == Verdict.NOT_TESTABLE:
                 continue
-            of = {name: row[name] for name in ("budget", "outcome", "batch_size")}
-            sizes = _beside(series, row) if at in asking else []
+            compared = {name: row[name] for name in ("budget", "outcome", "batch_size")}
+            sizes = _sizes_of_interval(series, row) if at in asking else []
             runs = series.tables.runs[series.tables.runs["batch_size"].isin(sizes)]
             if row["n"] < _fewest(runs):  # times with a number of jobs of their own
                 runs = runs.iloc[:0]
-            statement = json.dumps({**factors, **of}, default=_plain)
-            yield _row(statement, row, runs, asked.looks)
+            statement = json.dumps({**factors, **compared}, default=_plain)
+            yield _row(statement, row, runs, request.looks)
 
 
-def _beside(series: AdviceSeries, row: pandas.Series) -> list[int]:
-    """Returns a batch size and those that its interval rests on: not those that are beyond."""
+def _sizes_of_interval(series: AdviceSeries, row: pandas.Series) -> list[int]:
+    """Return a batch size and those that its interval rests on: not those that are beyond."""
     limits = series.limits
     same = limits[(limits["outcome"] == row["outcome"]) & (limits["budget"] == row["budget"])]
     kept = same[~advice_series.excludes(same)]
@@ -144,17 +144,17 @@ def _beside(series: AdviceSeries, row: pandas.Series) -> list[int]:
 
 
 def _row(statement: str, row: pandas.Series, runs: pandas.DataFrame, looks: Sequence[int]) -> Row:
-    """Returns a statement with the seeds that its runs get next, where more may settle it."""
-    found = {"statement": statement, **row[_COPIED].to_dict(), "seeds": None, "runs": ""}
+    """Return a statement with the seeds that its runs get next, where more may settle it."""
+    result = {"statement": statement, **row[_COPIED].to_dict(), "seeds": None, "runs": ""}
     ends = row[["low", "high"]].astype(float)
     bounded = ends.notna().all() and ends["low"] != ends["high"]
     explained = pandas.notna(row["reason"]) and row["reason"] != Reason.NONE
     if row["verdict"] != Verdict.NOT_RESOLVED or explained or not bounded or runs.empty:
-        return found
+        return result
     if following := stages.following(_fewest(runs), looks):
         names = sorted(runs.loc[runs["seed"] == runs["seed"].min(), "run"])
-        found |= {"seeds": following, "runs": json.dumps(names)}
-    return found
+        result |= {"seeds": following, "runs": json.dumps(names)}
+    return result
 
 
 def _fewest(runs: pandas.DataFrame) -> float:

@@ -105,7 +105,7 @@ def leaving(
         succeeded = ~np.isinf(numbers).any(axis=(0, 2))
         of_pair = level / max(succeeded[racing].sum() - 1, 1)
         worst = {rate: _closest(criteria, size, rate, racing, seeds, of_pair) for rate in racing}
-        left |= {rate: found for rate, found in worst.items() if found and found.p < of_pair}
+        left |= {rate: item for rate, item in worst.items() if item and item.p < of_pair}
     return left
 
 
@@ -121,13 +121,13 @@ def _closest(
 
     For each criterion it is the difference from the rate that beats it most clearly.
     """
-    others = [other for other in rates if other != rate]
+    rivals = [other for other in rates if other != rate]
     by_criterion = []
     for criterion in criteria:
         has_values = not np.isnan(criterion.values[size, rates, :seeds]).all()
-        if others and has_values:  # else no run reached the budget
+        if rivals and has_values:  # else no run reached the budget
             differences = [
-                _difference(criterion, size, rate, other, seeds, level) for other in others
+                _difference(criterion, size, rate, other, seeds, level) for other in rivals
             ]
             by_criterion.append(min(differences, key=lambda difference: difference.p))
     return max(by_criterion, key=lambda difference: difference.p, default=None)
@@ -136,9 +136,9 @@ def _closest(
 def _difference(
     criterion: Criterion, size: int, rate: int, other: int, seeds: int, level: float
 ) -> Difference:
-    values, others = (criterion.values[size, index, :seeds] for index in (rate, other))
+    values, other_values = (criterion.values[size, index, :seeds] for index in (rate, other))
     result = Difference(criterion, seeds, level, other, p=1.0)
-    if not np.isfinite(others).all():
+    if not np.isfinite(other_values).all():
         return result
     if np.isinf(values).any():
         return result._replace(p=0.0)
@@ -148,8 +148,8 @@ def _difference(
         losses, other_losses = (criterion.losses[size, index, :seeds] for index in (rate, other))
         if losses.mean() < other_losses.mean():
             return result
-    is_ratio = bool((values > 0).all() and (others > 0).all())
-    differences = np.log(values / others) if is_ratio else values - others
+    is_ratio = bool((values > 0).all() and (other_values > 0).all())
+    differences = np.log(values / other_values) if is_ratio else values - other_values
     mean, error = differences.mean(), differences.std(ddof=1) / math.sqrt(seeds)
     width = special.stdtrit(seeds - 1, 1 - level) * error
     ends = np.array([mean, mean - width, mean + width])
@@ -161,7 +161,7 @@ def _difference(
 def table(
     runs: pandas.DataFrame,
     evaluations: pandas.DataFrame,
-    stated: Mapping[str, Any],
+    stated_budgets: Mapping[str, Any],
     margins: Mapping[str, float],
     analyses: Sequence[int],
     protected: Collection[str] = (),
@@ -173,18 +173,19 @@ def table(
     Args:
         runs: Rows of runs.csv of an experiment.
         evaluations: Rows of its trajectories.csv.
-        stated: Budgets of the experiment.
+        stated_budgets: Budgets of the experiment.
         margins: Outcome -> largest negligible deterioration.
         analyses: Numbers of seeds at the interim analyses; empty without a race.
         protected: Names of the runs, with the first seed, of rates that never leave.
         metrics: User-defined metrics.
     """
     rows: list[Row] = []
-    runs = run_series.own(runs)
+    runs = run_series.local(runs)
     if analyses and len(runs):
-        budgets = [one for one in readings.budgets(evaluations, stated) if one.kind in stated]
+        budgets = readings.budgets(evaluations, stated_budgets)
+        budgets = [budget for budget in budgets if budget.kind in stated_budgets]
         for series in trainings.of_experiment(runs, evaluations, metrics):
-            target = readings.target(series, stated, default_target)
+            target = readings.target(series, stated_budgets, default_target)
             criteria = _criteria(series, budgets, target) or _at_end(series, margins)
             rows += _rows(series, criteria, analyses, protected)
     factors = [name for name in run_series.factor_columns(runs) if name != RATE]
@@ -215,13 +216,12 @@ def _criteria(
     ]
     lowest = readings.at_budget(series, Budget(CONVERGENCE), CHOSEN_BY)
     if target:
-        cost = series.taken(Target(target.column, target.value), UPDATES)
+        cost = series.cost_to(Target(target.column, target.value), UPDATES)
         return [*criteria, Criterion(TARGET, UPDATES, cost, lowest)]
     return [*criteria, Criterion(CONVERGENCE, CHOSEN_BY, lowest)]
 
 
 def _at_end(series: Trainings, margins: Mapping[str, float]) -> list[Criterion]:
-    """Return the outcomes with a margin at the end of the runs as criteria."""
     criteria = []
     for name in margins:
         values = series.column(name)

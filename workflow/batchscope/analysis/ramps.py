@@ -45,7 +45,7 @@ def table(
         planned: Numbers of seeds at the interim analyses.
     """
     rows: list[Row] = []
-    for arms in _groups(run_series.own(runs)) if _any_rises(runs) else ():
+    for arms in _groups(run_series.local(runs)) if _any_rises(runs) else ():
         constant = [arm for arm in arms if not _rises(arm)]
         for arm in filter(_rises, arms):
             rows += _compared(arm, constant, margins, planned)

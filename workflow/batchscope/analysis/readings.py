@@ -105,7 +105,7 @@ class Reading:
         return ~np.isnan(self.trainings.outcome(0.0)).all(axis=1)
 
     @property
-    def taken(self) -> bool:
+    def is_cost(self) -> bool:
         return self.outcome in TAKEN
 
     @functools.cached_property
@@ -134,13 +134,13 @@ class Reading:
         Args:
             seeds: Index of the seeds that count, all by default.
         """
-        return intervals.means(self.values[:, seeds], self.chosen.tuned, self.taken)
+        return intervals.means(self.values[:, seeds], self.chosen.tuned, self.is_cost)
 
 
 def of_experiment(
     runs: pandas.DataFrame,
     evaluations: pandas.DataFrame,
-    stated: Mapping[str, Any],
+    stated_budgets: Mapping[str, Any],
     margins: Mapping[str, float],
     looks: Sequence[int] = (),
     default_target: DefaultTarget = Trainings.default_target,
@@ -149,20 +149,20 @@ def of_experiment(
     """Yield every outcome of every series with two batch sizes or more, at every budget.
 
     Args:
-        stated: Budgets of the experiment: kind -> value; for a target, column -> value.
+        stated_budgets: Budgets of the experiment: kind -> value; for a target, column -> value.
         margins: Outcome -> largest negligible deterioration. Columns of runs.csv among them are
             also read at the end of the runs.
         looks: Numbers of seeds at the interim analyses, all of which use the budgets of all seeds.
         default_target: Returns the target of a series if the experiment states none.
         metrics: User-defined metrics.
     """
-    shared = budgets(evaluations, stated)
-    for each in trainings.of_experiment(runs, evaluations, metrics):
-        if len(each.axes[0]) < LEAST_SIZES:
+    shared = budgets(evaluations, stated_budgets)
+    for series in trainings.of_experiment(runs, evaluations, metrics):
+        if len(series.axes[0]) < LEAST_SIZES:
             continue
-        budget = target(each, stated, default_target)
-        found = functools.partial(_of_series, shared=shared, target=budget, margins=margins)
-        yield from _staged(each, looks, found)
+        budget = target(series, stated_budgets, default_target)
+        read = functools.partial(_of_series, shared=shared, target=budget, margins=margins)
+        yield from _staged(series, looks, read)
 
 
 def _staged(
@@ -173,12 +173,12 @@ def _staged(
     """Yield the readings of trainings, each with those of the same sizes at earlier analyses."""
     *before, (_, share) = stages.seen(len(trainings.axes[2]), planned)
     earlier = [
-        {_key(reading): replace(reading, share=spent) for reading in read(trainings.first(seeds))}
-        for seeds, spent in before
+        {_key(reading): replace(reading, share=used) for reading in read(trainings.first(seeds))}
+        for seeds, used in before
     ]
     for reading in read(trainings):
         same = (analysis.get(_key(reading)) for analysis in earlier)
-        same = (one for one in same if one and one.batch_sizes == reading.batch_sizes)
+        same = (match for match in same if match and match.batch_sizes == reading.batch_sizes)
         yield replace(reading, share=share, earlier=tuple(same))
 
 
@@ -187,35 +187,35 @@ def _key(reading: Reading) -> tuple[str, str]:
 
 
 def _of_series(
-    each: Trainings, shared: list[Budget], target: Budget | None, margins: Mapping[str, float]
+    series: Trainings, shared: list[Budget], target: Budget | None, margins: Mapping[str, float]
 ) -> Iterator[Reading]:
     """Yield every outcome of a series at every budget.
 
     To the target, at convergence and at the end a batch size has one rate, as recommended.
     """
-    whole = None
-    if trainings.at_own_targets(each.runs):  # the only evaluation of a run is at its target
-        yield from _to_target(each, target, margins, whole)
-    elif trainings.at_own_ends(each.runs):
-        yield from _at_equal_budget(each, margins)
-    elif each.finished[CHOSEN_BY].notna().any():
-        losses = at_budget(each, Budget(CONVERGENCE), CHOSEN_BY)
-        taken = np.full_like(losses, math.nan)
+    advised = None
+    if trainings.at_own_targets(series.runs):  # the only evaluation of a run is at its target
+        yield from _to_target(series, target, margins, advised)
+    elif trainings.at_own_ends(series.runs):
+        yield from _at_equal_budget(series, margins)
+    elif series.finished[CHOSEN_BY].notna().any():
+        losses = at_budget(series, Budget(CONVERGENCE), CHOSEN_BY)
+        costs = np.full_like(losses, math.nan)
         if target:
-            taken = each.taken(Target(target.column, target.value), UPDATES)
-        whole = each.chosen_for_all(losses, taken, margins.get(SECONDS, MARGIN_OF_TAKEN))
+            costs = series.cost_to(Target(target.column, target.value), UPDATES)
+        advised = series.chosen_for_all(losses, costs, margins.get(SECONDS, MARGIN_OF_TAKEN))
         for budget in shared:
             if budget.kind == CONVERGENCE:
-                yield from _to_target(each, target, margins, whole)
-            one_rate = whole if budget.kind == CONVERGENCE else None
-            yield from _at_budget(each, budget, margins, one_rate)
-    own_ends = not trainings.at_own_ends(each.runs)  # unequal ends are not compared
+                yield from _to_target(series, target, margins, advised)
+            one_rate = advised if budget.kind == CONVERGENCE else None
+            yield from _at_budget(series, budget, margins, one_rate)
+    own_ends = not trainings.at_own_ends(series.runs)  # unequal ends are not compared
     for outcome, margin in margins.items() if own_ends else ():
-        if outcome in each.runs and each.runs[outcome].notna().any():
-            yield _at_own_end(each, outcome, margin, whole)
+        if outcome in series.runs and series.runs[outcome].notna().any():
+            yield _at_own_end(series, outcome, margin, advised)
 
 
-def budgets(evaluations: pandas.DataFrame, stated: Mapping[str, Any]) -> list[Budget]:
+def budgets(evaluations: pandas.DataFrame, values: Mapping[str, Any]) -> list[Budget]:
     """Return the budgets of an experiment, without the target, since that depends on the series.
 
     Each is as stated, or the largest that every finished run reached. A budget that no run has,
@@ -228,17 +228,15 @@ def budgets(evaluations: pandas.DataFrame, stated: Mapping[str, Any]) -> list[Bu
     last = finished.groupby(["machine", "run"])[[*AXES.values()]].max()
     if run_series.by_horizon(evaluations):
         ends = {*last[AXES[EPOCHS]], *finished[EPOCHS]}
-        found = [Budget(EPOCHS, float(ends.pop()))] if len(ends) == 1 else []
-        return [*found, Budget(CONVERGENCE)]
-    known = {kind: axis for kind, axis in AXES.items() if last[axis].notna().any()}
-    found = [
-        Budget(kind, float(stated.get(kind, last[axis].min()))) for kind, axis in known.items()
-    ]
-    return [*found, Budget(CONVERGENCE)]
+        equal = [Budget(EPOCHS, float(ends.pop()))] if len(ends) == 1 else []
+        return [*equal, Budget(CONVERGENCE)]
+    axes = {kind: axis for kind, axis in AXES.items() if last[axis].notna().any()}
+    equal = [Budget(kind, float(values.get(kind, last[axis].min()))) for kind, axis in axes.items()]
+    return [*equal, Budget(CONVERGENCE)]
 
 
 def _reading(
-    each: Trainings,
+    series: Trainings,
     budget: Budget,
     outcome: str,
     margin: float,
@@ -246,101 +244,100 @@ def _reading(
     **marks: np.ndarray,
 ) -> Reading:
     """Return the reading of an outcome; a mark that is left out is false for all sizes."""
-    none = np.zeros(len(each.axes[0]), bool)
+    none = np.zeros(len(series.axes[0]), bool)
     marks = dict.fromkeys(("at_first", "falling", "ended", "rate_left"), none) | marks
-    return Reading(each, budget, outcome, margin, chosen, **marks)
+    return Reading(series, budget, outcome, margin, chosen, **marks)
 
 
 def _at_budget(
-    each: Trainings, budget: Budget, margins: Mapping[str, float], whole: Chosen | None
+    series: Trainings, budget: Budget, margins: Mapping[str, float], advised: Chosen | None
 ) -> Iterator[Reading]:
     """Yield every outcome of a series at a budget, on test data or else on validation data.
 
-    At convergence `whole` has the rates. Otherwise the rate has the lowest mean validation loss at
-    the budget over all seeds; on validation data each seed is read at the rate that the others
-    choose.
+    At convergence `advised` has the rates. Otherwise the rate has the lowest mean validation loss
+    of all seeds at the budget. On validation data the other seeds choose the rate of each seed.
     """
-    losses, compared = at_budget(each, budget, CHOSEN_BY), _compared(each)
+    losses, compared = at_budget(series, budget, CHOSEN_BY), _compared(series)
     on_test = [f"test_{name}" for name in compared]
-    cubes = {name: at_budget(each, budget, name) for name in on_test if each.whole(name)}
-    more = {}
-    if whole:
-        more["falling"] = _falling(each, whole)
+    cubes = {name: at_budget(series, budget, name) for name in on_test if series.is_complete(name)}
+    marks = {}
+    if advised:
+        marks["falling"] = _falling(series, advised)
         if not cubes:  # they may be measured at the end
-            rows = run_series.finished(each.runs)
+            rows = run_series.finished(series.runs)
             measured = [name for name in on_test if name in rows and rows[name].notna().all()]
-            cubes = {name: each.column(name) for name in measured}
+            cubes = {name: series.column(name) for name in measured}
     else:
         axis = AXES[budget.kind]
-        ended = each.by_run(lambda rows: targets.ended_before(rows[axis], budget.value))
-        more["ended"] = (each.outcome(ended) == 1).any(axis=(1, 2))
-        chosen = chosen_rates.for_other_data(losses)
-        more["rate_left"] = chosen_rates.better_with_fewer_seeds(losses, chosen)
-    for of, default in compared.items():
-        test, validation = f"test_{of}", f"validation_{of}"
+        ended = series.by_run(lambda rows: targets.ended_before(rows[axis], budget.value))
+        marks["ended"] = (series.outcome(ended) == 1).any(axis=(1, 2))
+        index = chosen_rates.for_other_data(losses)
+        marks["rate_left"] = chosen_rates.better_with_fewer_seeds(losses, index)
+    for quantity, default in compared.items():
+        test, validation = f"test_{quantity}", f"validation_{quantity}"
         name = test if test in cubes else validation
         if name == validation:
-            if name not in each.finished or each.finished[name].isna().all():
+            if name not in series.finished or series.finished[name].isna().all():
                 continue
-            cubes[name] = at_budget(each, budget, name)
+            cubes[name] = at_budget(series, budget, name)
         margin = margins.get(name, margins.get(test, default))
         if margin is not None:
-            cube, others = cubes[name], name == validation
-            found = whole.of(cube) if whole else each.chosen_by(losses, cube, others)
-            yield _reading(each, budget, name, margin, found, **more)
+            cube, by_others = cubes[name], name == validation
+            chosen = advised.apply(cube) if advised else series.chosen_by(losses, cube, by_others)
+            yield _reading(series, budget, name, margin, chosen, **marks)
 
 
-def _at_equal_budget(each: Trainings, margins: Mapping[str, float]) -> Iterator[Reading]:
+def _at_equal_budget(series: Trainings, margins: Mapping[str, float]) -> Iterator[Reading]:
     """Yield every outcome and the seconds of a series with equal ends, known there alone.
 
     The other seeds choose the rate of each seed, by the first known loss or metric.
     """
 
     def only(name: str) -> np.ndarray:
-        read = each.by_run(lambda rows: float(rows[name][0]))
-        return each.outcome(read, tasks.higher_is_better(name, each.metrics))
+        read = series.by_run(lambda rows: float(rows[name][0]))
+        return series.outcome(read, tasks.higher_is_better(name, series.metrics))
 
-    equal = budget_kinds.equal_budget(each.finished)
-    known = [name for name in own_columns.outcomes(each.metrics) if each.whole(name)]
-    if equal is None or not known:
+    equal = budget_kinds.equal_budget(series.finished)
+    outcomes = [name for name in own_columns.outcomes(series.metrics) if series.is_complete(name)]
+    if equal is None or not outcomes:
         return
-    budget, losses = Budget(*equal), only(known[0])
-    losses = -losses if tasks.higher_is_better(known[0], each.metrics) else losses
-    for of, default in _compared(each).items():
-        names = (f"{split}_{of}" for split in ("test", "validation", "train"))
-        name = next(filter(known.__contains__, names), None)
+    budget, losses = Budget(*equal), only(outcomes[0])
+    losses = -losses if tasks.higher_is_better(outcomes[0], series.metrics) else losses
+    for quantity, default in _compared(series).items():
+        names = (f"{split}_{quantity}" for split in ("test", "validation", "train"))
+        name = next(filter(outcomes.__contains__, names), None)
         margin = margins.get(name, default)
         if name and margin is not None:
-            yield _reading(each, budget, name, margin, each.chosen_by(losses, only(name), True))
-    if each.whole(SECONDS):
+            yield _reading(series, budget, name, margin, series.chosen_by(losses, only(name), True))
+    if series.is_complete(SECONDS):
         margin, seconds = margins.get(SECONDS, MARGIN_OF_TAKEN), only(SECONDS)
-        yield _reading(each, budget, SECONDS, margin, each.chosen_by(losses, seconds, True))
+        yield _reading(series, budget, SECONDS, margin, series.chosen_by(losses, seconds, True))
 
 
-def _compared(each: Trainings) -> dict[str, float | None]:
+def _compared(series: Trainings) -> dict[str, float | None]:
     """Return the loss and the metrics of a series' tasks, each with its default margin.
 
     None if the margin depends on the unit: it is compared only with a stated margin.
     """
-    learned = tasks.of_columns(each.finished.columns[each.finished.notna().any()])
+    learned = tasks.of_columns(series.finished.columns[series.finished.notna().any()])
     names = [name for task in learned for name in tasks.TASKS[task]]
     margins = {name: tasks.METRICS[name].margin for name in names}
-    user_metrics = dict.fromkeys(metric.name for metric in each.metrics)
+    user_metrics = dict.fromkeys(metric.name for metric in series.metrics)
     return {**margins, "loss": tasks.loss_margin(learned), **user_metrics}
 
 
-def _at_own_end(each: Trainings, outcome: str, margin: float, whole: Chosen | None) -> Reading:
-    """Return a column of runs.csv at the rates of `whole`, or at those with the lowest losses.
+def _at_own_end(series: Trainings, outcome: str, margin: float, advised: Chosen | None) -> Reading:
+    """Return a column of runs.csv at the rates of `advised`, or at those with the lowest losses.
 
     Without losses the outcome itself chooses, each seed at the rate that the others choose.
     """
-    losses, cube = each.column(CHOSEN_ON), each.column(outcome)
-    if whole:
-        return _reading(each, Budget(END), outcome, margin, whole.of(cube))
-    others = outcome.startswith("validation")
+    losses, cube = series.column(CHOSEN_ON), series.column(outcome)
+    if advised:
+        return _reading(series, Budget(END), outcome, margin, advised.apply(cube))
+    by_others = outcome.startswith("validation")
     if not np.isfinite(losses).any():
-        losses, others = -cube if tasks.higher_is_better(outcome, each.metrics) else cube, True
-    return _reading(each, Budget(END), outcome, margin, each.chosen_by(losses, cube, others))
+        losses, by_others = -cube if tasks.higher_is_better(outcome, series.metrics) else cube, True
+    return _reading(series, Budget(END), outcome, margin, series.chosen_by(losses, cube, by_others))
 
 
 def of_column(rows: pandas.DataFrame, column: str, looks: Sequence[int] = ()) -> Reading:
@@ -353,71 +350,73 @@ def of_column(rows: pandas.DataFrame, column: str, looks: Sequence[int] = ()) ->
     return reading
 
 
-def _of_column(each: Trainings, column: str) -> Reading:
-    rows = each.runs
+def _of_column(series: Trainings, column: str) -> Reading:
+    rows = series.runs
     finished, failed = (rows["status"] == FINISHED), rows["status"].isin(UNSUCCESSFUL)
-    known = rows[column].astype(float)
-    known = known.where(np.isfinite(known) & (finished | (column == _TIMED)))
+    numbers = rows[column].astype(float)
+    numbers = numbers.where(np.isfinite(numbers) & (finished | (column == _TIMED)))
     values, failures = (
-        np.fmax.reduce(each.cube(found), axis=1) for found in (known, np.where(failed, 1.0, np.nan))
+        np.fmax.reduce(series.cube(row), axis=1) for row in (numbers, np.where(failed, 1.0, np.nan))
     )
     values[np.isnan(values).all(axis=1) & (failures == 1).any(axis=1)] = math.inf
     no = np.zeros(len(values), bool)
     chosen = Chosen(values, np.full(len(values), math.nan), no, np.zeros(values.shape, int), no)
-    return _reading(each, Budget(END), column, math.nan, chosen)
+    return _reading(series, Budget(END), column, math.nan, chosen)
 
 
 def target(
-    each: Trainings, stated: Mapping[str, Any], default_target: DefaultTarget
+    series: Trainings, stated_budgets: Mapping[str, Any], default_target: DefaultTarget
 ) -> Budget | None:
     """Return the target of a series: the stated one, else its default.
 
     There is none if updates are not known, or if the learning rate follows the horizon.
     """
-    own_target = trainings.at_own_targets(each.runs)
-    if not own_target and (not each.whole("updates") or run_series.by_horizon(each.evaluations)):
+    own_target = trainings.at_own_targets(series.runs)
+    if not own_target and (
+        not series.is_complete("updates") or run_series.by_horizon(series.evaluations)
+    ):
         return None
-    targets_stated = [Target(*known) for known in stated.get(TARGET, {}).items()]
-    stated_target = targets_stated[0] if targets_stated else default_target(each)
+    targets_stated = [Target(*item) for item in stated_budgets.get(TARGET, {}).items()]
+    stated_target = targets_stated[0] if targets_stated else default_target(series)
     if stated_target is None or not (stated_target.column or own_target):
         return None
     return Budget(TARGET, stated_target.value, stated_target.column)
 
 
 def _to_target(
-    each: Trainings, budget: Budget | None, margins: Mapping[str, float], whole: Chosen | None
+    series: Trainings, budget: Budget | None, margins: Mapping[str, float], advised: Chosen | None
 ) -> Iterator[Reading]:
     """Yield the updates, examples and seconds that each size takes to a target.
 
-    `whole` has the rates; without it each seed is read at the rate that the others choose.
+    `advised` has the rates; without it each seed is read at the rate that the others choose.
     """
     if budget is None:
         return
     target = Target(budget.column, budget.value)
-    first = each.at_first(target)
+    first = series.at_first(target)
     for axis in own_columns.AXES:
-        if each.whole(axis):
-            taken, margin = each.taken(target, axis), margins.get(axis, MARGIN_OF_TAKEN)
-            chosen = whole.of(taken) if whole else each.chosen_by_itself(taken)
+        if series.is_complete(axis):
+            costs, margin = series.cost_to(target, axis), margins.get(axis, MARGIN_OF_TAKEN)
+            chosen = advised.apply(costs) if advised else series.chosen_by_itself(costs)
             at_first = chosen_rates.at(first, np.maximum(chosen.read, 0)).any(axis=1)
-            yield _reading(each, budget, axis, margin, chosen, at_first=at_first)
+            yield _reading(series, budget, axis, margin, chosen, at_first=at_first)
 
 
-def _falling(each: Trainings, whole: Chosen) -> np.ndarray:
+def _falling(series: Trainings, advised: Chosen) -> np.ndarray:
     """Return whether most trainings of each size, at its rate, end at their lowest loss."""
 
     def falls(rows: Evaluated) -> float:
-        found = rows[CHOSEN_BY]
-        known = len(found) > 1 and np.isfinite(found).any()
-        return float(np.nanargmin(found) == len(found) - 1) if known else math.nan
+        losses = rows[CHOSEN_BY]
+        is_known = len(losses) > 1 and np.isfinite(losses).any()
+        return float(np.nanargmin(losses) == len(losses) - 1) if is_known else math.nan
 
-    read = whole.of(each.cube(each.by_run(falls))).values
+    read = advised.apply(series.cube(series.by_run(falls))).values
     return np.nansum(read, axis=1) > 0.5 * (~np.isnan(read)).sum(axis=1)
 
 
-def at_budget(each: Trainings, budget: Budget, name: str) -> np.ndarray:
+def at_budget(series: Trainings, budget: Budget, name: str) -> np.ndarray:
     """Return a column of each training at a budget as a cube; NaN if it ended before."""
-    loss = tasks.lower_is_better(name, each.metrics)
+    loss = tasks.lower_is_better(name, series.metrics)
 
     def read(rows: Evaluated) -> float:
         if budget.kind != CONVERGENCE:
@@ -425,9 +424,9 @@ def at_budget(each: Trainings, budget: Budget, name: str) -> np.ndarray:
             scaled = tasks.logarithmic(name)
             return targets.at_budget(used, rows[name], budget.value, scaled)
         losses = rows[CHOSEN_BY]
-        known = np.isfinite(losses)
-        if not known.any():  # a single row is all that there is to read
+        finite = np.isfinite(losses)
+        if not finite.any():  # a single row is all that there is to read
             return float(rows[name][0]) if len(losses) == 1 else math.nan
-        return float(rows[name][np.argmin(np.where(known, losses, math.inf))])
+        return float(rows[name][np.argmin(np.where(finite, losses, math.inf))])
 
-    return each.outcome(each.by_run(read), rises=not loss)
+    return series.outcome(series.by_run(read), rises=not loss)

@@ -52,7 +52,7 @@ def typed(
     return frame.astype(dict.fromkeys(integers, "Int64"), errors=errors)
 
 
-def own(runs: pandas.DataFrame) -> pandas.DataFrame:
+def local(runs: pandas.DataFrame) -> pandas.DataFrame:
     """Return the runs of this machine, which come first."""
     if "machine" not in runs or runs.empty:
         return runs
@@ -163,7 +163,7 @@ def series(frame: pandas.DataFrame, names: Iterable[str] | None = None) -> list[
     return result
 
 
-def of(frame: pandas.DataFrame, factors: Mapping[str, Any]) -> pandas.DataFrame:
+def matching(frame: pandas.DataFrame, factors: Mapping[str, Any]) -> pandas.DataFrame:
     for name, value in factors.items():
         frame = frame[frame[name].isna() if pandas.isna(value) else frame[name] == value]
     return frame

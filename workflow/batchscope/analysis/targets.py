@@ -35,8 +35,8 @@ def at_budget(used: Any, values: Any, budget: float, loss: bool = False) -> floa
     used, values = np.asarray(used, float), np.asarray(values, float)
     if ended_before(used, budget):
         return math.nan
-    known = ~np.isnan(values)
-    used, values = used[known], values[known]
+    has_value = ~np.isnan(values)
+    used, values = used[has_value], values[has_value]
     after = int(np.searchsorted(used, budget * (1 + ROUNDING), side="right"))
     if after == 0:
         return math.nan
@@ -97,20 +97,20 @@ class Target:
             return math.nan  # there is no such training
         losses = losses_of(evaluated, self.column, metrics)
         target = tasks.falling(self.value, self.column, metrics)
-        known = ~np.isnan(losses)  # an evaluation may lack this column
-        order = np.argsort(used[known], kind="stable")
+        has_loss = ~np.isnan(losses)  # an evaluation may lack this column
+        order = np.argsort(used[has_loss], kind="stable")
         linear = tasks.user_metric(self.column, metrics) is not None
-        return first_crossing(used[known][order], losses[known][order], target, linear)
+        return first_crossing(used[has_loss][order], losses[has_loss][order], target, linear)
 
-    def taken(
+    def crossings(
         self, rows: pandas.DataFrame, axis: str, by: list[str], metrics: Metrics
     ) -> pandas.Series:
         """Return where each training first reaches the target, by the factors that tell them."""
-        names, found = {*filter(None, (self.column, axis))}, {}
+        names, result = {*filter(None, (self.column, axis))}, {}
         for run, evaluated in rows.groupby(by):
             columns = {name: evaluated[name].to_numpy(float) for name in names}
-            found[run] = self.crossing(columns, axis, metrics)
-        return pandas.Series(found)
+            result[run] = self.crossing(columns, axis, metrics)
+        return pandas.Series(result)
 
     def at_first(self, evaluated: Mapping[str, np.ndarray], metrics: Metrics) -> bool:
         """Return whether one training is there by its first evaluation: a bound of its cost."""

@@ -102,7 +102,7 @@ def _scaling(trainings: Trainings, target: Target, step: step_cost.Fit | None) -
     axes = [
         axis for axis in AXES if axis in rows and (axis != "seconds" or rows[axis].notna().any())
     ]
-    costs = {axis: trainings.chosen_by_itself(trainings.taken(target, axis)) for axis in axes}
+    costs = {axis: trainings.chosen_by_itself(trainings.cost_to(target, axis)) for axis in axes}
     return TargetScaling(trainings, target, costs, step)
 
 
@@ -169,7 +169,6 @@ def joined(fitted: pandas.DataFrame, runs: pandas.DataFrame) -> pandas.DataFrame
 
 
 def _factors(scalings: Sequence[TargetScaling], constant: Mapping[str, Any]) -> list[str]:
-    """Return the factors in the order of a table."""
     varied = [name for scaling in scalings for name in scaling.trainings.factors]
     names = [*dict.fromkeys([*constant, *varied])]
     return run_series.factor_columns(pandas.DataFrame(columns=names))

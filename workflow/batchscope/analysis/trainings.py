@@ -58,7 +58,7 @@ class Chosen(NamedTuple):
     read: np.ndarray
     tuned: np.ndarray
 
-    def of(self, cube: np.ndarray) -> Chosen:
+    def apply(self, cube: np.ndarray) -> Chosen:
         values = chosen_rates.at(cube, np.maximum(self.read, 0))
         return self._replace(values=np.where(self.read < 0, math.nan, values))
 
@@ -77,9 +77,9 @@ class Trainings:
     def finished(self) -> pandas.DataFrame:
         return run_series.finished(self.evaluations)
 
-    def whole(self, name: str) -> bool:
-        known = self.finished.get(name)
-        return known is not None and len(known) > 0 and bool(known.notna().all())
+    def is_complete(self, name: str) -> bool:
+        values = self.finished.get(name)
+        return values is not None and len(values) > 0 and bool(values.notna().all())
 
     @functools.cached_property
     def _columns(self) -> list[pandas.Series]:
@@ -114,19 +114,19 @@ class Trainings:
         }
 
     def by_run(self, read: Callable[[Evaluated], float]) -> np.ndarray:
-        """Returns a number read of each run's evaluations, shape (runs,); NaN of none."""
-        known = (self._evaluated.get(run) for run in self.runs["run"])
-        return np.array([read(rows) if rows else math.nan for rows in known], float)
+        """Return a number read of each run's evaluations, shape (runs,); NaN of none."""
+        evaluated = (self._evaluated.get(run) for run in self.runs["run"])
+        return np.array([read(rows) if rows else math.nan for rows in evaluated], float)
 
     def cube(self, values: Any) -> np.ndarray:
-        """Returns one number per run as a cube."""
-        found = np.full([*map(len, self.axes)], math.nan)
+        """Return one number per run as a cube."""
+        result = np.full([*map(len, self.axes)], math.nan)
         places = zip(self.axes, self._columns, strict=True)
-        found[tuple(np.searchsorted(axis, column) for axis, column in places)] = values
-        return found
+        result[tuple(np.searchsorted(axis, column) for axis, column in places)] = values
+        return result
 
     def outcome(self, values: Any, rises: bool = False) -> np.ndarray:
-        """Returns the numbers of the runs that finished as a cube; infinitely bad of a failed."""
+        """Return the numbers of the runs that finished as a cube; infinitely bad of a failed."""
         status = self.runs["status"]
         failed = np.where(status.isin(UNSUCCESSFUL), -math.inf if rises else math.inf, math.nan)
         return self.cube(np.where(status == FINISHED, np.asarray(values, float), failed))
@@ -149,17 +149,17 @@ class Trainings:
         """Whether each training diverged or ran out of memory, shape (runs,)."""
         return self.runs["status"].isin(FAILED).to_numpy()
 
-    def taken(self, target: Target, axis: str) -> np.ndarray:
+    def cost_to(self, target: Target, axis: str) -> np.ndarray:
         """Return the cost of each training to a target as a cube; infinite if it is not reached."""
-        found = self.by_run(lambda rows: target.crossing(rows, axis, self.metrics))
-        return self.cube(np.where(self.failed, math.inf, found))
+        costs = self.by_run(lambda rows: target.crossing(rows, axis, self.metrics))
+        return self.cube(np.where(self.failed, math.inf, costs))
 
     def at_first(self, target: Target) -> np.ndarray:
-        """Returns whether each is at a target by its first evaluation, as a cube; none failed."""
+        """Return whether each is at a target by its first evaluation, as a cube; none failed."""
         at_first = self.by_run(lambda rows: target.at_first(rows, self.metrics))
         return self.cube(at_first * ~self.failed) == 1
 
-    def chosen_by(self, losses: np.ndarray, cube: np.ndarray, others: bool) -> Chosen:
+    def chosen_by(self, losses: np.ndarray, cube: np.ndarray, by_others: bool) -> Chosen:
         """Return numbers of a cube at the rates that the cube of losses chooses.
 
         All seeds choose the rate of a seed, or only the others do. A size has no rate and no values
@@ -169,25 +169,25 @@ class Trainings:
         index = np.repeat(chosen[:, None], losses.shape[2], axis=1)
         of_others = chosen_rates.leave_one_out(losses)[1]
         of_others = np.where((index < 0) | (of_others < 0), index, of_others)
-        read = of_others if others else index
+        read = of_others if by_others else index
         values = np.where(read < 0, math.nan, chosen_rates.at(cube, read))
         only = chosen_rates.tried(losses).sum(axis=1) == 1
         rates = self.rates(np.where(only, chosen, chosen_rates.by_lowest(losses)))
         tuned = chosen_rates.differ(of_others)
         return Chosen(values, rates, chosen_rates.on_edge(chosen, losses), read, tuned)
 
-    def chosen_for_all(self, losses: np.ndarray, taken: np.ndarray, margin: float) -> Chosen:
+    def chosen_for_all(self, losses: np.ndarray, costs: np.ndarray, margin: float) -> Chosen:
         """Return losses at the rates for all data (see `chosen_rates.for_all_data`)."""
-        index, on_edge = chosen_rates.for_all_data(losses, taken, margin)
+        index, on_edge = chosen_rates.for_all_data(losses, costs, margin)
         choices, seeds = [index], losses.shape[2]
         for seed in range(seeds) if seeds > 1 else ():
-            others = (np.delete(cube, seed, axis=2) for cube in (losses, taken))
-            choices.append(chosen_rates.for_all_data(*others, margin)[0])
+            remaining = (np.delete(cube, seed, axis=2) for cube in (losses, costs))
+            choices.append(chosen_rates.for_all_data(*remaining, margin)[0])
         usable = chosen_rates.by_lowest(losses) >= 0
         usable |= chosen_rates.tried(losses).sum(axis=1) == 1
         rates, read = self.rates(np.where(usable, index, -1)), np.transpose([index] * seeds)
         tuned = chosen_rates.differ(np.transpose(choices))
-        return Chosen(losses, rates, on_edge, read, tuned).of(losses)
+        return Chosen(losses, rates, on_edge, read, tuned).apply(losses)
 
     def chosen_by_itself(self, cube: np.ndarray) -> Chosen:
         """Return costs, each seed at the rate with the lowest cost of the others.
@@ -226,8 +226,8 @@ class Trainings:
     def target_column(self) -> str | None:
         """Column of default targets: a loss, or else a metric; None without one."""
         rows = self.evaluations
-        known = (name for name in own_columns.outcomes(self.metrics) if name in rows)
-        return next((name for name in known if np.isfinite(rows[name].astype(float)).any()), None)
+        names = (name for name in own_columns.outcomes(self.metrics) if name in rows)
+        return next((name for name in names if np.isfinite(rows[name].astype(float)).any()), None)
 
     def default_target(self) -> Target | None:
         """Return the target of a series that states none (see `targets.default_value`).
@@ -300,25 +300,25 @@ def _stopped(runs: pandas.DataFrame, why: str) -> bool:
 def of_experiment(
     runs: pandas.DataFrame, evaluations: pandas.DataFrame, metrics: tasks.Metrics = ()
 ) -> list[Trainings]:
-    """Returns the runs of every series of an experiment."""
+    """Return the runs of every series of an experiment."""
     if runs.empty:
         return []
     keys = [name for name in ("run", "machine") if name in runs and name in evaluations]
-    several, found = run_series.varying(runs), []
-    # Numbers that follow from others distinguish nothing; words that go with others do beside them.
-    words = [name for name in several if not is_numeric_dtype(runs[name])]
+    several, result = run_series.varying(runs), []
+    # A number that follows from other factors distinguishes nothing. A constant text is kept.
+    texts = [name for name in several if not is_numeric_dtype(runs[name])]
     for group in series(runs):
         single = group.frame.nunique(dropna=False) == 1
         kept = [
-            name for name in several if name in group.factors or (name in words and single[name])
+            name for name in several if name in group.factors or (name in texts and single[name])
         ]
-        own = evaluations.merge(group.frame[keys], on=keys).sort_values("updates", kind="stable")
+        rows = evaluations.merge(group.frame[keys], on=keys).sort_values("updates", kind="stable")
         sizes = group.frame.drop_duplicates("batch_size").sort_values("batch_size")
-        rest = [name for name in several if name not in words and group.frame[name].nunique() > 1]
+        varied = [name for name in several if name not in texts and group.frame[name].nunique() > 1]
         factors = {name: group.frame[name].iloc[0] for name in kept}
-        along = {name: [*sizes[name]] for name in rest}
-        each = Trainings(factors, group.frame, own, along, metrics)
-        if each.tuned:
-            each.along.pop(RATE, None)
-        found.append(each)
-    return found
+        along = {name: [*sizes[name]] for name in varied}
+        trainings = Trainings(factors, group.frame, rows, along, metrics)
+        if trainings.tuned:
+            trainings.along.pop(RATE, None)
+        result.append(trainings)
+    return result

@@ -119,12 +119,12 @@ def _row(reading: Reading, direction: str, lower_bounds: bool = False) -> Row | 
         for analysis in analyses
     ]
     statement = verdicts.staged(trends, [analysis.share for analysis in analyses])
-    return {**row, "statement": replace(statement, ratio=reading.taken)}
+    return {**row, "statement": replace(statement, ratio=reading.is_cost)}
 
 
 def _scaled(reading: Reading) -> np.ndarray:
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.log(reading.values) if reading.taken else reading.values
+        return np.log(reading.values) if reading.is_cost else reading.values
 
 
 def _unknown(reading: Reading, end: int, sizes: np.ndarray) -> Reason:

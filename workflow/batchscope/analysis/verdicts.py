@@ -259,7 +259,6 @@ class Statement:
         return replace(self, parts=parts, steps=tuple(remaining))
 
     def first(self, replicates: int) -> Self:
-        """Return the statement about the first replicates."""
         return self.replaced(contrast.first(replicates) for contrast in self.tested)
 
     def judged(self, family_level: float) -> Row:

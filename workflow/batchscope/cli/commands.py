@@ -96,7 +96,9 @@ def explain(arguments: Namespace) -> None:
     """Explain a factor, measure, column, figure, or a word of the report such as provisional."""
     from batchscope.cli import reference
 
-    text = reference.entries(" ".join(arguments.words)) if arguments.words else reference.whole()
+    text = (
+        reference.entries(" ".join(arguments.words)) if arguments.words else reference.full_page()
+    )
     print(text, end="")
 
 

@@ -58,7 +58,7 @@ def explore(data: Dataset, model: Any, factors: dict[str, Any], memory: float) -
     half = new_study.size_of_throughput(new_study.HALF, seconds)
     size = new_study.guessed_batch_size(statistics.geometric_mean(scales), half, sizes)
     evaluated = sum(data.record["counts"].values()) - examples
-    epochs, every = new_study.length(long, constant, sizes[-1] / base, examples, evaluated)
+    epochs, interval = new_study.length(long, constant, sizes[-1] / base, examples, evaluated)
     return {
         "base": base,
         "best": best,
@@ -68,7 +68,7 @@ def explore(data: Dataset, model: Any, factors: dict[str, Any], memory: float) -
         "sizes": sizes,
         "rates": new_study.rates(best, base, sizes),
         "epochs": epochs,
-        "evaluate_every": every,
+        "evaluate_every": interval,
         "guess": {
             "batch_size": size,
             "learning_rate": new_study.scaled_rate(best, size / base),

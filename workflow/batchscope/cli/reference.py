@@ -32,7 +32,7 @@ _WORDS = "## Words of the report"
 _OF_TRAININGS = [name for name in _COLUMNS if name not in {*tables.OF_TIMINGS, *_DECISIONS}]
 
 
-def whole() -> str:
+def full_page() -> str:
     """Return the page docs/reference.md."""
     parts = [
         "# Reference",
@@ -73,7 +73,7 @@ def entries(name: str) -> str:
     Raises:
         UserError: If nothing has that name.
     """
-    page, word = whole(), explanations.key(name)
+    page, word = full_page(), explanations.key(name)
     parts = []
     if word in explanations.EXPLANATIONS:
         title = display.capital(word.replace("_", " "))

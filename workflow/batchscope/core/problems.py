@@ -75,7 +75,6 @@ def missing_blank(text: str) -> str:
 def received(
     place: Place, value: Any, expected: str, names: Iterable[str] = (), why: str = ""
 ) -> Problem:
-    """Return the problem of a value that is not as expected."""
     fix = hint(value, names) if isinstance(value, str) else ""
     return Problem(place, f"Expected {expected.rstrip(',')} (received {show(value)}{why}).{fix}")
 

@@ -73,7 +73,7 @@ def make(results: Path | str, name: str) -> str:
     """
     folder = paths.run_folder(results, name)
     run = _planned(folder)
-    with locks.held(folder / "run.lock", "make this run"):
+    with locks.lock(folder / "run.lock", "make this run"):
         if killed := memory_limits.record_or_retry(folder, None):
             ended = Ended(None, [], used={"memory_peak_mb": memory_limits.limit_mb()})
             status, message, rows = records.OUT_OF_MEMORY, killed, pandas.DataFrame()
@@ -86,7 +86,9 @@ def make(results: Path | str, name: str) -> str:
 
 def _planned(folder: Path) -> commands.CommandRun:
     """Return a planned run; raise `UserError` if one of its inputs has changed since."""
-    run = commands.CommandRun.of(disk.read_json(folder / paths.COMMAND_NOTE, "command", "factors"))
+    run = commands.CommandRun.from_note(
+        disk.read_json(folder / paths.COMMAND_NOTE, "command", "factors")
+    )
     for path, planned in run.command.inputs.items():
         file = Path(run.command.folder, os.path.expanduser(path))
         if commands.sha256(file) != planned:

@@ -39,7 +39,6 @@ LISTING = "figures.json"
 
 
 def select(tables: FigureTables, figure: Figure) -> pandas.DataFrame:
-    """Return the rows and columns that a figure shows."""
     from batchscope.figures import rows
 
     return getattr(_kind(figure), "select", rows.select)(tables, figure)
@@ -169,7 +168,7 @@ def write(
         (new_folder / LISTING).write_text(lines + "\n", encoding="utf-8")
 
 
-def whole(folder: Path) -> bool:
+def is_complete(folder: Path) -> bool:
     """Return whether a folder is absent or has all files of the figures that it lists."""
     if not folder.is_dir():
         return True

@@ -34,7 +34,7 @@ def by_advice(tables: FigureTables) -> Iterator[tuple[dict[str, Any], FigureTabl
         for name in ("advice", "comparisons", "to_target", "runs"):
             frame = getattr(tables, name)
             present = {factor: value for factor, value in factors.items() if factor in frame}
-            parts[name] = run_series.of(frame, present)
+            parts[name] = run_series.matching(frame, present)
         if deciding(parts["advice"]):
             yield factors, FigureTables(metrics=tables.metrics, **parts)
 
@@ -91,7 +91,7 @@ def _seeds(outcome: str, compared: pandas.DataFrame, tables: FigureTables) -> pa
         value, column = compared[["budget_value", "budget_column"]].iloc[0]
         target = Target(column if isinstance(column, str) else "", value)
         chosen = evaluations.merge(compared[rates], on=rates)
-        costs = target.taken(chosen, outcome, columns[:2], tables.metrics)
+        costs = target.crossings(chosen, outcome, columns[:2], tables.metrics)
         costs = costs.where(np.isfinite(costs)).rename_axis(columns[:2]).rename(outcome)
         return costs.reset_index().assign(target_column=target.column, target_value=value)
     if compared["budget"].iloc[0] == CONVERGENCE and outcome in evaluations:

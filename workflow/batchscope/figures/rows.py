@@ -41,7 +41,7 @@ def select(
     of_runs = [name for name in dict.fromkeys(names) if name not in frame and name in runs]
     if of_runs:
         keys = [name for name in RUN if name in frame]
-        frame = frame.merge(run_series.own(runs)[[*keys, *of_runs]], how="left", on=keys)
+        frame = frame.merge(run_series.local(runs)[[*keys, *of_runs]], how="left", on=keys)
     return unless_blank(only(frame, names), spec)
 
 
@@ -113,7 +113,7 @@ def _with_absent(table: pandas.DataFrame, runs: pandas.DataFrame) -> pandas.Data
     if table.empty or "run" not in table:
         return table
     keys = [name for name in RUN if name in table]
-    runs = runs if "machine" in keys else run_series.own(runs)
+    runs = runs if "machine" in keys else run_series.local(runs)
     of_rows, of_runs = (pandas.MultiIndex.from_frame(frame[keys]) for frame in (table, runs))
     absent = runs[~of_runs.isin(of_rows)].reindex(columns=table.columns)
     rows = table[of_rows.isin(of_runs)]

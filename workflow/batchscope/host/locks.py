@@ -37,13 +37,13 @@ def take(path: Path | str) -> int | None:
 
 
 @contextlib.contextmanager
-def held(path: Path, what: str, seconds: float = SECONDS) -> Iterator[None]:
+def lock(path: Path, task: str, seconds: float = SECONDS) -> Iterator[None]:
     """Hold a lock file inside the block and remove it afterwards.
 
     If the file system has no locks, print that and run the block without one.
 
     Args:
-        what: Task of the block in messages.
+        task: Task of the block in messages.
 
     Raises:
         UserError: If another process holds the file for longer than `seconds`.
@@ -54,12 +54,12 @@ def held(path: Path, what: str, seconds: float = SECONDS) -> Iterator[None]:
         while (descriptor := take(path)) is None:
             if time.monotonic() > end:
                 raise UserError(
-                    f"{path.parent}: received a second process that would {what}; one at a time is "
+                    f"{path.parent}: received a second process that would {task}; one at a time is "
                     f"expected. Wait until {_holder(path)} has ended, or end it, and run again."
                 )
             time.sleep(0.1)
     except OSError as error:
-        print(f"{path}: no lock ({error}); see that no other process can {what}.", file=sys.stderr)
+        print(f"{path}: no lock ({error}); see that no other process can {task}.", file=sys.stderr)
         yield
         return
     try:

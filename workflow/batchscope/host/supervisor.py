@@ -41,7 +41,6 @@ def set_parent_death_signal(parent: int | None = None) -> None:
 
 
 def prefer_for_oom_kill() -> None:
-    """Make this process the kernel's first choice if memory runs out."""
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
 

@@ -27,7 +27,7 @@ class BranchedTraining(Training):
     def __init__(self, run: FinishedRun, settings: dict[str, Any], noise: Objective) -> None:
         plain = names.run_name({**run.factors, "evaluate_every": 0})
         super().__init__(replace(run, name=plain), folder=run.scratch)
-        self.window = Window.of(settings, self.factors["batch_size"], self.examples)
+        self.window = Window.from_settings(settings, self.factors["batch_size"], self.examples)
         self._noise, self._branches = noise, None
         used = run.record["epochs_run"] * self.examples
         self._shares = {self._update(share * used): share for share in settings["points"]}

@@ -155,6 +155,5 @@ def _timings(study: Study, places: Iterable[jobs.Place]) -> list[Record]:
 
 
 def _record(path: Path, machine: str) -> Record:
-    """Return a record with the name of its machine in this study."""
     record = disk.read_json(path, "status")
     return {**record, "machine": {**(record.get("machine") or {}), "name": machine}}

@@ -223,7 +223,6 @@ def claimed_tables(study: CalledStudy) -> list[str]:
 
 
 def quoted_logs(study: CalledStudy) -> list[str]:
-    """Return the logs of missing results, which a partial report quotes."""
     if not study.partial:
         return []
     return sorted(log.as_posix() for log in job_logs.of_missing(study.table) if log.exists())

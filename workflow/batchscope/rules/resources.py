@@ -54,7 +54,6 @@ def slurm_options(command: commands.Command) -> str:
 
 
 def gpus(name: str) -> int:
-    """Return the number of GPUs of a run or a timing."""
     return run_factors.gpus(_factors(name))
 
 

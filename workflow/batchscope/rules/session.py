@@ -56,7 +56,7 @@ def start(study: CalledStudy) -> None:
     for state in study.table.by_record.values():
         # The place of the study's file and the needs of a run change no result either.
         run = study.plan.commands.get(state.job.subject)
-        if run and not state.made:
+        if run and not state.complete:
             disk.write_json(state.job.path.with_name(paths.COMMAND_NOTE), run.note())
     if study.partial or not (study.table.user_data() or study.table.user_models()):
         return
@@ -65,13 +65,13 @@ def start(study: CalledStudy) -> None:
         sys.exit(1)
 
 
-def closing_lines(study: CalledStudy, made: Collection[str]) -> list[str]:
+def closing_lines(study: CalledStudy, targets: Collection[str]) -> list[str]:
     """Return the report with its headline, and the open part of a study with stages.
 
     Args:
-        made: Targets of the call; the lines are about the report, if it is one of them.
+        targets: Targets of the call; the lines are about the report, if it is one of them.
     """
-    if study.report not in made:
+    if study.report not in targets:
         return []
     headline = Path(study.headline).read_text(encoding="utf-8").strip()
     lines = [f"{study.report}: {headline}"]

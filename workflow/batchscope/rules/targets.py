@@ -94,6 +94,6 @@ def _check_data(study: CalledStudy) -> None:
 def _remove_incomplete_figures(study: CalledStudy) -> None:
     """Remove each folder that lost a figure: Snakemake knows the folder, not its files."""
     for folder in inputs.all_figures(study):
-        if os.path.exists(folder) and not figures.whole(Path(folder)):
+        if os.path.exists(folder) and not figures.is_complete(Path(folder)):
             print(f"{folder}: lost a file; all figures are drawn again.", file=sys.stderr)
             shutil.rmtree(folder)

@@ -27,7 +27,7 @@ def _matches(log: Path, words: Collection[str]) -> bool:
 
 def of_missing(table: jobs.JobTable) -> set[Path]:
     """Return the log paths of all jobs without a result."""
-    missing = [state.job.path for state in table.by_record.values() if not state.made]
+    missing = [state.job.path for state in table.by_record.values() if not state.complete]
     data = [dataset for dataset, is_complete in table.data().items() if not is_complete]
     missing += [paths.dataset_record(table.results, dataset) for dataset in data]
     return {paths.log_path(table.results, path) for path in missing}

@@ -1,6 +1,6 @@
 """The jobs of a study, their files and their states: one table.
 
-A job is made if its files exist and, for a measure, are not older than its run. Otherwise it is
+A job is complete if its files exist and, for a measure, are not older than its run. Otherwise it is
 missing, or it waits for a requirement that this machine lacks: a GPU, cores, a file.
 """
 
@@ -59,18 +59,18 @@ class JobState:
     """State of a job."""
 
     job: Job
-    made: bool  # whether its files exist and are up to date
+    complete: bool  # whether its files exist and are up to date
     recorded: bool  # whether each of its runs has a record
-    lacking: MissingRequirement | None  # a requirement that this machine lacks, made or not
+    lacking: MissingRequirement | None  # a requirement that this machine lacks, complete or not
 
     @property
     def missing(self) -> bool:
-        return not (self.made or self.lacking)
+        return not (self.complete or self.lacking)
 
     @property
     def waits(self) -> bool:
         is_next = self.recorded or self.job.noun == TRAINING
-        return bool(self.lacking) and not self.made and is_next
+        return bool(self.lacking) and not self.complete and is_next
 
 
 class JobTable:
@@ -113,11 +113,11 @@ class JobTable:
     def _run_state(self, job: Job, needs: dict[str, Any]) -> JobState:
         file_names = _names(job.path.parent)
         recorded = paths.RECORD in file_names
-        made = file_names.issuperset(path.name for path in self.files(job))
-        if recorded and not made and job.measure == TRAIN:
+        complete = file_names.issuperset(path.name for path in self.files(job))
+        if recorded and not complete and job.measure == TRAIN:
             # Another version may have written other files; its runs are not trained again for them.
-            made = bool(_other_version(job))
-        return JobState(job, made, recorded, requirements.missing(needs))
+            complete = bool(_other_version(job))
+        return JobState(job, complete, recorded, requirements.missing(needs))
 
     def _measure_state(self, job: Job, runs: list[JobState]) -> JobState:
         """Return the state of a measure or a timing, given the states of its runs."""
@@ -128,11 +128,13 @@ class JobTable:
             lacking = None  # it reads weights only
         else:
             lacking = next((state.lacking for state in runs if state.lacking), None)
-        made = all(path.exists() for path in self.files(job))
-        if made and job.measure in MEASURES:
+        complete = all(path.exists() for path in self.files(job))
+        if complete and job.measure in MEASURES:
             date = job.path.stat().st_mtime
-            made = all(state.made and date >= state.job.path.stat().st_mtime for state in runs)
-        return JobState(job, made, recorded, lacking)
+            complete = all(
+                state.complete and date >= state.job.path.stat().st_mtime for state in runs
+            )
+        return JobState(job, complete, recorded, lacking)
 
     def absent(self) -> dict[MissingRequirement, list[Job]]:
         """Return missing requirement -> the jobs that wait for it."""

@@ -70,7 +70,7 @@ def rows(
 def _row(state: jobs.JobState, experiments: list[str]) -> JobRow:
     job, lacking, version = state.job, state.lacking, None
     status = lacking.status if lacking else records.MISSING
-    if state.made and job.noun != TRAINING:
+    if state.complete and job.noun != TRAINING:
         status = records.FINISHED
     if not state.missing and job.path.exists():
         keys = ["status"] if job.noun == TRAINING else []

@@ -245,8 +245,8 @@ def has_race(keys: TrainingExperiment | CommandExperiment) -> bool:
     """Return whether several learning rates of a batch size race over seeds in stages."""
     rates: dict[str, list[Any]] = {"": list(keys.vary.get(RATE, ()))}
     for case in keys.cases:
-        others = {name: value for name, value in case.items() if name != RATE}
-        rates.setdefault(str(others), []).append(case.get(RATE))
+        other_factors = {name: value for name, value in case.items() if name != RATE}
+        rates.setdefault(str(other_factors), []).append(case.get(RATE))
     numbers = [values for values in rates.values() if not any(isinstance(v, str) for v in values)]
     return any(len(values) > 1 for values in numbers)
 

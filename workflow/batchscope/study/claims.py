@@ -113,7 +113,6 @@ class Test(Model):
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """Bounds that the claim states for a slope, value, difference or ratio."""
         falls = self.best == "lowest" if self.type == "argmax" else self.direction == FALLS
         no_change = 1.0 if self.ratio else 0.0
         return (-math.inf, no_change) if falls else (no_change, math.inf)

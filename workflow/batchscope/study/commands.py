@@ -99,7 +99,7 @@ class CommandRun(NamedTuple):
         return {"command": asdict(self.command), "factors": self.factors}
 
     @classmethod
-    def of(cls, note: Mapping[str, Any]) -> CommandRun:
+    def from_note(cls, note: Mapping[str, Any]) -> CommandRun:
         command = {**note["command"], "words": tuple(note["command"]["words"])}
         return cls(Command(**command), note["factors"])
 

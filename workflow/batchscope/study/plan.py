@@ -69,7 +69,6 @@ class PlannedExperiment:
 
     @property
     def verdict_seeds(self) -> int:
-        """Number of seeds of its next verdicts."""
         return max(len(self.seeds), *self.looks[:1], 0)
 
     @property
@@ -79,7 +78,6 @@ class PlannedExperiment:
 
     @cached_property
     def batch_sizes(self) -> tuple[int, ...]:
-        """Batch sizes of the runs, ascending; none if nothing trains."""
         sizes = {run["batch_size"] for run in self.runs.values()}
         return tuple(sorted(sizes or (self.vary["batch_size"] if self.columns else ())))
 
@@ -97,7 +95,6 @@ class PlannedExperiment:
 
     @property
     def has_evaluations(self) -> bool:
-        """Whether every run is evaluated during the training."""
         ends = self.external_runs and self.external_runs.ends
         return not ends and all(run["evaluate_every"] for run in self.runs.values())
 
@@ -163,9 +160,8 @@ class Study:
 
     @property
     def metrics(self) -> tasks.Metrics:
-        """User-defined metrics of all experiments."""
-        every = (experiment.metrics for experiment in self.experiments.values())
-        return tuple(dict.fromkeys(metric for metrics in every for metric in metrics))
+        by_experiment = (experiment.metrics for experiment in self.experiments.values())
+        return tuple(dict.fromkeys(metric for metrics in by_experiment for metric in metrics))
 
     @property
     def has_stages(self) -> bool:

@@ -147,7 +147,6 @@ class _Planner:
 
     @property
     def _failed(self) -> bool:
-        """Whether the experiment that is planned has a problem."""
         return len(self.problems) > self.earlier_problems
 
     def _plan(self, keys: Experiment, place: Place) -> PlannedExperiment | None:
@@ -172,7 +171,6 @@ class _Planner:
         return planned and replace(planned, numbers=numbers)
 
     def _dataset(self, name: str, definition: Any, recorded: Recorded) -> DatasetInfo | None:
-        """Return the facts of a data set; None for an invalid one."""
         problems = [*definition.problems(("datasets", name))]
         self.problems += problems
         return None if problems else DatasetInfo.of(name, definition, recorded)

@@ -120,7 +120,6 @@ class Parameter:
         return TypeAdapter(self._item)
 
     def read_item(self, raw: Any) -> Any:
-        """Validate a value of the study file, or an item of a list."""
         return self._adapter.validate_python(raw)
 
     def text(self, value: Any) -> str:

@@ -172,7 +172,6 @@ class Figure:
 
     @property
     def facet(self) -> str:
-        """Column with a panel for each value."""
         match = re.fullmatch(r"{(\w+)}", self.panels[0].title) if self.panels else None
         return match[1] if match and match[0] not in self.panels[0].column else ""
 
@@ -281,7 +280,6 @@ class Measure(Entry):
 
     @property
     def pairs(self) -> bool:
-        """Whether it needs two runs, which the setting `between` selects."""
         return "between" in self.settings.model_fields
 
     @property

@@ -41,8 +41,8 @@ def _check_numbers(frame: pandas.DataFrame, path: Path) -> None:
     for name, cells in frame.select_dtypes(exclude=["number", "bool"]).items():
         column = tables.column(path.stem, str(name))
         if column and column.kind in ("int", "float"):
-            words = cells.notna() & pandas.to_numeric(cells, errors="coerce").isna()
-            for row in words.index[words][:1]:
+            is_text = cells.notna() & pandas.to_numeric(cells, errors="coerce").isna()
+            for row in is_text.index[is_text][:1]:
                 place, received = f"{path}:{row + 2}", f"{cells[row]!r} in column {name}"
                 raise errors.fault(place, received, "a number", delete=path)
 

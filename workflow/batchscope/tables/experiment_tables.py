@@ -66,12 +66,12 @@ def make(
     planned, at = study.experiments[experiment], (results, study, experiment)
     if planned.columns:  # the evaluations of external runs are all that is known
         logged = run_table.logged_runs(*at)
-        tables = long_tables.made(*at, list(logged.rows))
+        tables = long_tables.of_experiment(*at, list(logged.rows))
         tables["runs"] = run_table.of_logs(logged, study.name, experiment)
         tables["trajectories"] = run_table.trajectories(logged)
     else:
-        tables = {**long_tables.made(*at), "runs": run_table.collect(*at)}
-    tables |= {**timing_tables.made(*at), "limits": timing_tables.limits(*at)}
+        tables = {**long_tables.of_experiment(*at), "runs": run_table.collect(*at)}
+    tables |= {**timing_tables.of_experiment(*at), "limits": timing_tables.limits(*at)}
     tables |= decisions(study, experiment, tables, default_target)
     tables["advice"] = advice.rows(results, planned, tables)
     tables["published"] = published.table(planned, tables)
@@ -96,13 +96,13 @@ def decisions(
     if run_series.by_horizon(trajectories) and not trainings.at_own_targets(runs):
         # A run that was to end at the target would have had lower rates before.
         to_target = trajectories.iloc[:0]
-    targets = [Target(*stated) for stated in keys.budgets.get("target", {}).items()]
+    targets = [Target(*item) for item in keys.budgets.get("target", {}).items()]
     scalings = to_target_tables.of_study(to_target, runs, targets, default_target, metrics)
     constant = run_series.constants(runs)
     tolerance = planned.measures.get("branches", {}).get("tolerance", math.nan)
     return {
         "comparisons": comparisons.table(runs, comparisons_at_budgets),
-        "trends": trends.table(runs, before_end, _stated(study, experiment), looks),
+        "trends": trends.table(runs, before_end, _stated_outcomes(study, experiment), looks),
         "critical_batch_size": to_target_tables.fits(scalings, constant),
         "to_target": to_target_tables.trainings(scalings, constant),
         "local_critical_batch_size": local_critical_batch_size.table(
@@ -124,8 +124,8 @@ def decisions(
 
 def _protected(study: Study, planned: PlannedExperiment) -> set[str]:
     """Return the runs of learning rates that a claim or another experiment names."""
-    others = (other for other in study.experiments.values() if other.name != planned.name)
-    protected = {run for other in others for run in (*other.runs, *other.commands)}
+    siblings = (other for other in study.experiments.values() if other.name != planned.name)
+    protected = {run for other in siblings for run in (*other.runs, *other.commands)}
     commands = {name: run.factors for name, run in planned.commands.items()}
     for claim in study.claims:
         if claim.test.experiment != planned.name:
@@ -138,15 +138,15 @@ def _protected(study: Study, planned: PlannedExperiment) -> set[str]:
     return protected
 
 
-def _stated(study: Study, experiment: str) -> dict[str, Outcome]:
+def _stated_outcomes(study: Study, experiment: str) -> dict[str, Outcome]:
     """Return the columns with a direction that documents state for the whole experiment."""
-    stated, metrics = {}, study.experiments[experiment].metrics
+    by_column, metrics = {}, study.experiments[experiment].metrics
     for claim in study.claims:
         test, source = claim.test, f"{claim.document}, {claim.place}"
         if test.trend_experiment == experiment:
             outcome = outcomes.with_direction(test.column, test.direction, source, metrics)
-            stated |= {test.column: outcome} if outcome else {}
-    return stated
+            by_column |= {test.column: outcome} if outcome else {}
+    return by_column
 
 
 class DefaultTargets:
@@ -227,16 +227,16 @@ def _interim_rows(
         read = functools.partial(_read, folder / name)
         tables, race = AdviceTables(*map(read, _OF_INTERIM)), read(RACE)
         racing_runs = racing.without_left(tables.runs, race)
-        asked = AdviceRequest(experiment.keys.margins, looks=planned, metrics=experiment.metrics)
+        request = AdviceRequest(experiment.keys.margins, looks=planned, metrics=experiment.metrics)
         first = {"experiment": name, "planned": planned[-1], "first": experiment.seeds[0]}
         rates = stages.get(name, Stage()).added_rates
         rows = [*open_statements.of_race(race, experiment.race)]
-        rows += open_statements.of_edges(tables, asked, rates, experiment.race)
-        rows += open_statements.of_advice(tables._replace(runs=racing_runs), asked)
-        stated = [claim for claim in study.claims if claim.test.experiment == name]
-        if stated:
+        rows += open_statements.of_edges(tables, request, rates, experiment.race)
+        rows += open_statements.of_advice(tables._replace(runs=racing_runs), request)
+        selected = [claim for claim in study.claims if claim.test.experiment == name]
+        if selected:
             judged = csv_tables.read(folder / csv_tables.CLAIMS)
-            rows += open_statements.of_claims(stated, judged, racing_runs, planned)
+            rows += open_statements.of_claims(selected, judged, racing_runs, planned)
         # An experiment that states nothing was analysed too.
         yield from ({**first, **row} for row in rows or [dict.fromkeys(INTERIMS) | first])
 

@@ -103,7 +103,7 @@ def _numbers(results: Path | str, run: str, file: str, *columns: str) -> list[di
     return [{name: float(text or "nan") for name, text in row.items()} for row in rows]
 
 
-def made(
+def of_experiment(
     results: Path | str, study: Study, experiment: str, logged: Collection[str] = ()
 ) -> dict[str, pandas.DataFrame]:
     """Return every long table of an experiment by name.
@@ -130,8 +130,8 @@ def made(
             firsts += [first] * len(run_rows)
             rows += run_rows
         described = {key: described[key] for key in tasks.kept(described, experiment_tasks)}
-        both = (pandas.DataFrame(firsts, columns=FIRST), run_series.table(rows, described))
-        tables[name] = pandas.concat(both, axis=1)
+        halves = (pandas.DataFrame(firsts, columns=FIRST), run_series.table(rows, described))
+        tables[name] = pandas.concat(halves, axis=1)
     return tables
 
 

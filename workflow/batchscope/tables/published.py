@@ -49,20 +49,20 @@ def table(
             for column, values in series.columns.items():
                 for size, value in zip(series.batch_sizes, values, strict=True):
                     row = {**first, "batch_size": size, "column": column, "value": value}
-                    rows.append({**row, **beside(column, size, factors, tables)})
+                    rows.append({**row, **value_here(column, size, factors, tables)})
     # With dtype object, a column with gaps keeps its whole numbers.
     columns = [*COLUMNS, *dict.fromkeys(user_columns)]
     return pandas.DataFrame(rows, columns=columns, dtype=object)
 
 
-def beside(
+def value_here(
     column: str, size: int, factors: Mapping[str, Any], tables: Mapping[str, pandas.DataFrame]
 ) -> dict[str, Any]:
     """Return the value of the same cell of a series here, or the reason for its absence."""
     frame = tables.get("runs", pandas.DataFrame())
     for factor in factors.keys() & {*frame}:
         frame = frame[frame[factor] == factors[factor]]
-    frame = run_series.own(frame)
+    frame = run_series.local(frame)
     if frame.empty:
         return {"here_reason": Reason.NO_VALUE}
     frame = frame[frame["batch_size"] == size]
@@ -71,7 +71,7 @@ def beside(
     finished = run_series.finished(frame)
     for name in OF_MACHINE.get(column, (column,)):
         if name in finished and finished[name].notna().any():
-            return _here(finished[finished[name].notna()], name)
+            return _mean(finished[finished[name].notna()], name)
     return {"here_reason": Reason.NO_VALUE}
 
 
@@ -80,7 +80,7 @@ def factors_of(row: Mapping[str, Any]) -> dict[str, Any]:
     return {name: row[name] for name in names if pandas.notna(row.get(name))}
 
 
-def _here(rows: pandas.DataFrame, column: str) -> dict[str, Any]:
+def _mean(rows: pandas.DataFrame, column: str) -> dict[str, Any]:
     """Return the mean over seeds with its interval; for a time, the median with its quartiles."""
     quartiles = [f"{column}_q1", f"{column}_q3"]
     if quartiles[0] in rows or "seed" not in rows:

@@ -77,8 +77,8 @@ def _values(
             path = paths.measure_path(results, run, measure, name)
             step_records[measure] = long_tables.read_record(path, "values")
         row |= (step_records.get(measure) or {"values": {}})["values"]
-    present = {step: made for step, made in step_records.items() if made}
-    versions = (records.other_version(step, made) for step, made in present.items())
+    present = {step: content for step, content in step_records.items() if content}
+    versions = (records.other_version(*item) for item in present.items())
     row["other_versions"] = " ".join(filter(None, versions)) or None
     length = records.sequence_length(results, factors["dataset"]) or math.nan
     row["tokens_per_update"] = length * factors["batch_size"]
@@ -116,7 +116,6 @@ def _number(row: Row, column: str) -> float:
 
 
 def logged_runs(results: Path | str, study: Study, experiment: str) -> LoggedRuns:
-    """Return the runs of an experiment with results from logs."""
     planned = study.experiments[experiment]
     return planned.external_runs or _commanded(results, study, experiment)
 

@@ -113,7 +113,9 @@ def _step_time(timing: TimingRecord) -> Row:
     return row
 
 
-def made(results: Path | str, study: Study, experiment: str) -> dict[str, pandas.DataFrame]:
+def of_experiment(
+    results: Path | str, study: Study, experiment: str
+) -> dict[str, pandas.DataFrame]:
     """Return the tables of timings of an experiment by name, with a row per timing job."""
     tables = {
         name: of_records(results, study, experiment, name)

@@ -76,7 +76,7 @@ def make_loop(
         whole_only: Leave out the last, smaller batch of an epoch.
     """
     augment = augmentations.layer(factors["augmentation"], 0)
-    batches = Batches.of(factors, size, augment, drop_remainder=whole_only)
+    batches = Batches.from_factors(factors, size, augment, drop_remainder=whole_only)
     return replicas.make_loop(factors, model, make_optimizer(factors), data, batches)
 
 

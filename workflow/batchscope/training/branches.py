@@ -39,7 +39,7 @@ class Window(NamedTuple):
         return self.part * self.parts
 
     @classmethod
-    def of(cls, settings: dict[str, Any], batch_size: int, examples: int) -> Window:
+    def from_settings(cls, settings: dict[str, Any], batch_size: int, examples: int) -> Window:
         """Return the window of a measure's settings, rounded up to whole batches."""
         factors = tuple(sorted({1, *settings["factors"]}))
         largest = factors[-1] * batch_size

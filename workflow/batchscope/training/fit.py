@@ -97,7 +97,7 @@ class Training:
         size, offset = factors["batch_size"], 0
         if self.course.varies:
             size, offset = (tf.Variable(value, False, dtype=tf.int32) for value in (size, offset))
-        self.batches = Batches.of(factors, size, augment, offset=offset)
+        self.batches = Batches.from_factors(factors, size, augment, offset=offset)
         arguments = (
             self.model,
             self.optimizer,

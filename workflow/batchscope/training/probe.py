@@ -49,7 +49,6 @@ class Probe:
         self._size.assign(size)
 
     def step_seconds(self, size: int) -> float:
-        """Return the seconds of an update at a batch size."""
         self._restart(0.0, size)  # A rate of 0 keeps the loss finite.
         return step_times.of_loop(self._loop, epoch_order(0, 0, self.examples))
 

@@ -40,7 +40,7 @@ class Batches:
     compiled: bool = False  # whether XLA compiles an update
 
     @classmethod
-    def of(
+    def from_factors(
         cls,
         factors: dict[str, Any],
         size: int | tf.Variable,
@@ -51,7 +51,7 @@ class Batches:
         return cls(
             size,
             augment=augment,
-            method=Method.of(factors),
+            method=Method.from_factors(factors),
             micro_batch=factors["micro_batch_size"],
             compiled=factors["compilation"] == "xla",
             **options,

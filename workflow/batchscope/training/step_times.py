@@ -30,7 +30,7 @@ def seconds(
 def step_loop(model: keras.Model, factors: dict[str, Any], model_input: ModelInput) -> StepLoop:
     """Return the loop of a training over one batch of random examples, with a rate of 0."""
     augment = augmentations.layer(factors["augmentation"], factors["seed"])
-    batches = Batches.of(factors, factors["batch_size"], augment)
+    batches = Batches.from_factors(factors, factors["batch_size"], augment)
     # A loop ends early if its loss is no longer finite, which a rate of 0 prevents.
     optimizer = optimizers.make_optimizer({**factors, "learning_rate": 0.0})
     return StepLoop(model, optimizer, _examples(model_input, factors["batch_size"]), batches)

@@ -29,7 +29,7 @@ def train(run: TrainingRun, limits: FitLimits | None = None) -> str:
     A non-finite loss and an allocator's refusal are results: the record has them, and nothing is
     raised. `Interrupted` by a signal, it continues when it is started again.
     """
-    with locks.held(run.folder / "training.lock", "train this run"):
+    with locks.lock(run.folder / "training.lock", "train this run"):
         for left in (*run.folder.glob(".*.tmp"), *run.folder.glob("epochs/.*.tmp")):
             left.unlink(missing_ok=True)  # incomplete, from a killed training
         training = Training(run, limits or FitLimits())
@@ -51,7 +51,7 @@ def train(run: TrainingRun, limits: FitLimits | None = None) -> str:
 
 def record_kill(run: TrainingRun, message: str) -> str:
     """Record a run that the kernel killed for memory; return its status."""
-    with locks.held(run.folder / "training.lock", "train this run"):
+    with locks.lock(run.folder / "training.lock", "train this run"):
         training = Training(run)
         with training.reporter.running():  # has the progress of the killed process
             training.resume_progress()

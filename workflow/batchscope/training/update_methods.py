@@ -34,7 +34,7 @@ class Method:
     rho: float = 0.05  # length of the step of `sam`
 
     @classmethod
-    def of(cls, factors: dict[str, Any]) -> Method:
+    def from_factors(cls, factors: dict[str, Any]) -> Method:
         parameters = ("gamma", "inner_steps", "rho")
         return cls(factors["method"], **{key: factors[key] for key in parameters if key in factors})
 

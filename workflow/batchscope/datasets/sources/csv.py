@@ -342,6 +342,5 @@ def _refusal(cells: Any) -> str:
 
 
 def _yaml(value: Any) -> str:
-    """Return a value on one line of YAML."""
     text = yaml.safe_dump(value, default_flow_style=True, width=10**6, allow_unicode=True)
     return text.removesuffix("...\n").strip()

@@ -37,7 +37,6 @@ class ImageFolder(DataSource):
     scale: Scale = None
 
     def parts(self) -> Collection[str]:
-        """Return the parts that the files have."""
         return _part_folders(expanded(self.path))
 
     def read(self, request: Request) -> Raw:

@@ -105,7 +105,7 @@ def _times(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFram
     """Return the median time and quartiles over all timing jobs of a configuration."""
     times, ((time, *ends),) = tables.training_times, (panel.columns for panel in spec.panels)
     if times.empty:
-        runs = run_series.own(tables.runs)
+        runs = run_series.local(tables.runs)
         if not {*_QUARTILES} <= {*runs} or tables.at_epochs.empty:
             return pandas.DataFrame()
         keys = [name for name in rows.RUN if name in tables.at_epochs]
@@ -127,7 +127,7 @@ def draw(
     if spec.table == _OUTCOME:
         frame = _with_drawn_ends(frame)
     cells, columns = _cells(frame, spec)
-    cells, more = canvas.first(cells, _MOST_PANELS, "panels")
+    cells, note = canvas.first(cells, _MOST_PANELS, "panels")
     cells = [with_published(cell, numbers) for cell in cells]
     labels = list(dict.fromkeys(line.label for cell in cells for line in cell.lines))
     looks = dict(zip(labels, canvas.series_styles(len(labels)), strict=True))
@@ -150,7 +150,7 @@ def draw(
     bars = " with a 95 % interval (Student's t)"
     seeds = frame["seed"].nunique()
     means = f"Means over seeds{bars if seeds >= LEAST_WITH_INTERVAL else ''}; small: single runs."
-    canvas.notes(figure, rows.runs(frame), more, means if seeds > 1 else "")
+    canvas.notes(figure, rows.runs(frame), note, means if seeds > 1 else "")
     return figure
 
 

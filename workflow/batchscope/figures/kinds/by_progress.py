@@ -52,7 +52,7 @@ def _with_target(
         compared = compared[compared["budget"].eq(TARGET) & of_loss]
     for group in run_series.series(frame.drop(columns=RATE, errors="ignore")):
         factors = {name: value for name, value in group.factors.items() if name in compared}
-        values = run_series.of(compared, factors).get("budget_value", target[:0]).unique()
+        values = run_series.matching(compared, factors).get("budget_value", target[:0]).unique()
         if len(values) == 1:
             target[group.frame.index] = float(values[0])
     return frame.assign(target=target)
@@ -60,7 +60,7 @@ def _with_target(
 
 def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
     """Return a row of panels for each series, one for each axis and outcome."""
-    groups, more = canvas.first(canvas.present(frame), _MOST_SERIES)
+    groups, note = canvas.first(canvas.present(frame), _MOST_SERIES)
     panels = rows.panels(frame, spec)
     columns = list(itertools.product(_axes_of(frame, spec), panels))
     width = {1: 6.5, 2: 4.2}.get(len(columns), canvas.PANEL_WIDTH)
@@ -90,7 +90,7 @@ def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
         canvas.value_axis(axes, panel_values, scale=panel.scale)
         canvas.around(axes, panel_values, 0.05)
     canvas.size_legend(figure, looks)
-    notes = [more, _MEANS] if frame["seed"].nunique() > 1 else [more]
+    notes = [note, _MEANS] if frame["seed"].nunique() > 1 else [note]
     notes += ["×: diverged."] if (frame["status"] == records.DIVERGED).any() else []
     targets = frame["target"].dropna().unique() if "target" in frame else ()
     notes += [f"Dotted: the target, {display.number(targets[0])}."] if len(targets) == 1 else []

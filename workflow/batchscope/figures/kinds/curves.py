@@ -108,7 +108,7 @@ def _mark_minimisers(axes: Axes, row: pandas.Series) -> None:
 def _draw_alignment(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
     """Return a row per series and a panel per place, with the smallest and largest batch size."""
     (panel,), finished = rows.panels(frame, spec), rows.finished(frame)
-    groups, more = canvas.first(canvas.present(frame))
+    groups, note = canvas.first(canvas.present(frame))
     looks = canvas.size_styles(finished["batch_size"].unique())
     looks = {size: looks[size] for size in (min(looks), max(looks))}
     places = [place for place in _PLACES if (finished["place"] == place).any()]
@@ -138,5 +138,5 @@ def _draw_alignment(frame: pandas.DataFrame, spec: specifications.Figure) -> Fig
     canvas.few_log_labels(first.yaxis, 1 / low)
     lines = [({"color": look["color"]}, f"batch size {size}") for size, look in looks.items()]
     canvas.legend(figure, [*lines, _RANDOM])
-    canvas.notes(figure, rows.runs(frame), more)
+    canvas.notes(figure, rows.runs(frame), note)
     return figure

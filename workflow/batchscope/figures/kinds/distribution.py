@@ -30,7 +30,7 @@ def draw(
 ) -> Figure:
     """Return a row per series with the distributions and the medians by batch size."""
     (panel,), (ink,) = rows.panels(frame, spec), canvas.series_styles(1)
-    groups, more = canvas.first(canvas.present(frame))
+    groups, note = canvas.first(canvas.present(frame))
     looks = canvas.size_styles(frame["batch_size"].unique())
     figure, grid = canvas.panels(2 * len(groups), 2, width=4.2)
     for left, right, group in zip(grid[::2], grid[1::2], groups, strict=True):
@@ -42,7 +42,7 @@ def draw(
         canvas.keep_possible(right, panel.column)
     canvas.size_legend(figure, looks)
     stars = [f"Stars: {text}." for _, text in published_entries(numbers)]
-    canvas.notes(figure, rows.runs(frame), more, "Triangles: medians.", *stars)
+    canvas.notes(figure, rows.runs(frame), note, "Triangles: medians.", *stars)
     return figure
 
 

@@ -54,7 +54,7 @@ def _cells(series: Trainings, tables: FigureTables) -> Iterator[dict[str, Any]]:
         value, column = compared[["budget_value", "budget_column"]].iloc[0]
         column = "" if pandas.isna(column) else column
         shared = {"outcome": outcome, "target_column": column, "target_value": value}
-        values = series.taken(Target(column, value), outcome)
+        values = series.cost_to(Target(column, value), outcome)
     values = series.column(CHOSEN_ON) if values is None else values
     advice = tables.advice.set_index("item")
     rates = advice.loc[["size"]].set_index("batch_size")["learning_rate"]

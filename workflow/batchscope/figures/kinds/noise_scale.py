@@ -91,7 +91,7 @@ def _select_local(tables: FigureTables) -> pandas.DataFrame:
 def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
     """Return the figure: one panel per series."""
     is_local = spec.table != "runs"
-    groups, more = canvas.first(run_series.series(frame) if is_local else canvas.present(frame))
+    groups, note = canvas.first(run_series.series(frame) if is_local else canvas.present(frame))
     looks = canvas.size_styles(frame["batch_size"].unique())
     shared = {"sharex": True, "sharey": True, "width": 5.6 if len(groups) == 1 else 4.4}
     figure, grid = canvas.panels(len(groups), min(len(groups), 2), height=3.2, **shared)
@@ -123,13 +123,13 @@ def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
         notes = ["Dots: the local critical batch size; diamonds: the gradient noise scale there."]
         if np.isfinite(whole_runs).any():
             notes.append("Grey: the critical batch size of whole trainings.")
-        canvas.notes(figure, frame.assign(status=""), *notes, more)
+        canvas.notes(figure, frame.assign(status=""), *notes, note)
     else:
         unresolved = sum(math.isnan(estimate.value) for estimate in estimates)
         has_bounds = any(estimate.is_bound for estimate in estimates)
         notes = ["Hollow, with an open interval: a lower bound."] * has_bounds
         notes += [f"Not resolved, and not drawn: {unresolved} of {len(estimates)}."][:unresolved]
-        canvas.notes(figure, rows.runs(frame), *notes, more)
+        canvas.notes(figure, rows.runs(frame), *notes, note)
     return figure
 
 
@@ -140,7 +140,7 @@ def _noise_estimates(
     for size in sizes:
         estimates = []
         for point in noise_scales.points(frame, size):
-            ratio = point.found
+            ratio = point.ratio
             values = (ratio.low if ratio.open else ratio.ratio, *point.ends)
             values = values if ratio.resolved else (math.nan,) * 3
             estimates.append(PlacedEstimate(point.epoch, *values, is_bound=ratio.open))

@@ -69,9 +69,9 @@ def select(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFram
     names += [f"{panel.column}{end}" for panel in spec.panels for end in (*QUARTILES, *ENDS[1:])]
     names = list(dict.fromkeys([*names, *spec.columns]))
     rows = rows.astype({"machine": str, "sweep": str, "batch_size": int})
-    more = [name for name in names if name in tables.sweeps and name not in rows]
-    if more and len(tables.sweeps):
-        of_sweeps = tables.sweeps[["machine", "sweep", *more]]
+    added = [name for name in names if name in tables.sweeps and name not in rows]
+    if added and len(tables.sweeps):
+        of_sweeps = tables.sweeps[["machine", "sweep", *added]]
         of_sweeps = of_sweeps.astype({"machine": str, "sweep": str})
         rows = rows.merge(of_sweeps, "left", on=["machine", "sweep"])
     frame = rows[[name for name in names if name in rows]]
@@ -305,7 +305,7 @@ def _draw_search(axes: Axes, rows: pandas.DataFrame) -> None:
     for _, row in largest[largest["outcome"].eq(records.FITS)][:1].iterrows():
         axes.plot(row["at"], row["height"], zorder=5, **_LARGEST)
         # The search ended at the largest size that it may try.
-        more = " or more" if row["max_batch_size_bound"] == "most_fits" else ""
+        suffix = " or more" if row["max_batch_size_bound"] == "most_fits" else ""
         look = {"ha": "right", "fontsize": 8.5, "fontweight": "bold"}
-        text = f"{row['batch_size']}{more}"
+        text = f"{row['batch_size']}{suffix}"
         canvas.annotate(axes, text, (row["at"], row["height"]), (5, -18), **look)

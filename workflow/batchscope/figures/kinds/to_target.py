@@ -89,7 +89,7 @@ def select(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFram
     if frame.empty or not frame[axes].notna().any(axis=None):
         return frame.iloc[:0]
     if "updates" in axes:
-        parts = (noise_scales.beside(scaling.rows, tables.runs) for scaling in _scalings(frame))
+        parts = (noise_scales.joined(scaling.rows, tables.runs) for scaling in _scalings(frame))
         frame = pandas.concat(parts)
     return frame
 
