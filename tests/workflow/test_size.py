@@ -5,9 +5,9 @@ import pytest
 from project import ROOT
 
 MOST_LINES = {
-    "workflow": 37341,
+    "workflow": 37328,
     # Damaged files, killed processes and groups on a real cluster need a test each.
-    "tests": 28945,
+    "tests": 28958,
 }
 
 
