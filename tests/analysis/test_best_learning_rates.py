@@ -78,3 +78,11 @@ def test_a_rate_is_tuned_where_several_were_tried_of_a_batch_size():
     none = (single.drop(columns="learning_rate"), pandas.DataFrame(columns=["learning_rate"]))
     for frame in (single, _pairs(lambda size: (size / 100,)), both, *none):
         assert not tuned(frame)
+
+
+def test_a_seed_without_a_rate_that_left_a_race_chooses_none():
+    frame = runs(lambda size, seed: 0.02 * 2**seed, seeds=(0, 1, 2, 3))
+    raced = frame[(frame["seed"] < 3) | (frame["learning_rate"] == 0.04)]
+    by_seed = choices(raced)[0].by_seed
+    assert by_seed == pytest.approx({0: 0.02, 1: 0.04, 2: 0.08, 3: NAN}, nan_ok=True)
+    assert exponent(choices(raced)).interval.n == 3  # seed 3 would narrow it

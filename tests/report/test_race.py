@@ -25,8 +25,5 @@ def test_rates_that_left_are_listed():
     assert all(number in text for number in ("1.5", "1.2", "1.9")) and "<title>" not in text
     rows = text.split("<tr>")[2:]
     assert [("0.2" in row, "0.4" in row) for row in rows] == [(True, False), (False, True)]
-
-
-def test_without_a_rate_that_left_there_is_nothing_to_list():
     assert race.build(pandas.DataFrame(ROWS[:1])) is None
     assert race.build(pandas.DataFrame()) is None

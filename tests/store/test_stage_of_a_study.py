@@ -181,3 +181,5 @@ def test_a_stage_adds_a_rate_beyond_the_edge_for_the_sizes_that_are_best_there(t
     cases = [{"batch_size": 16, "learning_rate": rate} for rate in (0.1, 0.2, 0.4)]
     assert counts(planned(stage, cases=cases, vary={})) == {16: 12}
     assert interims.is_open(tmp_path, "s")
+    wrote(tmp_path, 3, ("", [], ""), first="9")
+    assert interims.stages(tmp_path, "s")["a"] == Stage(13, {}, first=9)  # another plan

@@ -1,7 +1,7 @@
 """The best learning rate of every batch size, and how it grows with the batch size.
 
-A rate is chosen by the validation loss and reported on the test data: what it was chosen on says
-too much good of it. Rates are *effective* ones, after scaling.
+The validation loss chooses a rate, and the test data report it: the data that choose a rate
+overstate it. Rates are *effective* ones, after scaling.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from batchscope.analysis.trainings import CHOSEN_ON, Trainings, series
 if TYPE_CHECKING:
     import pandas
 
-LOW, HIGH, BOTH = "lowest", "highest", "only"  # where on the edge of its grid a rate lies
-# What an exponent is where best rates lie on an edge, beyond which the true ones may be.
+LOW, HIGH, BOTH = "lowest", "highest", "only"  # edges of the grid of a rate
+# Bounds of an exponent if best rates are on an edge: the true ones may be beyond it.
 AT_LEAST, AT_MOST, UNBOUNDED = "at least", "at most", "unbounded"
 
 
 def edge(rate: float, rates: Sequence[float]) -> str:
-    """Return where one of some rates, ascending, lies: an edge, or an empty string."""
+    """Return the edge of ascending rates that a rate is on; an empty string if it is inside."""
     if [rate] == [*rates]:
         return BOTH
     return {rates[0]: LOW, rates[-1]: HIGH}.get(rate, "")
@@ -35,18 +35,18 @@ def edge(rate: float, rates: Sequence[float]) -> str:
 
 @dataclass(frozen=True)
 class Choice:
-    """The best rate of one batch size; NaN where no rate has a finished run of every seed."""
+    """The best rate of one batch size; NaN if no rate has a finished run of every seed."""
 
     batch_size: int
     rates: tuple[float, ...]  # every effective one that was tried, ascending
     learning_rate: float  # the best one as the factor has it, before scaling
     rate: float  # the best effective one
-    by_seed: dict[int, float]  # seed -> the effective rate that it alone would have chosen
+    by_seed: dict[int, float]  # seed -> its own choice; NaN if it lacks a rate that was tried
     runs: int  # finished ones at the best rate
 
     @property
     def edge(self) -> str:
-        """`lowest`, `highest` or `only` where the best rate lies on the edge of the grid."""
+        """`lowest`, `highest` or `only` if the best rate is on the edge of the grid."""
         return edge(self.rate, self.rates)
 
 
@@ -67,7 +67,7 @@ class Exponent(NamedTuple):
 def effective(frame: pandas.DataFrame) -> pandas.Series:
     """Return every run's learning rate after scaling.
 
-    A run that is not there takes its scaling from those of its series and batch size.
+    A missing run has the scaling of the other runs of its series and batch size.
     """
     rates = frame["effective_learning_rate"].astype(float)
     scaling = rates / frame[RATE]
@@ -100,7 +100,9 @@ def choices(rows: pandas.DataFrame) -> list[Choice]:
     tried = chosen_rates.tried(losses)
     tried = np.where(tried.any(axis=1, keepdims=True), tried, ~np.isnan(rates))
     best = chosen_rates.by_lowest(losses)
-    alone = [chosen_rates.by_lowest(losses[:, :, [at]]) for at in range(len(seeds))]
+    alone = np.transpose([chosen_rates.by_lowest(losses[:, :, [at]]) for at in range(len(seeds))])
+    # A seed that lacks a rate, which may have left a race, cannot choose it.
+    alone[(np.isnan(losses) & tried[:, :, None]).any(axis=1)] = -1
     for at, size in enumerate(sizes):
         size_rates = [*rates[at].tolist(), math.nan]  # the index -1 is none
         choice = Choice(
@@ -108,7 +110,7 @@ def choices(rows: pandas.DataFrame) -> list[Choice]:
             rates=tuple(compress(size_rates, tried[at])),
             learning_rate=[*factors, math.nan][best[at]],
             rate=size_rates[best[at]],
-            by_seed={seed: size_rates[index[at]] for seed, index in zip(seeds, alone, strict=True)},
+            by_seed={seed: size_rates[index] for seed, index in zip(seeds, alone[at], strict=True)},
             runs=int(np.isfinite(losses[at, best[at]]).sum()) if best[at] >= 0 else 0,
         )
         result.append(choice)

@@ -1,17 +1,17 @@
 """Racing: learning rates of a batch size that are shown to be worse get no more seeds.
 
 The rates of a batch size race over seeds as blocks (F-Race: Birattari et al. 2002, GECCO, 11;
-irace: López-Ibáñez et al. 2016, Operations Research Perspectives 3, 43). At each interim analysis a
-rate leaves if, by every criterion, some other rate still in the race is shown to be better. The
-criteria are what the recommendation reads, the cost to the target or else the lowest validation
-loss, and the validation loss at each budget that the experiment states. At other budgets a
+irace: López-Ibáñez et al. 2016, Operations Research Perspectives 3, 43). An interim
+analysis removes a rate if every criterion shows that another rate in the race is better. The
+recommendation gives one criterion: the cost to the target, or else the lowest validation loss. Each
+budget that the experiment states gives another one: the validation loss there. At other budgets a
 comparison that would need a rate that left has no verdict (`Reason.RATE_LEFT`).
 
 Differences are paired by seed, of logarithms where all values are positive, and tested by a
 one-sided t-test. A rate with a failed run leaves if all runs of another one succeed, since it would
 never be chosen (see `chosen_rates`). All criteria must agree (intersection-union test, Berger
 1982), so that they need no adjustment. The other rates without a failed run share the level
-(Bonferroni), and each analysis spends half of what the ones before left: the best rate of a batch
+(Bonferroni). Each analysis spends half of the remaining level, so that the best rate of a batch
 size leaves by a test in at most 5 % of all studies.
 """
 
@@ -46,8 +46,8 @@ class Criterion(NamedTuple):
         budget: One of `budget_kinds`.
         outcome: Column of the numbers.
         values: Shape (sizes, rates, seeds); NaN without a run, infinite if it failed.
-        losses: With a cost, the lowest losses, of the same shape: a rate with a lower mean loss
-            than another one may be chosen although it costs more. None if the numbers alone choose.
+        losses: The lowest losses of the same shape, if the numbers are costs: a rate with a lower
+            mean loss than another one may be chosen although it costs more.
     """
 
     budget: str
@@ -142,7 +142,7 @@ def _difference(
         return result
     if np.isinf(values).any():
         return result._replace(p=0.0)
-    if np.isnan(values).any() or seeds < 2:
+    if np.isnan(values).any():
         return result
     if criterion.losses is not None:
         losses, other_losses = (criterion.losses[size, index, :seeds] for index in (rate, other))

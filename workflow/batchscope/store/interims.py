@@ -57,7 +57,8 @@ def stages(results: Path | str, study: str) -> Mapping[str, Stage]:
         for row in rows(results, study, number):
             before = by_experiment.get(row["experiment"], Stage())
             first = int(row.get("first") or 0)
-            seeds = {**before.seeds} if before.first == first else {}
+            before = before if before.first == first else Stage()  # the stage of another plan
+            seeds = {**before.seeds}
             for run in json.loads(row["runs"] or "[]"):
                 seeds[run] = max(seeds.get(run, 0), int(row["seeds"]))
             rates = (*before.added_rates, *_added_rates(row))

@@ -202,10 +202,7 @@ def write_claims(study: Study, folder: Path | str, output: Path | str) -> None:
         UserError: If a table is missing or damaged.
     """
 
-    @functools.cache
-    def read(experiment: str, table: str) -> pandas.DataFrame:
-        return _read(Path(folder) / experiment, table)
-
+    read = functools.cache(lambda experiment, table: _read(Path(folder) / experiment, table))
     looks = {name: planned.looks for name, planned in study.experiments.items()}
     csv_tables.write(claims.table(study.claims, read, study.machine, looks), Path(output))
 
