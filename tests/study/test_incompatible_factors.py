@@ -88,7 +88,6 @@ def test_a_batch_above_the_training_set_is_refused():
         ({"data": info(definition=Patches(source="patches", image_size=32))}, "dataset"),
         ({"threads": 0}, "threads"),
         ({"gamma": 2.0}, "gamma"),
-        ({"label_smoothing": 0.1, "loss_function": "huber"}, "label_smoothing"),
         ({"precision": "mixed_float16", "method": "sam"}, "precision"),
         ({"rho": 0.1, "method": "proximal"}, "rho"),
         ({"schedule": "linear", "method": "proximal"}, "schedule"),
@@ -154,25 +153,3 @@ def test_of_examples():
     assert found("mlp", augmentation="crop")(info(kind="rows")) == ["augmentation"]
     assert found("chang_vgg")(info(side=4)) == ["model"]
     assert len(planner.make(config(experiment={"cases": [{"optimizer": "adam"}]})).runs) == 4
-
-
-@pytest.mark.parametrize(
-    ("task", "changes", "wrong"),
-    [
-        ("classification", {}, []),
-        ("classification", {"loss_function": "mae"}, ["loss_function"]),
-        ("regression", {"loss_function": "huber"}, []),
-        ("multi_label", {"loss_function": "mse"}, ["loss_function"]),
-        (None, {"loss_function": "mae"}, []),
-        ("classification", {"label_smoothing": 0.1}, []),
-        ("multi_label", {"label_smoothing": 0.1}, []),
-        ("regression", {"label_smoothing": 0.1}, ["label_smoothing"]),
-    ],
-)
-def test_a_task_has_its_own_losses(task, changes, wrong):
-    """What only prepared data know is checked again where a training begins."""
-    factors = {**TRAINING, "dataset": IDS["dataset"], **changes}
-    assert [name for (name,), _ in incompatible_factors.of_task(factors, "mine", task)] == wrong
-    if task and wrong:
-        with pytest.raises(UserError, match=wrong[0]):
-            incompatible_factors.check_task(factors, task)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +19,9 @@ _NEEDED = ("scale", "classes", "input_shape", "counts", "sha256")  # keys of a r
 
 @dataclass(frozen=True)
 class Learned:
-    """Task of the examples and the factors of its loss."""
+    """Task of the examples and the deviations of its targets."""
 
     task: str = tasks.CLASSIFICATION  # one of `tasks.TASKS`
-    factors: Mapping[str, Any] = field(default_factory=dict)  # of the run; only the loss uses them
     deviations: tuple[float, ...] = ()  # divisors of a regression's targets
 
 
@@ -46,7 +44,6 @@ class Dataset:
 
     folder: Path
     record: dict[str, Any]
-    factors: Mapping[str, Any] = field(default_factory=dict)  # of the run; only the loss uses them
 
     @property
     def scale(self) -> float:
@@ -79,7 +76,7 @@ class Dataset:
 
     def examples(self, split: str) -> Examples:
         deviations = tuple(self.record.get("target_deviations", ()))
-        learned = Learned(self.task, self.factors, deviations)
+        learned = Learned(self.task, deviations)
         return Examples(self.images(split), self.labels(split), self.scale, learned)
 
     def images(self, split: str) -> np.ndarray:

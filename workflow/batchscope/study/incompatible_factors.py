@@ -12,7 +12,7 @@ from typing import Any
 from batchscope.core import display
 from batchscope.core.errors import UserError
 from batchscope.core.problems import Problem, received
-from batchscope.study import names, optimizer_constants, run_factors, tasks
+from batchscope.study import names, optimizer_constants, run_factors
 from batchscope.study.batch_phases import SEESAW, STEPS
 from batchscope.study.dataset_definitions import DatasetInfo
 from batchscope.study.example_kinds import IMAGES, KINDS, NETWORKS
@@ -25,14 +25,13 @@ _DEFAULT_GRAPH = {name: FACTORS[name].default for name in run_factors.affecting(
 # XLA compiles no update that holds a loop, or draws at random as layers of augmentation do.
 _COMPILED = {name: FACTORS[name].default for name in ("method", "augmentation", "micro_batch_size")}
 # A stated factor without effect is refused if one of these is the reason.
-_SWITCHES = ("method", "batch_schedule", "loss_function")
+_SWITCHES = ("method", "batch_schedule")
 Factors = dict[str, Any]
 Problems = Iterator[Problem]
 
 
 def of_examples(factors: Factors, info: DatasetInfo) -> Problems:
-    """Yield the factors that do not fit the examples of a data set (task, kind, size of images)."""
-    yield from of_task(factors, info.name, info.task)
+    """Yield the factors that do not fit the examples of a data set (kind, size of images)."""
     network, side = NETWORKS.get(factors["model"]), info.image_side
     why = f"for {info.name}, which has {KINDS.get(info.kind, '')}"
     if network and info.kind and info.kind not in network.kinds:
@@ -49,19 +48,6 @@ def of_examples(factors: Factors, info: DatasetInfo) -> Problems:
         least = f"{network.least_side}x{network.least_side}"
         why = f"for {info.name}, whose images have {side}x{side} pixels"
         yield _problem(factors, "model", f"images of at least {least}, or another model", why)
-
-
-def of_task(factors: Factors, name: str, task: str | None) -> Problems:
-    """Yield the factors that do not fit the task of a data set; `task` is None if unknown."""
-    if task is None:
-        return
-    why = f"for {name}, a {task.replace('_', '-')}"
-    loss_function = factors.get("loss_function", "default")
-    if task not in tasks.LOSSES[loss_function]:
-        fitting = [loss for loss, learned in tasks.LOSSES.items() if task in learned]
-        yield _problem(factors, "loss_function", display.listed(fitting, "or"), why)
-    elif task == tasks.REGRESSION and loss_function == "default" and factors.get("label_smoothing"):
-        yield _problem(factors, "label_smoothing", "0, since the targets are no classes", why)
 
 
 def of_training(factors: Factors, info: DatasetInfo) -> Problems:
@@ -113,13 +99,6 @@ def check_batch_size(factors: Factors, batch_size: int, examples: int) -> None:
     factors = {**factors, "batch_size": batch_size, "augmentation": "none"}
     for problem in _above_training_set(factors, examples):
         raise UserError(problem.line)
-
-
-def check_task(factors: Factors, task: str) -> None:
-    """Raise `UserError` if factors do not fit the task of a prepared data set."""
-    name, _ = names.split_token(factors["dataset"])
-    if problems := [problem.line for problem in of_task(factors, name, task)]:
-        raise UserError("\n".join(problems))
 
 
 def _problem(factors: Factors, name: str, expected: str, why: str = "") -> Problem:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from batchscope.study import optimizer_constants, setting, tasks
+from batchscope.study import optimizer_constants, setting
 from batchscope.study.batch_phases import SEESAW, STEPS
 from batchscope.study.model import Flag, Integer, Model, Number, Positive, Seed, Share, Text
 from batchscope.study.optimizer_constants import DEFAULT
@@ -242,10 +242,6 @@ class RunFactors(Model):
         Factor("prec", affects=Affects.STEP | Affects.GRAPH | Affects.UPDATE),
     ] = "float32"
     """Precision of a training, a policy of Keras. Mixed ones keep weights and loss in float32."""
-    loss_function: Annotated[Literal[tuple(tasks.LOSSES)], Factor("loss", phrase="{} loss")] = (
-        "default"
-    )
-    """Minimised loss; default: cross-entropy for classes, mean squared error for numbers."""
     batch_schedule: Annotated[
         Literal[CONSTANT, STEPS, SEESAW],
         Factor(
@@ -288,19 +284,6 @@ class RunFactors(Model):
         ),
     ] = "none"
     """Compilation of an update: none, or XLA, which changes the last bits and random draws."""
-    label_smoothing: Annotated[
-        Number,
-        Field(ge=0, lt=1),
-        Factor(
-            "ls",
-            affects=Affects.UPDATE,
-            used_with={"loss_function": ("default",)},
-            phrases={0: "no label smoothing"},
-        ),
-    ] = 0.0
-    """Share s of each target y that is spread over the k classes: (1 - s) y + s / k. Evaluations
-    and measures compute losses without smoothing.
-    """
 
 
 class TimingOnlyFactors(Model):

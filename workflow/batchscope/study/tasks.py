@@ -69,9 +69,6 @@ TASKS: dict[str, tuple[str, ...]] = {
 FIRST = tuple(METRICS[names[0]] for names in TASKS.values())
 # Column of the difference between training and test data -> its metric.
 GAPS = {f"generalisation_gap_{metric.name}": metric for metric in FIRST}
-# Value of the factor `loss_function` -> tasks that accept it. The default is the cross-entropy for
-# classes and the mean squared error for numbers.
-LOSSES = {"default": tuple(TASKS), **dict.fromkeys(("mse", "mae", "huber"), (REGRESSION,))}
 _OF_SPLITS = {f"{split}_{name}": metric for split in SPLITS for name, metric in METRICS.items()}
 _LOSSES = tuple(f"{split}_loss" for split in SPLITS)
 # Outcomes of a run: losses, then metrics.

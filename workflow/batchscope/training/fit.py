@@ -69,7 +69,6 @@ class Training:
         train = run.data.examples("train")
         self.training_set = augmentations.extended(factors["augmentation"], train)
         self.examples = len(self.training_set.labels)
-        incompatible_factors.check_task(factors, run.data.task)
         for size in batch_phases.batch_sizes(factors):
             incompatible_factors.check_batch_size(factors, size, self.examples)
         self.course = Course(factors, self.examples)

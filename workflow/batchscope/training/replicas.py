@@ -169,7 +169,7 @@ def _compute(
         with keras.StatelessScope(list(values), True, False) as after:
             outputs = model(images, training=True)
             penalties = model.losses
-        example, scores = scored.minimised(labels, outputs)
+        example, scores = scored.examples(labels, outputs)
         mean = tf.reduce_sum(example) / tf.cast(batch, example.dtype)
         parts = [tf.math.multiply_no_nan(mean, present)]
         parts += [tf.math.multiply_no_nan(penalty, share) for penalty in penalties]

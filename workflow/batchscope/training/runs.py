@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,8 +25,7 @@ class Setup:
     @cached_property
     def data(self) -> datasets.Dataset:
         """Data set; raises as `datasets.load` does."""
-        dataset = datasets.load(self.results, self.factors["dataset"])
-        return replace(dataset, factors=self.factors)
+        return datasets.load(self.results, self.factors["dataset"])
 
     def network(self) -> keras.Model:
         """Return the initial network in its precision, on all devices of its replicas."""

@@ -40,21 +40,12 @@ class Scoring(abc.ABC):
     type = tf.int64  # type of the sums
     shape: tuple[int, ...] = ()  # shape of the sums
 
-    def __init__(self, smoothing: float = 0.0) -> None:
-        self._smoothing = smoothing  # of the labels, for updates of the weights alone
-
     @abc.abstractmethod
-    def examples(
-        self, labels: tf.Tensor, outputs: tf.Tensor, smoothing: float = 0.0
-    ) -> tuple[tf.Tensor, tf.Tensor]:
+    def examples(self, labels: tf.Tensor, outputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Return loss, shape (n,), and scores of each example.
 
         The outputs must be the untouched result of the model.
         """
-
-    def minimised(self, labels: tf.Tensor, outputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return loss and scores of each example for an update of the weights."""
-        return self.examples(labels, outputs, self._smoothing)
 
     @abc.abstractmethod
     def total(self, scores: tf.Tensor) -> tf.Tensor:
@@ -65,10 +56,8 @@ class Scoring(abc.ABC):
         """Return the metrics in `tasks.TASKS`, from sums over all examples with these labels."""
 
 
-def _binary_cross_entropy(labels: tf.Tensor, numbers: tf.Tensor, smoothing: float) -> tf.Tensor:
+def _binary_cross_entropy(labels: tf.Tensor, numbers: tf.Tensor) -> tf.Tensor:
     targets = tf.cast(labels, numbers.dtype)
-    if smoothing:
-        targets = targets * (1 - smoothing) + smoothing / 2
     return tf.nn.sigmoid_cross_entropy_with_logits(labels=targets, logits=numbers)
 
 
@@ -79,18 +68,13 @@ class _Classes(Scoring):
     position has a score.
     """
 
-    def examples(
-        self, labels: tf.Tensor, outputs: tf.Tensor, smoothing: float = 0.0
-    ) -> tuple[tf.Tensor, tf.Tensor]:
+    def examples(self, labels: tf.Tensor, outputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         numbers = logits(outputs)
         if outputs.shape[-1] == 1:
             numbers = numbers[:, 0]
-            losses = _binary_cross_entropy(labels, numbers, smoothing)
+            losses = _binary_cross_entropy(labels, numbers)
             return losses, tf.equal(numbers > 0, labels > 0)
         losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=numbers)
-        if smoothing:
-            uniform = -tf.reduce_mean(tf.nn.log_softmax(numbers), axis=-1)
-            losses = (1 - smoothing) * losses + smoothing * uniform
         predicted = tf.argmax(numbers, axis=-1, output_type=labels.dtype)
         if labels.shape.rank == 2:
             losses = tf.reduce_mean(losses, axis=-1)
@@ -104,7 +88,7 @@ class _Classes(Scoring):
 
 
 class _Numbers(Scoring):
-    """Squared, absolute or Huber error of standardised targets; metrics have the targets' units.
+    """Squared error of standardised targets; metrics have the targets' units.
 
     Errors and R2 are means over the targets. R2 leaves out targets that are constant.
     """
@@ -112,22 +96,13 @@ class _Numbers(Scoring):
     labels, type = tf.float32, tf.float64
 
     def __init__(self, learned: Learned) -> None:
-        super().__init__()
-        # A timing has no such factor: the time of a step does not depend on it.
-        self._loss = learned.factors.get("loss_function", "default")
         self._deviations = np.array(learned.deviations)
         self.shape = (2, len(self._deviations))
 
-    def examples(
-        self, labels: tf.Tensor, outputs: tf.Tensor, smoothing: float = 0.0
-    ) -> tuple[tf.Tensor, tf.Tensor]:
+    def examples(self, labels: tf.Tensor, outputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         error = full_precision(outputs) - labels
         squared, absolute = tf.square(error), tf.abs(error)
-        kinds = {"default": squared, "mse": squared, "mae": absolute}
-        if self._loss == "huber":
-            # Quadratic up to one deviation of the target, linear beyond, as Keras's.
-            kinds["huber"] = tf.where(absolute <= 1, squared / 2, absolute - 0.5)
-        return tf.reduce_mean(kinds[self._loss], axis=-1), tf.stack([squared, absolute], axis=1)
+        return tf.reduce_mean(squared, axis=-1), tf.stack([squared, absolute], axis=1)
 
     def total(self, scores: tf.Tensor) -> tf.Tensor:
         return tf.reduce_sum(tf.cast(scores, tf.float64), axis=0)
@@ -146,11 +121,9 @@ class _Labels(Scoring):
 
     shape = (3,)
 
-    def examples(
-        self, labels: tf.Tensor, outputs: tf.Tensor, smoothing: float = 0.0
-    ) -> tuple[tf.Tensor, tf.Tensor]:
+    def examples(self, labels: tf.Tensor, outputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         numbers = logits(outputs)
-        losses = _binary_cross_entropy(labels, numbers, smoothing)
+        losses = _binary_cross_entropy(labels, numbers)
         positive, true = numbers > 0, labels > 0
         counted = (positive & true, positive & ~true, ~positive & true)
         scores = [tf.math.count_nonzero(part, axis=-1) for part in counted]
@@ -168,5 +141,4 @@ class _Labels(Scoring):
 def of(learned: Learned) -> Scoring:
     if learned.task == tasks.REGRESSION:
         return _Numbers(learned)
-    scoring = _Labels if learned.task == tasks.MULTI_LABEL else _Classes
-    return scoring(learned.factors.get("label_smoothing", 0.0))
+    return _Labels() if learned.task == tasks.MULTI_LABEL else _Classes()

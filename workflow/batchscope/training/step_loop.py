@@ -171,7 +171,7 @@ class StepLoop:
                 values = [variable.value for variable in variables]
                 with tf.GradientTape(watch_accessed_variables=False) as tape:
                     tape.watch(values)
-                    example, scores = scored.minimised(labels, model(images, training=True))
+                    example, scores = scored.examples(labels, model(images, training=True))
                     loss = tf.add_n([tf.reduce_mean(example), *losses.penalties(model)])
                     part = loss if share is None else share * loss
                     part = optimizers.scaled_loss(optimizer, part)
