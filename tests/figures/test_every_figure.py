@@ -1,9 +1,7 @@
 """All figures for all shapes of experiments: files, columns, and the same bytes each time."""
 
 import json
-import re
 import xml.etree.ElementTree as ElementTree
-import zlib
 
 import matplotlib
 import numpy as np
@@ -14,7 +12,6 @@ import made_figures
 import synthetic
 from batchscope import figures
 from batchscope.figures import canvas
-from batchscope.study.study_file import FigureFormat
 from batchscope.tables import csv_tables
 from drawing import texts
 from made_figures import NAMES, RATES, tables_of
@@ -87,52 +84,6 @@ def test_a_figure_is_drawn_from_its_csv_alone_with_the_same_bytes(drawn, name):
         svg, png = canvas.svg_and_png(drawing, figure.title)
     assert svg == (drawn / f"{name}.svg").read_text()
     assert png == (drawn / f"{name}.png").read_bytes()
-
-
-def page_width(pdf: bytes) -> float:
-    """Return the width of a PDF's only page in mm."""
-    (width,) = re.findall(rb"/MediaBox \[ 0 0 ([0-9.]+) [0-9.]+ \]", pdf)
-    return float(width) / 72 * 25.4
-
-
-def font_sizes(pdf: bytes) -> set[float]:
-    """Return the sizes of all texts on a PDF's only page in points."""
-    page, *_ = re.findall(rb"FlateDecode >>\nstream\r?\n(.*?)\r?\nendstream", pdf, re.DOTALL)
-    return set(map(float, re.findall(rb"/F\d+ (\S+) Tf", zlib.decompress(page))))
-
-
-@pytest.mark.parametrize(("width", "font_size"), [(84, 8), (174, 10)])
-@pytest.mark.filterwarnings("error")
-def test_a_format_for_papers_adds_a_pdf_of_its_width_and_font_size(
-    two_rates, tmp_path, width, font_size
-):
-    names = ["accuracy", "loss_curves", "rate_map"]
-    figure_format = FigureFormat(width=width, font_size=font_size)
-    for folder in ("first", "second"):
-        figures.write(two_rates, names, tmp_path / folder, figure_format=figure_format)
-    for name in names:
-        pdf = (tmp_path / "first" / f"{name}.pdf").read_bytes()
-        assert page_width(pdf) == pytest.approx(width, abs=0.01)
-        assert font_size in font_sizes(pdf) and b"CreationDate" not in pdf
-    for path in (tmp_path / "first").iterdir():
-        assert path.read_bytes() == (tmp_path / "second" / path.name).read_bytes(), path.name
-    assert figures.is_complete(tmp_path / "first")
-    (tmp_path / "first" / "accuracy.pdf").unlink()
-    assert not figures.is_complete(tmp_path / "first")
-
-
-@pytest.mark.parametrize(
-    ("width", "shared", "rows"), [(84, {}, 3), (84, {"sharey": "col"}, 1), (168, {}, 2)]
-)
-def test_a_narrow_page_has_fewer_panels_in_a_row(width, shared, rows):
-    drawings = []
-
-    def draw():
-        drawings.append(canvas.panels(3, **shared)[0])
-        return drawings[0]
-
-    canvas.pdf(draw, "T", FigureFormat(width=width, font_size=9))
-    assert drawings[0].axes[0].get_gridspec().nrows == rows
 
 
 @pytest.mark.parametrize("name", COLUMNS)

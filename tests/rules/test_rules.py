@@ -113,7 +113,7 @@ def draw(study: CalledStudy) -> list[Path]:
     names = [f"accuracy{suffix}" for suffix in figures.SUFFIXES]
     for name in names:
         (folder / name).touch()
-    listing = json.dumps([{"name": "accuracy", "suffixes": figures.SUFFIXES}])
+    listing = json.dumps([{"name": "accuracy"}])
     (folder / figures.LISTING).write_text(listing)
     return [folder / name for name in (*names, figures.LISTING)]
 

@@ -138,7 +138,6 @@ def test_only_what_an_edit_of_the_study_changes_is_made_again(edited):
     assert plan(edited, vary={"batch_size": [64]}) == TABLES
     assert plan(edited, published={"accuracy": DOCUMENT}) == TABLES
     assert plan(edited, title="Another") == DRAWN
-    assert plan(edited, {"figure_format": {"width": 84}}) == DRAWN
     assert plan(edited, {"claims": [CLAIM]}) == {"claims": 1, **DRAWN}
 
 

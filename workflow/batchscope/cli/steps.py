@@ -162,8 +162,7 @@ def figures(
     study = options.study(results, config, scale, experiment)
     planned = study.experiments[experiment]
     names, published = figures.drawn(planned), planned.keys.published
-    figure_format, metrics = study.file.figure_format, planned.metrics
-    figures.write(tables, names, output, processes, published, figure_format, metrics)
+    figures.write(tables, names, output, processes, published, planned.metrics)
 
 
 def claims(config: str, output: Path, scale: str = "full", results: Path = _RESULTS) -> None:

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
     from batchscope.study.plan import PlannedExperiment
-    from batchscope.study.study_file import FigureFormat
 
 SUFFIXES = (".svg", ".png", ".csv")
 LISTING = "figures.json"
@@ -133,7 +132,6 @@ def write(
     folder: Path | str,
     processes: int = 1,
     published: Collection[str] = (),
-    figure_format: FigureFormat | None = None,
     metrics: tasks.Metrics = (),
 ) -> None:
     """Draw figures from the tables in one folder into another, which is replaced as a whole.
@@ -143,7 +141,6 @@ def write(
 
     Args:
         published: Figures that also show published values.
-        figure_format: Format of one more file per figure.
         metrics: User-defined metrics of the experiment.
     """
     import multiprocessing
@@ -154,7 +151,7 @@ def write(
 
     _read_once.cache_clear()  # the tables may have changed
     with disk.atomic_folder(folder) as new_folder:
-        shared = tables, new_folder, published, figure_format, metrics
+        shared = tables, new_folder, published, metrics
         write_figure = functools.partial(_write_figure, *shared)
         if (workers := min(processes, len(names))) > 1:
             fork = multiprocessing.get_context("fork")
@@ -174,7 +171,7 @@ def is_complete(folder: Path) -> bool:
         return True
     try:
         entries = json.loads((folder / LISTING).read_text(encoding="utf-8"))
-        names = {f"{entry['name']}{suffix}" for entry in entries for suffix in entry["suffixes"]}
+        names = {f"{entry['name']}{suffix}" for entry in entries for suffix in SUFFIXES}
     except (OSError, ValueError, TypeError, KeyError):
         return False
     return names <= {path.name for path in folder.iterdir()}
@@ -187,7 +184,6 @@ def _write_figure(
     tables: Path | str,
     folder: Path,
     published: Collection[str],
-    figure_format: FigureFormat | None,
     metrics: tasks.Metrics,
     name: str,
 ) -> dict[str, Any] | None:
@@ -204,12 +200,6 @@ def _write_figure(
     frame.to_csv(folder / f"{name}.csv", index=False, lineterminator="\n")
     (folder / f"{name}.png").write_bytes(png)
     (folder / f"{name}.svg").write_text(svg, encoding="utf-8")
-    suffixes = list(SUFFIXES)
-    if figure_format:
-        suffixes.append(f".{figure_format.format}")
-        pdf = canvas.pdf(lambda: draw(frame, figure, numbers), figure.title, figure_format)
-        (folder / f"{name}{suffixes[-1]}").write_bytes(pdf)
     entry = {key: getattr(figure, key) for key in ("name", "title", "category", "caption", "table")}
     columns = [panel.column for panel in rows.filled(frame, figure)]
-    entry |= {"columns": columns, "of": figure.of or figure.name, "axis": figure.along}
-    return {**entry, "suffixes": suffixes}
+    return {**entry, "columns": columns, "of": figure.of or figure.name, "axis": figure.along}

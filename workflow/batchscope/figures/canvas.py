@@ -6,9 +6,8 @@ import functools
 import io
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
-from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -17,11 +16,9 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.backends.backend_pdf import FigureCanvasPdf
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.text import Text
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
 from batchscope.analysis import intervals, run_series
@@ -32,14 +29,8 @@ from batchscope.study.outcomes import LEAST_WITH_INTERVAL
 from batchscope.study.specifications import Scale
 from batchscope.study.tables import possible
 
-if TYPE_CHECKING:
-    from batchscope.study.study_file import FigureFormat
-
 style = functools.partial(matplotlib.rc_context, fname=project_files.STYLE)
 PANEL_WIDTH, PANEL_HEIGHT = 3.3, 2.75  # inches
-_LEAST_PANEL_WIDTH = 2.5  # inches, on the page of a paper
-_MM_PER_INCH = 25.4
-_page_width: ContextVar[float | None] = ContextVar("_page_width", default=None)  # inches
 # The report recolours text, axes and backgrounds of an SVG by these values.
 INK, MUTED, GRID, PAPER = "#1a1a1a", "#666666", "#dddddd", "#ffffff"
 OTHERS = "#b8b8b8"  # batch sizes between the coloured ones
@@ -88,32 +79,9 @@ def svg_and_png(figure: Figure, title: str) -> tuple[str, bytes]:
     return _PATH.sub(rounded, text.getvalue()), image.getvalue()
 
 
-def pdf(draw: Callable[[], Figure], title: str, figure_format: FigureFormat) -> bytes:
-    """Return a figure as PDF with the width and the font size of a format.
-
-    It is drawn with the font size of the style on a page that is wider by the ratio of font sizes,
-    so that text, legends and rows of panels break at the right places, and is then scaled. The
-    bytes are the same for the same data.
-    """
-    content, width = io.BytesIO(), figure_format.width / _MM_PER_INCH
-    with style():
-        ratio = figure_format.font_size / matplotlib.rcParams["font.size"]
-        token = _page_width.set(width / ratio)
-        try:
-            figure = draw()
-        finally:
-            _page_width.reset(token)
-        for text in figure.findobj(Text):
-            text.set_fontsize(ratio * text.get_fontsize())
-        figure.set_size_inches(width, ratio * figure.get_size_inches()[1])
-        metadata = dict.fromkeys(("CreationDate", "Creator", "Producer"))
-        FigureCanvasPdf(figure).print_pdf(content, metadata={"Title": title, **metadata})
-    return content.getvalue()
-
-
 def new_figure(width: float, height: float) -> Figure:
-    """Return an empty figure of a size in inches, as wide as the page if it is for a paper."""
-    figure = Figure(figsize=(_page_width.get() or width, height), layout="constrained")
+    """Return an empty figure of a size in inches."""
+    figure = Figure(figsize=(width, height), layout="constrained")
     figure.get_layout_engine().set(w_pad=0.08, h_pad=0.06, wspace=0.03, hspace=0.04)
     return figure
 
@@ -127,12 +95,9 @@ def panels(
 ) -> tuple[Figure, np.ndarray]:
     """Return a figure with `count` panels of a size in inches, and their axes row by row.
 
-    By default a row has three panels, or two of four. A page has as many as it has room for.
+    By default a row has three panels, or two of four.
     """
     columns = columns or (2 if count == 4 else min(count, 3))
-    page = _page_width.get()
-    if page and "col" not in shared.values():  # panels of a column share an axis
-        columns = min(columns, max(1, int(page / _LEAST_PANEL_WIDTH)))
     rows = -(-count // columns)
     figure = new_figure(width * columns, height * rows)
     grid = figure.subplots(rows, columns, squeeze=False, **shared).ravel()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
 
@@ -14,7 +14,7 @@ from batchscope.study.claims import Claim
 from batchscope.study.dataset_definitions import Dataset
 from batchscope.study.experiments import AnyExperiment
 from batchscope.study.factor_models import DefaultFactors
-from batchscope.study.model import Count, FilePath, Model, Name, Number, Positive, Text
+from batchscope.study.model import Count, FilePath, Model, Name, Positive, Text
 
 FULL, REDUCED = "full", "reduced"
 MAX_RUNS = 1000
@@ -27,17 +27,6 @@ class Machine(Model):
     """Folder of the other machine's results."""
     machine: Name = "local"
     """Name of that machine in its own study file."""
-
-
-class FigureFormat(Model):
-    """A second format of all figures for papers. The report keeps SVG and PNG."""
-
-    format: Literal["pdf"] = "pdf"
-    """File format of the additional file."""
-    width: Annotated[Number, Field(ge=40, le=400)] = 84
-    """Width of the page in mm. It limits the number of panels in a row."""
-    font_size: Annotated[Number, Field(ge=4, le=24)] = 8
-    """Size of the axis labels in points. All other texts keep their proportion to it."""
 
 
 class PublishedExamples(Model):
@@ -102,8 +91,6 @@ class StudyFile(Model):
     """Factors of every run, unless an experiment states them."""
     experiments: Annotated[dict[Name, AnyExperiment], Field(min_length=1)]
     """Experiments by name; nothing is inherited between them."""
-    figure_format: FigureFormat | None = None
-    """Format, width and font size of figures for a paper: each figure also becomes a PDF file."""
     claims: Annotated[list[Claim], Field(min_length=1)] = []
     """Checkable sentences of documents, each with its test. claims.csv shows their verdicts."""
     published: dict[Name, PublishedExamples] = {}
