@@ -39,10 +39,6 @@ def plan(arguments: Namespace) -> None:
     step_times.note(study, arguments.results)
     print(plan.text(study, arguments.results), flush=True)
     study_check.check_data(study, arguments.results)
-    if arguments.verify:
-        from batchscope.datasets import verification
-
-        print(verification.verify(study, arguments.results))
 
 
 def watch(arguments: Namespace) -> None:
@@ -160,7 +156,6 @@ def add(added: argparse._SubParsersAction) -> None:
     option("-o", "--output", type=Path, help="the study's file")
     option = command(plan, options.RESULTS, options.SCALE, options.CONFIG)
     option("--gpus", action="store_true", help="jobs go to GPUs: to a cluster")
-    option("--verify", action="store_true", help="check every recorded SHA-256")
     option = command(watch, options.RESULTS)
     option("--once", action="store_true", help="print it once, as for a pipe")
     option("--seconds", type=_seconds, default=5.0, help="between two updates")

@@ -1,20 +1,16 @@
-"""Check of the files of data sets and runs against the SHA-256 in their records.
+"""Check of the files of data sets against the SHA-256 in their records.
 
 `load` hashes a file if its size or times differ from `verified.json`, which each check writes next
 to the record. The next job that reads a changed file therefore notices the change, and an unchanged
-file costs one `stat`. A failing disk can change bytes, but not size and times. `python
-workflow/run.py plan --verify` reads every byte.
+file costs one `stat`.
 """
 
 import contextlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from batchscope.core import disk, errors
 from batchscope.core.errors import UserError
-from batchscope.store import paths
-from batchscope.study import plan
 
 _VERIFIED = "verified.json"
 
@@ -50,35 +46,3 @@ def _states(folder: Path, sha256: dict[str, str]) -> dict[str, list[Any]]:
             stat = (folder / file).stat()
         states[file] = [expected, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns]
     return states
-
-
-def verify(study: plan.Study, results: Path | str) -> str:
-    """Check the files of a study's data sets and runs by SHA-256; return a sentence on them.
-
-    Raises:
-        UserError: If files are missing or differ from the record. The message lists every file.
-    """
-    data = [paths.dataset_record(results, token) for token in study.datasets]
-    names = (*study.runs, *study.commands)
-    runs = [paths.run_record(paths.run_folder(results, run)) for run in names]
-    datasets, finished = ([path for path in records if path.exists()] for records in (data, runs))
-    problems: list[str] = []
-    for record in (*datasets, *finished):
-        delete, files = record if record in finished else record.parent, {}
-        with _noted(problems):
-            files = disk.read_json(record, "sha256")["sha256"]
-        for name, sha256 in files.items():
-            with _noted(problems):
-                disk.check_sha256(record.with_name(name), sha256, delete)
-    if problems:
-        raise UserError("\n".join(problems))
-    counts = f"{len(datasets)} data set(s), {len(finished)} run(s)"
-    return f"Verified by SHA-256: the files of {counts}."
-
-
-@contextlib.contextmanager
-def _noted(problems: list[str]) -> Iterator[None]:
-    try:
-        yield
-    except UserError as error:
-        problems.append(str(error))
