@@ -15,7 +15,6 @@ from batchscope.store import jobs, paths, records
 from batchscope.study import columns, names, plan, run_factors, tables, tasks
 from batchscope.study.experiments import TimingExperiment
 from batchscope.study.registry import MEASURES
-from batchscope.study.versions import VERSIONS
 from batchscope.tables import csv_tables, experiment_tables, long_tables
 
 # Tables with several rows per run.
@@ -75,17 +74,6 @@ def test_what_is_not_there_is_empty(tmp_path, written):
     assert math.isnan(missing["seconds_per_epoch"])  # the second seed's job of it was not
     nothing = written._replace(results=tmp_path / "nothing").made("runs")
     assert list(nothing.columns) == list(frame.columns) and set(nothing["status"]) == {"missing"}
-
-
-def test_records_of_another_version_are_told_apart(written):
-    for measure in ("evaluate", "weight_distance"):
-        with synthetic.edited(written.record(measure)) as record:
-            record["version"] = "evaluate-v0" if measure == "evaluate" else VERSIONS[measure]
-    frame = written.made("runs")
-    assert frame["other_versions"].dropna().to_dict() == {
-        0: "train-v1 evaluate-v0",
-        **dict.fromkeys((1, 2), "train-v1"),
-    }
 
 
 def test_the_csv_reads_back_as_it_was(written, tmp_path):

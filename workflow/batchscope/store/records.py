@@ -9,7 +9,7 @@ import numpy as np
 
 from batchscope.core import disk, display
 from batchscope.store import paths
-from batchscope.study import example_kinds, names, tasks
+from batchscope.study import names, tasks
 from batchscope.study.versions import VERSIONS
 
 # Status of a run in its record; CRASHED is for external runs.
@@ -65,11 +65,6 @@ def data_warnings(dataset: str, record: dict[str, Any]) -> Iterator[str]:
 
 def training_images(results: Path | str, dataset: str) -> int | None:
     return (data_record(results, dataset) or {}).get("counts", {}).get("train")
-
-
-def sequence_length(results: Path | str, dataset: str) -> int | None:
-    record = data_record(results, dataset) or {}
-    return record["input_shape"][0] if record.get("kind") in example_kinds.OF_TOKENS else None
 
 
 def write_weights(

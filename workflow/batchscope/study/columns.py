@@ -132,7 +132,6 @@ COLUMNS: dict[str, Column] = {
     **dict(chain.from_iterable(entry.columns.items() for entry in ENTRIES.values())),
     **OF_RECORD,
     **OF_COMMANDS,
-    "other_versions": TextColumn("Versions of steps behind these numbers that are not current."),
     "best_train_loss": PositiveColumn(
         "Lowest training loss of an epoch: mean over its updates, dropout on.",
         label="Best training loss",
@@ -148,9 +147,6 @@ COLUMNS: dict[str, Column] = {
     "train_examples": IntegerColumn("Examples in the training split.", "examples"),
     "validation_examples": IntegerColumn("Examples in the validation split.", "examples"),
     "test_examples": IntegerColumn("Examples in the test split.", "examples"),
-    # Empty unless examples are sequences.
-    "tokens_per_update": IntegerColumn("Tokens of a batch."),
-    "tokens_per_second": Column("Training tokens per second in the timing job.", unit="tokens/s"),
 }
 _PATTERNS = {
     name: re.compile(re.sub(r"\\{(\w+)\\}", r"(?P<\1>[a-z0-9.-]+)", re.escape(name)))

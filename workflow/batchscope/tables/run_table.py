@@ -68,36 +68,28 @@ def _values(
         row |= {name: record.get(name) for name in columns.OF_RECORD}
         losses = (epoch["train_loss"] for epoch in long_tables.history(results, run))
         row["best_train_loss"] = min(filter(math.isfinite, losses), default=math.nan)
-    step_records = {"train": record}
     for measure, settings in experiment.measures.items():
         if measure not in MEASURES:
-            step_records[measure] = _timed(place, experiment, factors, measure, read)
+            row |= _timed(place, experiment, factors, measure, read)
         elif not MEASURES[measure].pairs:  # pairs have a long table
             name = names.settings_name(measure, settings)
             path = paths.measure_path(results, run, measure, name)
-            step_records[measure] = long_tables.read_record(path, "values")
-        row |= (step_records.get(measure) or {"values": {}})["values"]
-    present = {step: content for step, content in step_records.items() if content}
-    versions = (records.other_version(*item) for item in present.items())
-    row["other_versions"] = " ".join(filter(None, versions)) or None
-    length = records.sequence_length(results, factors["dataset"]) or math.nan
-    row["tokens_per_update"] = length * factors["batch_size"]
-    row["tokens_per_second"] = length * _number(row, "examples_per_second")
+            row |= (long_tables.read_record(path, "values") or {"values": {}})["values"]
     row["train_seconds"] = _number(row, "epochs_run") * _number(row, "seconds_per_epoch")
     return row
 
 
 def _timed(
     place: jobs.Place, experiment: PlannedExperiment, factors: Row, timing: str, read: Reader
-) -> Row | None:
-    """Return the record of a run's times, with the disturbance of its timing jobs.
+) -> Row:
+    """Return the times of a run, with the disturbance of its timing jobs; empty if not timed.
 
     The times of a run with several batch sizes are means over its examples.
     """
     size_paths = jobs.time_paths(place, experiment, factors, timing)
     by_size = {size: read(path, "values") for size, path in size_paths.items()}
     if not all(by_size.values()):
-        return None
+        return {}
     first = next(iter(by_size.values()))
     values = first["values"] if len(by_size) == 1 else {}
     shares = batch_phases.shares(factors)
@@ -107,7 +99,7 @@ def _timed(
             values[name] = sum(share * times[size] ** power for size, share in shares.items())
             values[name] **= power
     blocks = [block for record in by_size.values() for block in record.get("blocks", ())]
-    return {**first, "values": {**values, **timing_tables.disturbance(blocks)}}
+    return {**values, **timing_tables.disturbance(blocks)}
 
 
 def _number(row: Row, column: str) -> float:
