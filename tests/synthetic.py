@@ -452,7 +452,7 @@ def _noise_at(epoch: int, size: int, generator: Generator) -> dict[str, float | 
 
 def _landscape(settings: dict[str, Any], size: int, generator: Generator) -> dict[str, np.ndarray]:
     """Bowls, a little steeper for larger batches; tilted, so that rows differ from columns."""
-    axis = np.linspace(-settings["span"], settings["span"], settings["points"])
+    axis = np.linspace(-1.0, 1.0, settings["points"])
     steep = 2.0 * (size / 16) ** 0.2
     members = {"axis": axis}
     for index in range(settings["pairs"]):
@@ -480,7 +480,7 @@ def _write_line(
     status = next((state for state in states if state != records.FINISHED), records.FINISHED)
     details: dict[str, Any] = {}
     if status == records.FINISHED:
-        alphas = np.linspace(settings["start"], settings["stop"], settings["points"])
+        alphas = np.linspace(-1.0, 2.0, settings["points"])
         details = {"alphas": alphas, "batch_norm": "none"}
         for split, height in (("train", 0.02), ("validation", 0.1), ("test", 0.12)):
             loss = height + 0.8 * (alphas * (alphas - 1)) ** 2 + 0.05 * alphas**2

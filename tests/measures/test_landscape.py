@@ -84,9 +84,9 @@ def test_rise_is_half_way(points, offset):
 def test_bowl_is_its_formula(pairs, lines):
     w = weights()
     plane, hessian, gradient = bowl(w)
-    measured = landscape.measure(plane, w, settings(pairs=pairs, lines=lines, span=0.5))
+    measured = landscape.measure(plane, w, settings(pairs=pairs, lines=lines))
     arrays = measured.arrays
-    grid = landscape.axis(7, 0.5)
+    grid = landscape.axis(7)
     d = [flat(landscape.direction(w, (0, i))) for i in range(max(2 * pairs, lines))]
 
     def formula(step):
@@ -120,7 +120,7 @@ def test_losses_that_are_not_finite_are_kept():
     np.testing.assert_array_equal(found.arrays["line:1"], [np.inf, 0.0, np.nan])
 
 
-SMALL = {"points": 5, "pairs": 1, "lines": 3, "span": 0.5}
+SMALL = {"points": 5, "pairs": 1, "lines": 3}
 NAME = "surfaces"
 
 

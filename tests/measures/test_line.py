@@ -92,12 +92,12 @@ def measured(results, small, large, model_file=None, **settings):
 
 
 def test_positions():
-    alphas = line.positions(-1.0, 2.0, 25)
+    alphas = line.positions(25)
     assert alphas.tolist() == [-1 + 0.125 * i for i in range(25)]
-    inexact = line.positions(-0.3, 1.1, 15)
+    inexact = line.positions(148)
     assert 0.0 in inexact and 1.0 in inexact
-    assert 0.0 not in np.linspace(-0.3, 1.1, 15)
-    assert 0.0 not in line.positions(-0.3, 1.0, 7)
+    assert 0.0 not in np.linspace(-1.0, 2.0, 148)
+    assert 0.0 not in line.positions(6)
 
 
 def test_between_by_hand():
@@ -113,7 +113,7 @@ def test_between_by_hand():
 def test_linear_network(tmp_path):
     model_file, token = user_model(tmp_path, LINEAR)
     small, large = pair(tmp_path, model_file, token)
-    given = {"points": 2, "start": 0.0, "stop": 1.0, "weights": "best", "examples": 25}
+    given = {"points": 2, "weights": "best", "examples": 25}
     record = measured(tmp_path, small, large, model_file, **given)
     # Both runs' best weights are the initial ones here.
     assert record["train_loss"][0] == record["train_loss"][1]

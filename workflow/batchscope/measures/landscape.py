@@ -29,7 +29,7 @@ from batchscope.core import disk
 from batchscope.core.errors import UserError
 from batchscope.measures import Measured
 from batchscope.study.common_settings import Examples, OfWeights
-from batchscope.study.model import Integer, Positive
+from batchscope.study.model import Integer
 from batchscope.study.setting import Setting
 from batchscope.study.specifications import (
     Column,
@@ -53,9 +53,7 @@ class LandscapeSettings(OfWeights):
     examples: Examples = 2000
     """Training examples for the loss; 0 or `all` for the whole training set."""
     points: Annotated[Integer, Field(ge=3), Setting("pt")] = 51
-    """Points along each axis; odd."""
-    span: Annotated[Positive, Setting("sp")] = 1.0
-    """Largest distance along a direction."""
+    """Points along each axis, from -1 to 1 in norms of the filters; odd."""
     pairs: Annotated[Integer, Field(ge=0), Setting("pa")] = 1
     """Surfaces, each over its own pair of directions."""
     lines: Annotated[Integer, Field(ge=0), Setting("ln")] = 5
@@ -99,7 +97,7 @@ ENTRY = Measure(
     columns={
         "landscape_rise": Column(
             "Mean over random lines of (f(-r) + f(r)) / 2 - f(0), f the training loss and r half "
-            "of the span of the landscape, in filter-normalised units (Li et al. 2018).",
+            "of the norm of each filter (Li et al. 2018).",
             label="Rise of the loss along random directions",
         )
     },
@@ -164,15 +162,15 @@ def direction(weights: Arrays, seed: int | Sequence[int]) -> Arrays:
     return filters
 
 
-def axis(points: int, span: float) -> np.ndarray:
+def axis(points: int) -> np.ndarray:
     """Return the positions along a direction, float64 of shape (points,), 0 in the middle."""
     half = points // 2
-    return span * (np.arange(-half, half + 1) / half)
+    return np.arange(-half, half + 1) / half
 
 
 def rise(losses: np.ndarray) -> float:
     middle = len(losses) // 2
-    r = max(1, middle // 2)  # of two that are equally near to half of the span, the nearer to 0
+    r = max(1, middle // 2)  # of two that are equally near to a half, the nearer to 0
     with np.errstate(invalid="ignore"):  # a loss may be infinite
         return float((losses[middle - r] + losses[middle + r]) / 2 - losses[middle])
 
@@ -183,7 +181,7 @@ def rows(settings: dict[str, Any]) -> list[tuple[int, int, float]]:
     A row has f(w + a * first + b * second) for every a of the axis. Pair k is directions 2k and
     2k + 1; line i is direction i. A line with a direction of a pair is part of that pair's surface.
     """
-    grid, pairs = axis(settings["points"], settings["span"]).tolist(), settings["pairs"]
+    grid, pairs = axis(settings["points"]).tolist(), settings["pairs"]
     surfaces = [(2 * pair, 2 * pair + 1, b) for pair in range(pairs) for b in grid]
     return surfaces + [(line, line, 0.0) for line in range(2 * pairs, settings["lines"])]
 
@@ -198,7 +196,7 @@ def members(losses: np.ndarray, settings: dict[str, Any]) -> Arrays:
     ]
     lines = [*within, *extra_lines][: settings["lines"]]
     return {
-        "axis": axis(points, settings["span"]),
+        "axis": axis(points),
         **{f"surface:{pair}": surface for pair, surface in enumerate(surfaces)},
         **{f"line:{index}": line for index, line in enumerate(lines)},
     }
@@ -215,7 +213,7 @@ def measure(
         kept: File of finished rows, from which a killed job continues.
         key: Rows in a file with another key are not used.
     """
-    grid, saved = axis(settings["points"], settings["span"]).tolist(), time.monotonic()
+    grid, saved = axis(settings["points"]).tolist(), time.monotonic()
     computed = kept_rows(kept, key) if kept else []
     remaining = itertools.groupby(rows(settings)[len(computed) :], key=lambda row: row[:2])
     for spanned, of_plane in remaining:

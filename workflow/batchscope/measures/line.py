@@ -11,17 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from batchscope.core import display, private_interfaces
 from batchscope.core.errors import UserError
 from batchscope.measures import Measured
 from batchscope.study import tasks
 from batchscope.study.common_settings import Between, Examples, OfWeights
-from batchscope.study.model import Integer, Number
+from batchscope.study.model import Integer
 from batchscope.study.setting import Setting
 from batchscope.study.specifications import Column, Figure, Measure, Panel, Table, TextColumn
 
@@ -32,25 +32,18 @@ if TYPE_CHECKING:
     from batchscope.store.weights import Arrays
 
 
+FIRST, LAST = -1.0, 2.0  # positions; the small run is at 0, the large one at 1
+
+
 class LineSettings(OfWeights):
     """Settings of `line`."""
 
     examples: Examples = 0
     """Examples of each split; 0 or `all` for all."""
     points: Annotated[Integer, Field(ge=2), Setting("pt")] = 25
-    """Points on the line."""
-    start: Annotated[Number, Setting("from")] = -1.0
-    """First position; the small run is at 0."""
-    stop: Annotated[Number, Setting("to")] = 2.0
-    """Last position; the large run is at 1."""
+    """Points on the line, from -1 to 2."""
     between: Between
     """Factor -> its value in the small and in the large run of each pair."""
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        if self.start >= self.stop:
-            raise ValueError("stop should be greater than start")
-        return self
 
 
 _LINES = {
@@ -110,10 +103,10 @@ ENTRY = Measure(
 )
 
 
-def positions(start: float, stop: float, points: int) -> np.ndarray:
+def positions(points: int) -> np.ndarray:
     """Return the alphas, float64 of shape (points,): evenly spaced, with exact 0 and 1."""
-    alphas = np.linspace(start, stop, points)
-    step = (stop - start) / (points - 1)
+    alphas = np.linspace(FIRST, LAST, points)
+    step = (LAST - FIRST) / (points - 1)
     for run in (0.0, 1.0):
         alphas[np.abs(alphas - run) < 1e-6 * step] = run
     return alphas
@@ -206,7 +199,7 @@ def measure_run(run: FinishedRun, other: FinishedRun, settings: dict[str, Any]) 
             f"line: received {run.name} and {other.name}, whose initial weights differ; two runs "
             "that start from the same weights (those of one seed) are expected."
         )
-    alphas = positions(settings["start"], settings["stop"], settings["points"]).tolist()
+    alphas = positions(settings["points"]).tolist()
     model = run.model(settings["weights"])
     small, large = (end.weights(settings["weights"]) for end in (run, other))
     examples = {split: run.data.examples(split) for split in tasks.SPLITS}
