@@ -44,9 +44,8 @@ def fastest(
     fixed: float,
     per_image: float,
     log_error: float = math.nan,
-    slower: float = budget_kinds.SLOWER,
 ) -> FastestBatchSize:
-    """Return B* from positive constants, and the range that takes longer by a share at most.
+    """Return B* from positive constants, and the range that takes at most 10 % longer.
 
     Args:
         log_error: Half-width of the 95 % interval of log B*.
@@ -54,7 +53,7 @@ def fastest(
     best = math.sqrt(examples_min / updates_min * fixed / per_image)
     seconds = (math.sqrt(updates_min * fixed) + math.sqrt(examples_min * per_image)) ** 2
     # T(B) <= (1 + x) T(B*) is r + 1/r <= q with r = B / B*.
-    q = (1 + slower) * seconds - updates_min * fixed - examples_min * per_image
+    q = (1 + budget_kinds.SLOWER) * seconds - updates_min * fixed - examples_min * per_image
     q /= math.sqrt(updates_min * examples_min * fixed * per_image)
     r = (q + math.sqrt(q * q - 4)) / 2
     factor = math.exp(log_error)

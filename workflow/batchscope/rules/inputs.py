@@ -177,7 +177,6 @@ def followed(study: CalledStudy, experiment: str) -> str:
         "machines": study.plan.machines,
         "margins": keys.margins,
         "budgets": keys.budgets,
-        "slower": keys.advice.slower,
         "seeds_planned": keys.seeds_planned,
         "beside": keys.beside,
         "analyses": planned.analyses,

@@ -24,7 +24,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from batchscope.core.problems import nearest
-from batchscope.study import budget_kinds, stages, tasks
+from batchscope.study import stages, tasks
 from batchscope.study.factor_models import (
     CommandFactors,
     CommandLists,
@@ -156,13 +156,6 @@ class BudgetKeys(Model):
     """One loss or metric to reach, such as {validation_loss: 0.2}."""
 
 
-class Advice(Model):
-    """Limits of the recommended range of batch sizes."""
-
-    slower: Annotated[Number, Field(gt=0, le=1)] = budget_kinds.SLOWER
-    """Largest excess of the seconds to the target over the fastest batch size: 0.1 for 10 %."""
-
-
 class PublishedFigure(Model):
     """A figure of a document and its finding."""
 
@@ -214,8 +207,6 @@ class Comparison(Experiment):
     """Budgets at which the batch sizes are compared. Default: the largest budget that every
     finished run reached, and a target at nine tenths of the fall of the best batch size.
     """
-    advice: Advice = Advice()
-    """Limits of the recommended range of batch sizes."""
     seeds_planned: Annotated[Integer, Field(ge=2, le=1_000_000)] = None
     """Number of seeds that was planned before the first result. Deviations are reported, since
     seeds that are added after an analysis increase the error rate of tests.
@@ -383,4 +374,4 @@ for _name in ("measure", "timing", "at_epochs", "beside", "primary"):
     setattr(Experiment, _name, ())
 for _name in ("margins", "metrics", "budgets"):
     setattr(Experiment, _name, {})
-Experiment.seeds_planned, Experiment.advice = None, Advice()
+Experiment.seeds_planned = None

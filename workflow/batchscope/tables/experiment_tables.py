@@ -29,7 +29,7 @@ from batchscope.analysis.trainings import RATE, Trainings
 from batchscope.core import disk
 from batchscope.store import interims, paths, records
 from batchscope.study import factor_words, outcomes
-from batchscope.study.budget_kinds import END, SECONDS
+from batchscope.study.budget_kinds import END, SECONDS, SLOWER
 from batchscope.study.decision_columns import INTERIMS
 from batchscope.study.outcomes import Outcome
 from batchscope.study.stages import Stage
@@ -88,7 +88,7 @@ def decisions(
     planned = study.experiments[experiment]
     keys, looks, runs = planned.keys, planned.looks, tables["runs"]
     trajectories = to_target = tables["trajectories"]
-    margins = {**keys.margins, SECONDS: keys.advice.slower}
+    margins = {**keys.margins, SECONDS: SLOWER}
     metrics = planned.metrics
     of_runs = runs, trajectories, keys.budgets, margins, looks, default_target, metrics
     comparisons_at_budgets = list(readings.of_experiment(*of_runs))
