@@ -166,8 +166,6 @@ ENTRY = Measure(
         )
     },
     problems=_problems,
-    weights=("final",),
-    reads=("history.csv",),
     factors={"replicas": 1, "threads": 1, "batch_schedule": "constant"},
     figures=(
         Figure(

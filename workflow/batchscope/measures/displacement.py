@@ -73,8 +73,6 @@ ENTRY = Measure(
             label="Straightness of the path",
         ),
     },
-    weights=("initial", "final"),
-    reads=("updates.npz",),
     data=False,
     factors={"update_norms": True},
     figures=(

@@ -32,7 +32,6 @@ class EvaluateSettings(OfWeights):
     """Epoch after which to measure, given by `at_epochs`; 0 for `weights`."""
 
 
-_KESKAR = "Keskar et al. 2017, arXiv 1609.04836"
 _TITLES = {"train": "Training", "validation": "Validation", "test": "Test"}
 
 
@@ -62,12 +61,11 @@ ENTRY = Measure(
     columns={
         **_of_split("train"),
         **_of_split("validation"),
-        **_of_split("test", direction="falls", source=_KESKAR),
+        **_of_split("test", direction="falls"),  # Keskar et al. 2017
         "generalisation_gap": Column(
             "test_loss - train_loss.",
             label="Generalisation gap",
-            direction="rises",
-            source=_KESKAR,
+            direction="rises",  # Keskar et al. 2017
         ),
         **{
             name: Column(f"train_{metric.name} - test_{metric.name}.", unit=metric.unit)

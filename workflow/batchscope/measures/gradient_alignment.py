@@ -87,7 +87,7 @@ ENTRY = Measure(
         )
         for place in ("start", "middle", "end")
     },
-    weights=("initial", "middle", "final"),
+    middle=True,
     figures=(
         Figure(
             "gradient_alignment",

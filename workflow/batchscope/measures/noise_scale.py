@@ -122,7 +122,6 @@ ENTRY = Measure(
         ),
     },
     problems=_problems,
-    weights=("initial", "final"),
     at_epochs=True,
     figures=(
         Figure(

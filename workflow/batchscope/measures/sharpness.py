@@ -61,7 +61,6 @@ ENTRY = Measure(
             unit="% of 1 + loss",
             label="Sharpness ({spaces}, epsilon {epsilons})",
             direction="rises",
-            source="Keskar et al. 2017, arXiv 1609.04836",
             words={"full": "full space", "subspace": "random subspace"},
         )
     },

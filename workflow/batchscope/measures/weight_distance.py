@@ -49,15 +49,14 @@ ENTRY = Measure(
         "weight_distance": PositiveColumn(
             "Euclidean distance of the weights from the initial ones.",
             label="Distance from the initial weights",
+            # Keskar et al. 2017, arXiv 1609.04836; Hoffer et al. 2017, arXiv 1705.08741
             direction="falls",
-            source="Keskar et al. 2017, arXiv 1609.04836; Hoffer et al. 2017, arXiv 1705.08741",
         ),
         "weight_distance_relative": PositiveColumn(
             "weight_distance over the Euclidean norm of the initial weights.",
             label="Relative distance from the initial weights",
         ),
     },
-    weights=("initial", "final", "best"),
     data=False,
     figures=(
         Figure(

@@ -11,7 +11,7 @@ from typing import Any
 from batchscope.core import project_files
 from batchscope.rules.study import RESULTS, CalledStudy
 from batchscope.store import job_logs, jobs, paths
-from batchscope.study import names, snapshot_epochs, tables, versions
+from batchscope.study import names, tables, versions
 from batchscope.study.specifications import Measure, Timing
 
 _LINKS = Path(".snakemake", "paths")
@@ -85,7 +85,7 @@ def measured_records(entry: Measure) -> list[str]:
 
 def snapshots(study: CalledStudy, entry: Measure) -> dict[str, Any]:
     """Return the input `snapshots` of a measure: a path, a function of wildcards, or nothing."""
-    if snapshot_epochs.MIDDLE in entry.weights:
+    if entry.middle:
         return {"snapshots": f"{RESULTS}/runs/{{run}}/epochs/middle.npz"}
     experiments = study.plan.experiments.values()
     measured = [experiment for experiment in experiments if entry.name in experiment.measures]

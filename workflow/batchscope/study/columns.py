@@ -21,7 +21,7 @@ from batchscope.study.specifications import (
 )
 from batchscope.study.versions import ENTRIES
 
-_RISES = {"direction": "rises", "source": "Chang and Pathak 2020"}
+_RISES = {"direction": "rises"}  # Chang and Pathak 2020
 _DIGEST = TextColumn("Digest of its definition or file; empty without one.")
 
 

@@ -60,20 +60,19 @@ class Reason(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Outcome:
-    """A column of runs.csv with a label, its expected direction and the source of that."""
+    """A column of runs.csv with a label, and its expected direction."""
 
     column: str
     label: str
     unit: str
     direction: str
-    source: str
 
 
 def _outcome(column: str, metrics: tasks.Metrics = ()) -> Outcome | None:
     described = columns.describe(column, metrics)
     if not described or not described.label:
         return None
-    return Outcome(column, described.label, described.unit, described.direction, described.source)
+    return Outcome(column, described.label, described.unit, described.direction)
 
 
 def outcome(column: str) -> Outcome | None:
@@ -81,16 +80,11 @@ def outcome(column: str) -> Outcome | None:
     return result if result and result.direction else None
 
 
-def with_direction(
-    column: str, direction: str, source: str, metrics: tasks.Metrics
-) -> Outcome | None:
+def with_direction(column: str, direction: str, metrics: tasks.Metrics) -> Outcome | None:
     """Return an outcome with the direction that a study states; None if it is no outcome.
 
     Args:
-        source: Origin of the direction, if it differs from the usual one.
         metrics: User-defined metrics of the experiment.
     """
     result = _outcome(column, metrics)
-    if result is None or result.direction == direction:
-        return result
-    return replace(result, direction=direction, source=source)
+    return result and replace(result, direction=direction)

@@ -54,7 +54,7 @@ def read_by(measure: str, epoch: int, horizon: int) -> int | str | None:
         epoch: The measure's setting `epoch`; 0 without one.
     """
     entry = MEASURES.get(measure)
-    if entry and MIDDLE in entry.weights:
+    if entry and entry.middle:
         return MIDDLE
     return epoch if entry and 0 < epoch < horizon else None
 

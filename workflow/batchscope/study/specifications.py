@@ -39,7 +39,6 @@ class Column:
     kind: str = "float"  # `int`, `float`, `str` or `bool`; empty if the values decide
     label: str = ""  # name for people; the value of a setting replaces `{setting}`
     direction: str = ""  # `rises` or `falls` with the batch size; every study tests it
-    source: str = ""  # publication with this direction
     at_epochs: bool = True  # whether records at an experiment's `at_epochs` fill it too
     words: dict[str, str] = field(default_factory=dict)  # value of a setting -> text in the label
     adds_up: bool = False  # whether it is a count to sum over the jobs of a configuration
@@ -265,15 +264,13 @@ class Measure(Entry):
     """Specification of a measure of a finished run, or of a pair of runs.
 
     Attributes:
-        weights: Weights that it reads: `initial`, `final`, `best` or `middle`.
-        reads: Other files of the run that it reads.
+        middle: Whether it reads the weights at the middle of the training.
         data: Whether it reads the data set and builds the model, and so needs TensorFlow.
         factors: Factors and the value that a run must have for it.
         outcomes: Whether it computes losses and metrics of every split, which logs may have too.
     """
 
-    weights: tuple[str, ...] = ("final", "best")
-    reads: tuple[str, ...] = ()
+    middle: bool = False
     data: bool = True
     factors: dict[str, Any] = field(default_factory=dict)
     outcomes: bool = False

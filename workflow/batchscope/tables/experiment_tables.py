@@ -142,9 +142,9 @@ def _stated_outcomes(study: Study, experiment: str) -> dict[str, Outcome]:
     """Return the columns with a direction that documents state for the whole experiment."""
     by_column, metrics = {}, study.experiments[experiment].metrics
     for claim in study.claims:
-        test, source = claim.test, f"{claim.document}, {claim.place}"
+        test = claim.test
         if test.trend_experiment == experiment:
-            outcome = outcomes.with_direction(test.column, test.direction, source, metrics)
+            outcome = outcomes.with_direction(test.column, test.direction, metrics)
             by_column |= {test.column: outcome} if outcome else {}
     return by_column
 

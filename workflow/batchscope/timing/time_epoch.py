@@ -51,8 +51,7 @@ ENTRY = Timing(
             "Time of one epoch without validation: median of a timing job that ran exclusively.",
             unit="s",
             label="Time per epoch",
-            direction="falls",
-            source="Chang and Pathak 2020",
+            direction="falls",  # Chang and Pathak 2020
         ),
         "seconds_per_epoch_q1": PositiveColumn(
             "Lower quartile of the timing job's blocks.", unit="s"
