@@ -39,7 +39,6 @@ def test_help_lists_the_commands_of_users(capsys):
 @pytest.mark.parametrize(
     ("words", "place"),
     [
-        ("watch --seconds nan", "argument --seconds: received nan"),
         ("plan --scale half", "argument --scale: invalid choice: 'half'"),
         ("train --chunk-steps x --run a", "argument --chunk-steps: invalid int value: 'x'"),
         ("train", "the following arguments are required: --run"),

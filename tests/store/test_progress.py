@@ -101,11 +101,10 @@ def test_a_training_reports_and_another_process_sees_it(digits, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("interrupted", [True, False], ids=["Ctrl-C", "its reader is gone"])
 def test_watch_ends_quietly(tmp_path, interrupted):
-    arguments = ("--results", str(tmp_path), "--seconds", "0.01")
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     # Where the tests run in the background, a child would ignore SIGINT.
     heard = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
-    watching = door("watch", *arguments, preexec_fn=heard, **pipes)
+    watching = door("watch", "--results", str(tmp_path), preexec_fn=heard, **pipes)
     assert watching.stdout.readline() == "No training, measure or timing runs now.\n"
     if interrupted:
         watching.send_signal(signal.SIGINT)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 import os
 import sys
 import time
@@ -20,6 +19,7 @@ from batchscope.host import requirements
 from batchscope.study import log_keys, optimizer_constants, tasks
 
 _MOST_LOGS = 20  # a screen of them
+_WATCH_SECONDS = 5.0  # between two updates of `watch`
 
 
 def init(arguments: Namespace) -> None:
@@ -51,7 +51,7 @@ def watch(arguments: Namespace) -> None:
         print(clear + watch.text(study, arguments.results, requirements.cores()), flush=True)
         if arguments.once:
             return
-        time.sleep(arguments.seconds)
+        time.sleep(_WATCH_SECONDS)
 
 
 def log(arguments: Namespace) -> None:
@@ -158,7 +158,6 @@ def add(added: argparse._SubParsersAction) -> None:
     option("--gpus", action="store_true", help="jobs go to GPUs: to a cluster")
     option = command(watch, options.RESULTS)
     option("--once", action="store_true", help="print it once, as for a pipe")
-    option("--seconds", type=_seconds, default=5.0, help="between two updates")
     option = command(log, options.RESULTS)
     option("words", nargs="*", metavar="WORD", help="of a name, such as bs=16 seed=0")
     option = command(decide, prefix_chars="\0", add_help=False)  # options of Snakemake are words
@@ -196,9 +195,3 @@ def add(added: argparse._SubParsersAction) -> None:
     option("-o", "--output", type=Path, help="the page; docs/results.md if left out")
     option("--study", nargs="*", default=[], metavar="NAME", help="all with a report if left out")
     command(schema)
-
-
-def _seconds(word: str) -> float:
-    if not 0 < float(word) < math.inf:
-        raise argparse.ArgumentTypeError(f"received {word}, expected a positive number")
-    return float(word)
