@@ -25,6 +25,11 @@ def test_the_entries_of_a_name_are_printed(name):
     assert len(text) < len(reference.full_page()) / 4
 
 
+def test_a_column_with_settings_in_its_name_is_explained():
+    text = reference.entries("sharpness_full_0.001")
+    assert text.startswith("### sharpness\n") and "`sharpness_{spaces}_{epsilons}`" in text
+
+
 @pytest.mark.slow
 def test_every_column_of_every_table_is_explained():
     tables = {**TABLES, "claims": Table(decision_columns.CLAIMS)}

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from batchscope.core import display
 from batchscope.core.errors import UserError
-from batchscope.core.problems import nearest
+from batchscope.core.problems import received
 from batchscope.study import columns, explanations, tables
 from batchscope.study.decision_columns import CLAIMS, INTERIMS
 from batchscope.study.figures import FIGURES
@@ -74,25 +74,24 @@ def entries(name: str) -> str:
         UserError: If nothing has that name.
     """
     page, word = full_page(), explanations.key(name)
-    parts = []
-    if word in explanations.EXPLANATIONS:
-        title = display.capital(word.replace("_", " "))
-        parts.append(f"{title}: {explanations.EXPLANATIONS[word]}")
+    # Names of columns may hold settings: `sharpness_{spaces}_{epsilons}`.
+    templates = re.findall(r"^- `(\w+{[^`]+)`", page, re.M)
+    fitting = [item for item in templates if re.fullmatch(re.sub(r"{\w+}", ".+", item), name)]
+    pattern = "|".join(map(re.escape, (name, *fitting)))
+    title, text = display.capital(word.replace("_", " ")), explanations.EXPLANATIONS.get(word)
+    parts = [f"{title}: {text}"] if text else []
     for section in re.split(r"\n(?=#)", page.partition(_WORDS)[0]):
         heading, _, body = section.strip().partition("\n\n")
         if heading.lstrip("# ") == name:
             parts.append(section.strip())
         elif not any(part.startswith("## ") for part in parts):
             # Other tables repeat a factor or a column of runs.csv.
-            items = re.findall(rf"^- `{re.escape(name)}`.*", body, re.M)
+            items = re.findall(rf"^- `(?:{pattern})`.*", body, re.M)
             parts += ["\n".join([heading, "", *items])] if items else []
     if not parts:
-        match = nearest(name, re.findall(r"^(?:### |- `)(\w+)", page, re.M))
-        hint = f" Did you mean '{match}'?" if match else ""
-        raise UserError(
-            f"explain: received {name!r}; a factor, measure, timing, column, figure or word of the "
-            f"report is expected.{hint}"
-        )
+        names = re.findall(r"^(?:### |- `)(\w+)", page, re.M)
+        expected = "a factor, measure, timing, column, figure or word of the report"
+        raise UserError(received(("explain",), name, expected, names).line)
     return "\n\n".join(parts) + "\n"
 
 
