@@ -1,5 +1,7 @@
 """Features of a table's rows, by hand: categories, medians and the record to apply them."""
 
+import json
+
 import numpy as np
 import pandas
 import pytest
@@ -9,7 +11,10 @@ from batchscope import datasets
 from batchscope.datasets.features import Features
 from batchscope.study import dataset_definitions
 from prepared_data import faults, prepared
+from project import ROOT
 
+PAGE = (ROOT / "docs" / "data_and_models.md").read_text(encoding="utf-8")
+CODE = PAGE[PAGE.index("import json\n") :].partition("```")[0]
 NAN = np.nan
 TRAIN = pandas.DataFrame({"x": [1, NAN, 4, 7], "k": ["a", "c", NAN, "a"], "z": 5.0})
 OTHERS = pandas.DataFrame({"x": [NAN, 10, 1], "k": ["b", "c", "b"], "z": [6.0, 5, 5]})
@@ -31,30 +36,30 @@ def test_features_by_hand():
 
 
 def lines(rows=40):
-    """A number with gaps, words of which one is rare, a truth, and a label that they tell."""
-    yield "x,job,member,note,label"
+    """A number with gaps, words (one is rare), a truth, a code, and a label that they tell."""
+    yield "x,job,member,code,note,label"
     for row in range(rows):
         x, job = row * row, "rare" if row == 7 else ("nurse", " chef ")[row % 2]
         told = "no" if row % 4 else "yes"
-        yield f"{'' if row % 8 == 5 else x},{job},{row % 3 == 0},n{row},{told}"
+        yield f"{'' if row % 8 == 5 else x},{job},{row % 3 == 0},{row % 2},n{row},{told}"
 
 
-def test_a_table_of_words_and_gaps_is_repeated_by_its_record(tmp_path):
+def test_the_code_of_the_page_repeats_a_table_of_words_and_gaps(tmp_path):
     text = "\n".join(lines())
-    options = {"ignore": ["note"], "missing": "median"}
+    options = {"ignore": ["note"], "missing": "median", "categorical": ["code"]}
     data = prepared(tmp_path, csv(tmp_path, text, **options))
     record, seen = data.record, data.record["categories"]["job"]
-    assert record["feature_names"] == ["x", *(f"job={word}" for word in seen), "member"]
+    jobs = [f"job={word}" for word in seen]
+    assert record["feature_names"] == ["x", *jobs, "member", "code=0", "code=1"]
     assert {"chef", "nurse"} <= {*seen} <= {"chef", "nurse", "rare"}
-    frame = pandas.read_csv(tmp_path / "own.csv")
-    values = {"x": frame["x"].fillna(record["feature_medians"]["x"]), "member": frame["member"]}
-    values |= {f"job={word}": frame["job"].str.strip() == word for word in seen}
-    repeated = np.stack([values[name].to_numpy(float) for name in record["feature_names"]], axis=1)
-    repeated = (repeated - record["feature_means"]) / record["feature_deviations"]
+    (tmp_path / "record.json").write_text(json.dumps(record))
+    code = CODE.replace("results/data/table-12345678", str(tmp_path))
+    exec(code.replace("new.csv", str(tmp_path / "own.csv")), variables := {})
+    repeated = variables["features"].to_numpy(float)
     stored = np.concatenate([data.images(part) for part in ("train", "validation", "test")])
     order = [np.lexsort(item.T.round(4)) for item in (repeated, stored)]
     assert repeated[order[0]] == pytest.approx(stored[order[1]], abs=1e-5)
-    assert data.images("train")[:, -1].astype(float).mean() == pytest.approx(0, abs=1e-6)
+    assert data.images("train")[:, -3].astype(float).mean() == pytest.approx(0, abs=1e-6)
     # What is known before it is prepared.
     definition = dataset_definitions.resolve(csv(tmp_path, text, **options))
     assert datasets.model_input(tmp_path, "own-00000000", definition) == data.model_input
@@ -70,7 +75,7 @@ def test_words_that_the_training_part_lacks_have_no_feature(tmp_path):
 
 
 def test_rows_with_gaps_are_dropped_and_counted(tmp_path):
-    text = "\n".join([*lines(), "4,nurse,true,n,", "5,,true,n,no"])
+    text = "\n".join([*lines(), "4,nurse,true,0,n,", "5,,true,0,n,no"])
     options = {"ignore": ["note"], "missing": "drop"}
     record = prepared(tmp_path, csv(tmp_path, text, **options)).record
     assert record["dropped"] == 7 and sum(record["counts"].values()) == 35
