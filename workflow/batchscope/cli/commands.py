@@ -151,7 +151,7 @@ def add(added: argparse._SubParsersAction) -> None:
     option("--label", metavar="COLUMN", help="label column of a table (default: the last one)")
     option("--task", choices=tuple(tasks.TASKS), help="task, if the labels do not decide it")
     optimizers = tuple(optimizer_constants.CONSTANTS)
-    option("--optimizer", choices=optimizers, help="default: that of model.compile, or adam")
+    option("--optimizer", choices=optimizers, help="default: as in model.compile, or adam")
     option("-o", "--output", type=Path, help="study file to write")
     option = command(plan, options.RESULTS, options.SCALE, options.CONFIG)
     option("--gpus", action="store_true", help="plan for GPUs elsewhere, such as a cluster")
