@@ -51,11 +51,11 @@ def full_page() -> str:
         _columns(_without_entries(columns.COLUMNS)),
         "## Tables of trainings",
         "Besides run, factors and status; `at_epochs.csv` also has the columns of measures. "
-        "[Claims](claims.md) may use the tables with keys, which distinguish the rows of a run.",
+        "[Claims](claims.md) may use a table with a line `Keys`, which distinguish a run's rows.",
         *(_of_table(name) for name in _OF_TRAININGS),
         "## Tables of decisions",
-        "Besides the factors of a series. Verdicts: [measures.md](measures.md#how-a-verdict-is-"
-        "reached). `claims.csv` has a row per claim, `limits.csv` the columns of `sweeps.csv`.",
+        "Besides the factors of a series. See [verdicts](measures.md#how-a-verdict-is-reached). "
+        "`claims.csv` has a row per claim, `limits.csv` the columns of `sweeps.csv`.",
         *(_of_table(name) for name in _DECISIONS),
         "## Tables of timings",
         *(_of_table(name) for name in tables.OF_TIMINGS),
