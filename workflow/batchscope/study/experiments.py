@@ -215,7 +215,7 @@ class Comparison(Experiment):
     finished run reached, and a target at nine tenths of the fall of the best batch size.
     """
     advice: Advice = Advice()
-    """Limits of the recommended range of batch sizes."""
+    """Limits that narrow the recommended range of batch sizes."""
     seeds_planned: Annotated[Integer, Field(ge=2, le=1_000_000)] = None
     """Number of seeds that was planned before the first result. Deviations are reported, since
     seeds that are added after an analysis increase the error rate of tests.
@@ -343,7 +343,7 @@ class CommandExperiment(LoggedExperiment):
     env: dict[Annotated[str, Field(pattern="^[^=]+$")], Word] = {}
     """Environment variables, with placeholders as in `command`."""
     resources: Resources = Resources()
-    """Resources of a run."""
+    """Resources that a run needs."""
     alone: Flag = False
     """Whether each run uses the machine exclusively, so that its times count as seconds."""
     resume: Flag = False
