@@ -23,14 +23,14 @@ _WATCH_SECONDS = 5.0  # between two updates of `watch`
 
 
 def init(arguments: Namespace) -> None:
-    """Write a study for your data or logs; print a first guess of the batch size, and the time."""
+    """Write a study for your data or logs; print a guess of the batch size and the study's time."""
     from batchscope.cli import init as starting
 
     print(starting.write(arguments))
 
 
 def plan(arguments: Namespace) -> None:
-    """Show the missing jobs of a study, their time, and the problems of its own data."""
+    """Show the missing jobs of a study, their estimated time, and problems of your data."""
     from batchscope.cli import plan, step_times, study_check
 
     if arguments.gpus:
@@ -42,7 +42,7 @@ def plan(arguments: Namespace) -> None:
 
 
 def watch(arguments: Namespace) -> None:
-    """Show running jobs, missing jobs and the best run of the last study; ends with Ctrl-C."""
+    """Show running jobs, missing jobs and the best run of the last study, until Ctrl-C."""
     from batchscope.cli import watch
 
     clear = "\033[H\033[2J" if sys.stdout.isatty() and not arguments.once else ""
@@ -74,14 +74,14 @@ def log(arguments: Namespace) -> None:
 
 
 def decide(arguments: Namespace) -> None:
-    """Repeat a command of Snakemake, given by its options, until no stage of the study is open."""
+    """Run `snakemake OPTIONS`, and repeat it until no stage of the study is open."""
     from batchscope.cli import decide
 
     decide.run(arguments.options)
 
 
 def advice(arguments: Namespace) -> None:
-    """Say which batch sizes to use, from a study's tables."""
+    """Recommend batch sizes, from the tables of a study."""
     from batchscope.report import decision
 
     study = options.study(arguments.results, arguments.config, arguments.scale)
@@ -92,14 +92,12 @@ def explain(arguments: Namespace) -> None:
     """Explain a factor, measure, column, figure, or a word of the report such as provisional."""
     from batchscope.cli import reference
 
-    text = (
-        reference.entries(" ".join(arguments.words)) if arguments.words else reference.full_page()
-    )
-    print(text, end="")
+    name = " ".join(arguments.words)
+    print(reference.entries(name) if name else reference.full_page(), end="")
 
 
 def import_(arguments: Namespace) -> None:
-    """Write logs of any kind as the CSV file that `runs:` takes; see docs/own_training.md."""
+    """Convert logs of any kind to the CSV file that `runs:` reads; see docs/own_training.md."""
     from batchscope.external import external_runs
     from batchscope.tables import csv_tables
 
@@ -116,7 +114,7 @@ def import_(arguments: Namespace) -> None:
 
 
 def results(arguments: Namespace) -> None:
-    """Write docs/results.md: every document's claims with their verdicts, and a picture each."""
+    """Write docs/results.md: the claims of every document with their verdicts and a picture."""
     from batchscope.report import results_page
 
     output = arguments.output or Path("docs/results.md")
@@ -144,54 +142,51 @@ def add(added: argparse._SubParsersAction) -> None:
         return parser.add_argument
 
     option = command(init, options.RESULTS)
-    option("data", help="a folder of images or of logs, a table, a text, arrays, or such as digits")
-    option("model", nargs="?", help="your model's file; one that is built in if left out")
-    option("--label", metavar="COLUMN", help="of a table; the last column if left out")
-    option("--task", choices=tuple(tasks.TASKS), help="if the labels leave it open")
-    option(
-        "--optimizer",
-        choices=tuple(optimizer_constants.CONSTANTS),
-        help="that of the model's compile, or adam, if left out",
-    )
-    option("-o", "--output", type=Path, help="the study's file")
+    option("data", help="folder of images or logs, table, text, arrays, or a name such as digits")
+    option("model", nargs="?", help="file of your model (default: a built-in model)")
+    option("--label", metavar="COLUMN", help="label column of a table (default: the last one)")
+    option("--task", choices=tuple(tasks.TASKS), help="task, if the labels do not decide it")
+    optimizers = tuple(optimizer_constants.CONSTANTS)
+    option("--optimizer", choices=optimizers, help="default: as in model.compile, or adam")
+    option("-o", "--output", type=Path, help="study file to write")
     option = command(plan, options.RESULTS, options.SCALE, options.CONFIG)
-    option("--gpus", action="store_true", help="jobs go to GPUs: to a cluster")
+    option("--gpus", action="store_true", help="plan for GPUs elsewhere, such as a cluster")
     option = command(watch, options.RESULTS)
-    option("--once", action="store_true", help="print it once, as for a pipe")
+    option("--once", action="store_true", help="print once and exit")
     option = command(log, options.RESULTS)
-    option("words", nargs="*", metavar="WORD", help="of a name, such as bs=16 seed=0")
+    option("words", nargs="*", metavar="WORD", help="part of a name, such as bs=16 or seed=0")
     option = command(decide, prefix_chars="\0", add_help=False)  # options of Snakemake are words
-    option("options", nargs="*", metavar="OPTION", help="such as --cores 8")
+    option("options", nargs="*", metavar="OPTION", help="of Snakemake, such as --cores 8")
     option = command(advice, options.RESULTS, options.SCALE, options.CONFIG)
-    option("--seeds", action="store_true", help="and what more seeds would resolve")
+    option("--seeds", action="store_true", help="also show what more seeds would resolve")
     option = command(explain)
-    option("words", nargs="*", metavar="WORD", help="such as batch_size; all if left out")
+    option("words", nargs="*", metavar="WORD", help="name, such as batch_size (default: all)")
     option = command(import_)
-    option("files", nargs="+", metavar="FILES", help="logs, folders, and patterns with {name}")
-    option("-o", "--output", type=Path, required=True, help="the table to write")
+    option("files", nargs="+", metavar="FILES", help="logs, folders, or patterns with {name}")
+    option("-o", "--output", type=Path, required=True, help="table to write")
     option(
         "--columns",
         **{"nargs": "+", "default": [], "metavar": "OURS=THEIRS"},
         help="such as validation_loss=val/loss batch_size=bs",
     )
-    option("--examples-per-epoch", type=float, metavar="N", help="where logs count epochs")
+    option("--examples-per-epoch", type=float, metavar="N", help="if the logs count epochs")
     option(
         "--pattern",
         metavar="PATTERN",
-        help="of paths, bs{batch_size}_seed{seed}, or of a column, 'run: bs{batch_size}'",
+        help="for paths: bs{batch_size}_seed{seed}; for a column: 'run: bs{batch_size}'",
     )
     option("--factors", nargs="+", metavar="COLUMN", help="further columns that are factors")
     option(
         "--lines",
         **{"nargs": "+", "metavar": "PATTERN"},
-        help="of printed lines: 'step {updates}: loss {train_loss}', or keras",
+        help="for printed lines: 'step {updates}: loss {train_loss}', or keras",
     )
     option(
         "--rows",
         choices=(log_keys.AT_TARGET,),
-        help="the single row of every run is the one at its target; else it is the run's end",
+        help="each run has a single row, at its target (default: at its end)",
     )
     option = command(results, options.RESULTS)
-    option("-o", "--output", type=Path, help="the page; docs/results.md if left out")
-    option("--study", nargs="*", default=[], metavar="NAME", help="all with a report if left out")
+    option("-o", "--output", type=Path, help="page to write (default: docs/results.md)")
+    option("--study", nargs="*", default=[], metavar="NAME", help="default: all with a report")
     command(schema)

@@ -76,7 +76,7 @@ def main(words: list[str]) -> None:
             raise
         sys.exit(f"{error.filename}: {error.strerror}.")
     except Interrupted:
-        print("Stopped by a signal; goes on from its checkpoint when started again.")
+        print("Stopped by a signal. The next start resumes from the checkpoint.")
         sys.exit(INTERRUPTED)
 
 

@@ -64,7 +64,7 @@ def write(arguments: Namespace) -> str:
         except (EOFError, TimeoutError):
             file = arguments.model or arguments.data
             raise UserError(
-                f"MODEL: {file} ended the process, or started a thread that is no daemon. It must "
+                f"MODEL: {file} ended the process, or started a non-daemon thread. It must "
                 "only build a model."
             ) from None
     for seeds in (new_study.SEEDS, new_study.FIRST_SEEDS):
@@ -167,7 +167,7 @@ def _optimizer(name: str | None, compiled: Any) -> dict[str, Any]:
     kind, config = type(compiled).__name__.lower(), compiled.get_config()
     constants = optimizer_constants.CONSTANTS.get(kind)
     if constants is None:
-        print(f"compile(optimizer={type(compiled).__name__}(...)): {_OPTIMIZER} takes its place.")
+        print(f"compile(optimizer={type(compiled).__name__}(...)): {_OPTIMIZER} replaces it.")
         return {"optimizer": _OPTIMIZER}
     defaults = type(compiled)().get_config()
     keys = ("momentum", "nesterov", "weight_decay", *constants)

@@ -27,9 +27,11 @@ def _shared(*name: str, **keywords: Any) -> ArgumentParser:
     return parser
 
 
-RESULTS = _shared("--results", type=Path, default=Path("results"), help="the folder of the results")
+RESULTS = _shared("--results", type=Path, default=Path("results"), help="folder of the results")
 SCALE = _shared("--scale", choices=("full", "reduced"), default="full")
-CONFIG = _shared("config", nargs="?", default=project_files.DEFAULT_CONFIG, help="a study's file")
+CONFIG = _shared(
+    "config", nargs="?", default=project_files.DEFAULT_CONFIG, help="file of the study"
+)
 
 
 def study(results: Path, config_path: str, scale: str, experiment: str | None = None) -> Study:

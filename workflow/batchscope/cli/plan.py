@@ -90,7 +90,7 @@ def _commands(study: Study, results: Path | str) -> Iterator[str]:
             command = first.command
             folder = os.path.abspath(paths.run_folder(results, run) / paths.COMMAND_FOLDER)
             gpus = display.count(command.gpus, "GPU") if command.gpus else "no GPU"
-            shared = "beside other jobs, so that its seconds stay unknown (alone: true)"
+            shared = "next to other jobs, so its seconds are unknown (without alone: true)"
             yield f"{name}, first run: {shlex.join(first.resolved(folder)[0])}"
             yield (
                 f"  in {command.folder}, with {display.count(command.threads, 'thread')} and "

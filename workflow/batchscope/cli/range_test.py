@@ -117,9 +117,9 @@ def _nothing_learned(tried: dict[float, float], updates: int, size: int, constan
     lowest = ", ".join(f"{loss:.4g} at {rate:g}" for rate, loss in tried.items())
     return (
         f"MODEL: received a network that learned nothing in {updates} updates of {size} examples: "
-        f"the lowest validation losses were {lowest}; one clearly below {constant:.4g}, that of a "
-        "constant prediction, is expected. Try more examples, another model or another "
-        "--optimizer, or check the labels."
+        f"the lowest validation losses were {lowest}; one clearly below {constant:.4g} (a constant "
+        "prediction) is expected. Try more examples, another model or another --optimizer, or "
+        "check the labels."
     )
 
 

@@ -14,7 +14,7 @@ from batchscope.study.figures import FIGURES
 from batchscope.study.registry import MEASURES, OF_SWEEPS, OF_TRAININGS
 from batchscope.study.run_factors import FACTORS, TIMING_ONLY_FACTORS
 from batchscope.study.setting import Parameter
-from batchscope.study.specifications import Column, Entry
+from batchscope.study.specifications import OVER, Column, Entry, Figure
 from batchscope.study.versions import ENTRIES
 
 
@@ -50,16 +50,17 @@ def full_page() -> str:
         "Besides the factors, and the columns of measures and timings above.",
         _columns(_without_entries(columns.COLUMNS)),
         "## Tables of trainings",
-        "Besides run, factors and status; `at_epochs.csv` also has the columns of measures.",
+        "Besides run, factors and status; `at_epochs.csv` also has the columns of measures. "
+        "[Claims](claims.md) may use a table with a line `Keys`, which distinguish a run's rows.",
         *(_of_table(name) for name in _OF_TRAININGS),
         "## Tables of decisions",
-        "Besides the factors of a series. `claims.csv` has a row for each claim of a study. "
-        "`limits.csv` has the columns of `sweeps.csv`.",
+        "Besides the factors of a series. See [verdicts](measures.md#how-a-verdict-is-reached). "
+        "`claims.csv` has a row per claim, `limits.csv` the columns of `sweeps.csv`.",
         *(_of_table(name) for name in _DECISIONS),
         "## Tables of timings",
         *(_of_table(name) for name in tables.OF_TIMINGS),
         "## Figures",
-        *(f"### {figure.name}\n\n{figure.caption}" for figure in FIGURES.values()),
+        *(f"### {figure.name}\n\n{_caption(figure)}" for figure in FIGURES.values()),
         _WORDS,
         "The text behind each question mark; `explain` ignores case and underscores.",
         _list((f"`{word}`", text) for word, text in explanations.EXPLANATIONS.items()),
@@ -105,12 +106,14 @@ def _entry(entry: Entry) -> str:
 
 
 def _of_table(name: str) -> str:
-    keys, claim = tables.TABLES[name].keys if name in tables.TABLES else None, ""
+    keys, line = tables.TABLES[name].keys if name in tables.TABLES else None, ""
     if keys is not None:
-        listed = display.listed(f"`{key}`" for key in keys)
-        by = f"; rows are distinguished by {listed}" if keys else ""
-        claim = f"A [claim](claims.md) may be of it{by}.\n\n"
-    return f"### {name}.csv\n\n{claim}{_columns(_COLUMNS[name])}"
+        line = f"Keys: {display.listed([f'`{key}`' for key in keys] or ['none'])}.\n\n"
+    return f"### {name}.csv\n\n{line}{_columns(_COLUMNS[name])}"
+
+
+def _caption(figure: Figure) -> str:
+    return f"`{figure.of}` by {OVER[figure.along]}." if figure.of else figure.caption
 
 
 def _parameters(parameters: Iterable[Parameter]) -> str:

@@ -110,7 +110,7 @@ def record_or_retry(folder: Path, killed_at_mb: float | None) -> str | None:
         disk.write_json(note, {"limit_mb": killed_at_mb})
         raise UserError(
             f"{folder}: the kernel killed the training for memory (received at most "
-            f"{killed_at_mb:.0f} MB). The next call of snakemake goes on from the checkpoint if "
+            f"{killed_at_mb:.0f} MB). The next call of snakemake resumes from the checkpoint if "
             "its job has more memory; otherwise it records the run as out_of_memory."
         )
     if SCHEDULED in os.environ and note.exists():

@@ -44,7 +44,7 @@ GPU = MissingRequirement(
     NO_GPU,
     "No NVIDIA GPU",
     "run it on a machine that has one, with its driver and tensorflow[and-cuda], or with --profile "
-    "slurm; or set device: cpu, of a command resources: {gpu: 0}",
+    "slurm; or set device: cpu (for a command, resources: {gpu: 0})",
 )
 
 

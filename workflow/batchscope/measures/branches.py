@@ -45,19 +45,17 @@ class BranchesSettings(Model):
         0.25,
         0.5,
     )
-    """Points at which the run branches, as shares of the examples that the training used."""
+    """Branch points, as shares of the training's examples."""
     factors: Annotated[Unique[Annotated[Integer, Field(ge=2)]], Setting("k")] = (2, 4, 8, 16)
-    """Factors on the batch size other than 1; each divides the largest."""
+    """Factors on the batch size, above 1; each divides the largest."""
     window: Annotated[Integer, Field(ge=0), Word("epoch", 0), Setting("win", "examples")] = 0
-    """Examples that a branch uses, rounded up to whole batches; 0 or `epoch` for the number of
-    training examples.
-    """
+    """Examples of a branch, rounded up to whole batches; 0 means `epoch`, all training examples."""
     evaluations: Annotated[Integer, Field(ge=1, le=1000), Setting("ev")] = 4
     """Evaluations in a window, evenly spread; the loss is smoothed over them."""
     tolerance: Annotated[Number, Field(ge=0), Setting("tol", "nats")] = 0.01
-    """Largest excess of the loss of a larger batch over the lowest loss of the smaller ones."""
+    """Largest excess over the lowest loss of all smaller batches."""
     examples: Examples = 256
-    """Training examples for the noise scale; 0 or `all` for the whole training set."""
+    """Training examples for the noise scale; 0 means `all`."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -97,32 +95,24 @@ def critical_factor(factors: list[int], losses: list[float], tolerance: float) -
 
 
 _POINT = {
-    "share": Column("Point of the branches, as a share of the examples that the training used."),
-    "examples_used": IntegerColumn(
-        "Examples that the training used before this point.", "examples"
-    ),
+    "share": Column("Branch point, as a share of the training's examples."),
+    "examples_used": IntegerColumn("Examples used before this point.", "examples"),
 }
 _BRANCHES = {
     **_POINT,
     "factor": IntegerColumn("Factor k on the batch size of the training."),
-    "branch_loss": Column(
-        "Validation loss of the branch, smoothed over the window; empty if it diverged.", "nats"
-    ),
+    "branch_loss": Column("Smoothed validation loss of the branch; empty if it diverged.", "nats"),
 }
 _POINTS = {
     **_POINT,
     "local_critical_batch_size": IntegerColumn(
-        "Largest batch size with a loss of at most the lowest loss of the smaller ones plus the "
-        "tolerance.",
-        "examples",
+        "Largest batch size with a loss within the tolerance of all smaller ones.", "examples"
     ),
     "gradient_noise_scale": Column(
-        "Gradient noise scale at these weights, as in the measure noise_scale; empty if it is not "
-        "resolved.",
-        "examples",
+        "Gradient noise scale at this point, as in noise_scale; empty if not resolved.", "examples"
     ),
-    "gradient_norm_squared": Column("As there, at these weights.", "nats^2"),
-    "gradient_variance": Column("As there, at these weights.", "nats^2"),
+    "gradient_norm_squared": Column("The same quantity at this point.", "nats^2"),
+    "gradient_variance": Column("The same quantity at this point.", "nats^2"),
     "critical_over_noise": Column("local_critical_batch_size over gradient_noise_scale."),
 }
 
@@ -159,8 +149,8 @@ ENTRY = Measure(
     settings=BranchesSettings,
     columns={
         "local_critical_batch_size": PositiveColumn(
-            "Local critical batch size at the last point: the largest batch size with a loss of at "
-            "most the lowest loss of the smaller ones plus the tolerance (Merrill et al. 2025).",
+            "Local critical batch size at the last point: the largest batch size with a loss "
+            "within the tolerance of all smaller ones.",
             "examples",
             label="Local critical batch size",
         )
@@ -175,9 +165,9 @@ ENTRY = Measure(
             "Largest batch size that does not raise the loss, by examples used. At each point, "
             "branches of the training continue with larger batches over the same examples. Dots: "
             "mean over seeds of the largest batch size with a loss within the tolerance of all "
-            "smaller ones, with a 95 % interval. Diamonds: gradient noise scale of the same "
-            "weights. Grey: critical batch size of whole trainings, if the experiment has one. "
-            "Dotted: batch size of the training.",
+            "smaller ones, with 95 % intervals. Diamonds: gradient noise scale at the same "
+            "weights. Grey: critical batch size of whole trainings, if known. Dotted: batch size "
+            "of the training.",
             kind="noise_scale",
             table="local_critical_batch_size",
             panels=(Panel("critical_batch_size", "", "local critical size (examples)", Scale.LOG),),

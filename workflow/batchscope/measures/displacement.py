@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from batchscope.measures.finished_run import FinishedRun
 
 _UPDATES = {
-    "low": Column("Lower edge of a bin of the norms of the updates."),
+    "low": Column("Lower edge of a bin of update norms."),
     "high": Column("Upper edge of the bin."),
     "count": IntegerColumn("Updates in it.", "updates"),
     "share": Column("Their share of all the run's updates."),
@@ -59,7 +59,7 @@ ENTRY = Measure(
             "Number of recorded updates.", unit="updates", label="Number of updates"
         ),
         "update_norm_mean": PositiveColumn(
-            "Mean Euclidean norm of an update, ||w after - w before||.",
+            "Mean Euclidean norm of an update.",
             label="Mean norm of an update",
         ),
         "update_norm_median": PositiveColumn(
@@ -69,7 +69,7 @@ ENTRY = Measure(
             "Sum of the norms of all updates.", label="Length of the path"
         ),
         "straightness": Column(
-            "Distance from first to last weights over path_length: 1 for a straight path.",
+            "Distance from the initial weights over path_length: 1 for a straight path.",
             label="Straightness of the path",
         ),
     },
@@ -81,9 +81,10 @@ ENTRY = Measure(
             "Number and size of the updates",
             "Weights",
             caption=(
-                "Fewer or smaller updates? The distance from the initial weights is their number "
-                "times their mean norm times the straightness of the way: its doublings from the "
-                "smallest batch size, paired by seed, are the sum of theirs."
+                "Fewer or smaller updates? The distance from the initial weights is the number of "
+                "updates times their mean norm times the straightness of the path. So the "
+                "doublings of these three from the smallest batch size, paired by seed, add up to "
+                "those of the distance."
             ),
             panels=tuple(
                 Panel(column, title, "doublings from the smallest size", Scale.DOUBLINGS)
@@ -99,8 +100,8 @@ ENTRY = Measure(
             "update_norms",
             "Sizes of the updates",
             "Weights",
-            "Left: distribution of the norms of all updates, each batch size at its best "
-            "learning rate. Right: the median norm.",
+            "Left: norms of all updates, at the best learning rate of each batch size. Right: the "
+            "median norm.",
             kind="distribution",
             table="updates",
             panels=(Panel("update_norm_median", "Median", "median ‖update‖"),),

@@ -39,13 +39,11 @@ def _of_split(split: str, **facts: str) -> dict[str, Column]:
     """Return the columns of a split, with `facts` for the first metric of each task."""
     loss = f"{_TITLES[split]} loss"
     columns = {
-        f"{split}_loss": PositiveColumn(
-            f"Mean loss over the {split} split, dropout off.", label=loss
-        )
+        f"{split}_loss": PositiveColumn(f"Mean loss on the {split} split, dropout off.", label=loss)
     }
     for metric in tasks.METRICS.values():
         columns[f"{split}_{metric.name}"] = Column(
-            f"{metric.doc.format(split=split)}, dropout off.",
+            f"{metric.doc.format(split=split)}.",
             metric.unit,
             label=f"{_TITLES[split]} {metric.words}",
             least=metric.least,
@@ -102,8 +100,7 @@ ENTRY = Measure(
             "generalisation_gap",
             "Generalisation gap",
             "Quality",
-            "How much worse a model is on test data than on its training data, in loss and in "
-            "{first}.",
+            "Gap between test and training data, in loss and in {first}: larger is worse.",
             panels=(
                 Panel("generalisation_gap", "Loss, difference", "test − training loss{nats}"),
                 Panel("generalisation_gap_ratio", "Loss, ratio", "test loss / training loss"),

@@ -60,9 +60,9 @@ _ALIGNMENT = {
     "place": TextColumn("start, middle or end of the training."),
     "epoch": IntegerColumn("Epoch of the weights.", "epochs"),
     "examples": IntegerColumn("Examples in a batch.", "examples"),
-    "norm": Column("Mean norm of the mean gradient of such a batch."),
-    "ratio": Column("norm over the mean norm of the gradients of single examples."),
-    "independent": Column("Mean ratio with random signs of the gradients."),
+    "norm": Column("Mean norm of the gradient of a batch."),
+    "ratio": Column("norm over the mean norm of single examples' gradients."),
+    "independent": Column("Mean ratio with random signs."),
 }
 
 
@@ -82,8 +82,7 @@ ENTRY = Measure(
     settings=GradientAlignmentSettings,
     columns={
         f"gradient_cosine_{place}": Column(
-            "Mean cosine between the gradients of two different training examples, at the "
-            f"{place} of the training."
+            f"Mean cosine between the gradients of two training examples ({place} of training)."
         )
         for place in ("start", "middle", "end")
     },
@@ -94,8 +93,8 @@ ENTRY = Measure(
             "Alignment of gradients",
             "Gradients",
             "Norm of the mean gradient of b examples over the mean norm of single gradients. The "
-            "thin line has the same gradients with random signs: above it gradients agree, on it "
-            "they share no direction, below it they cancel.",
+            "thin line is the same with random signs. Above it gradients agree, on it they share "
+            "no direction, below it they cancel.",
             kind="curves",
             table="alignment",
             panels=(Panel("ratio", "", "‖mean of b‖ / mean ‖single‖", Scale.LOG),),

@@ -36,11 +36,11 @@ class HessianSettings(OfWeights):
     """Settings of `hessian`."""
 
     examples: Examples = 2000
-    """Training examples for the loss; 0 or `all` for the whole training set."""
+    """Training examples for the loss; 0 means `all`."""
     probes: Annotated[Integer, Field(ge=2), Setting("pr")] = 20
-    """Random vectors behind the trace."""
+    """Random vectors for the trace."""
     iterations: Annotated[Integer, Field(ge=5), Setting("it")] = 100
-    """Most products of the Lanczos search."""
+    """Maximum number of Lanczos products."""
 
 
 ENTRY = Measure(
@@ -52,10 +52,10 @@ ENTRY = Measure(
             label="Largest eigenvalue of the Hessian",
         ),
         "hessian_top_eigenvalue_error": Column(
-            "Euclidean norm of H v - lambda v, an upper bound on the distance to an eigenvalue."
+            "Norm of H v - lambda v, a bound on the distance to an eigenvalue."
         ),
         "hessian_trace": Column(
-            "Trace of the Hessian: the mean over random probes (Hutchinson).",
+            "Trace of the Hessian: mean over random probes.",
             label="Trace of the Hessian",
         ),
         "hessian_trace_error": Column("Standard error of that mean."),

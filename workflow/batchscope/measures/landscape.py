@@ -51,7 +51,7 @@ class LandscapeSettings(OfWeights):
     """Settings of `landscape`."""
 
     examples: Examples = 2000
-    """Training examples for the loss; 0 or `all` for the whole training set."""
+    """Training examples for the loss; 0 means `all`."""
     points: Annotated[Integer, Field(ge=3), Setting("pt")] = 51
     """Points along each axis, from -1 to 1 in norms of the filters; odd."""
     pairs: Annotated[Integer, Field(ge=0), Setting("pa")] = 1
@@ -70,10 +70,10 @@ class LandscapeSettings(OfWeights):
 
 _LANDSCAPES = {
     "kind": TextColumn("surface or line."),
-    "index": IntegerColumn("Which of them, from 0."),
+    "index": IntegerColumn("Number of the surface or line, from 0."),
     "a": Column("Position along the first direction."),
-    "b": Column("Position along the second; 0 on a line."),
-    "loss": Column("Training loss there.", "nats"),
+    "b": Column("Position along the second direction; 0 on a line."),
+    "loss": Column("Training loss.", "nats"),
 }
 
 
@@ -121,9 +121,9 @@ ENTRY = Measure(
             "Loss along random directions",
             "Landscape",
             caption=(
-                "Rise of the training loss over that at the trained weights along random "
-                "directions (Li et al. 2018, arXiv 1712.09913): thin lines are means over the "
-                "directions of a run, thick ones over seeds with a 95 % interval."
+                "Rise of the training loss from the trained weights along random directions (Li et "
+                "al. 2018, arXiv 1712.09913). Thin lines are means over the directions of a run, "
+                "thick ones means over seeds with 95 % intervals."
             ),
             kind="curves",
             table="landscapes",

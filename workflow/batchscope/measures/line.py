@@ -39,7 +39,7 @@ class LineSettings(OfWeights):
     """Settings of `line`."""
 
     examples: Examples = 0
-    """Examples of each split; 0 or `all` for all."""
+    """Examples of each split; 0 means `all`."""
     points: Annotated[Integer, Field(ge=2), Setting("pt")] = 25
     """Points on the line, from -1 to 2."""
     between: Between
@@ -47,16 +47,16 @@ class LineSettings(OfWeights):
 
 
 _LINES = {
-    "other": TextColumn("The large run, at 1; this run is the small one, at 0."),
+    "other": TextColumn("The large run, at 1; `run` is the small one, at 0."),
     "factor": TextColumn("Factor that differs between the two runs."),
     "small": TextColumn("Its value in the small run."),
     "large": TextColumn("Its value in the large run."),
-    "alpha": Column("Position on the line between them."),
+    "alpha": Column("Position on the line."),
     "split": TextColumn("train, validation or test."),
-    "loss": Column("Loss there.", "nats"),
+    "loss": Column("Loss.", "nats"),
     **{
         metric.name: Column(
-            f"{display.capital(metric.words)} there.", least=metric.least, most=metric.most
+            f"{display.capital(metric.words)}.", least=metric.least, most=metric.most
         )
         for metric in tasks.FIRST
     },
@@ -83,8 +83,8 @@ ENTRY = Measure(
             "Landscape",
             caption=(
                 "Loss and {first} along the straight line between two trained models that "
-                "started from the same weights (Keskar et al. 2017, section 2.2.1): means over "
-                "seeds, and every seed thin."
+                "started from the same weights (Keskar et al. 2017, section 2.2.1). Thin lines are "
+                "seeds, thick ones their means."
             ),
             kind="curves",
             table="lines",

@@ -49,11 +49,9 @@ class NoiseScaleSettings(Model):
     """Settings of `noise_scale`."""
 
     examples: Examples = 512
-    """Training examples for the gradients; 0 or `all` for the whole training set."""
+    """Training examples for the gradients; 0 means `all`."""
     micro_batch: Annotated[Integer, Field(ge=1), Setting("mb", "examples")] = 1
-    """Examples of each gradient; more than 1 if gradients of single examples cost too much or are
-    not possible.
-    """
+    """Examples per gradient; more than 1 if gradients of single examples cost too much."""
     epoch: Epoch = 0
     """Epoch after which to measure, given by `at_epochs`; 0 for start and end of the training."""
 
@@ -95,25 +93,24 @@ ENTRY = Measure(
         },
         "gradient_noise_scale": Column(
             "gradient_variance / gradient_norm_squared at the last weights: the batch size with "
-            "equal noise and signal in a gradient (McCandlish et al. 2018); empty if "
-            "gradient_norm_squared is not above zero, because it is then not resolved.",
+            "equal noise and signal in a gradient; empty if gradient_norm_squared is not positive.",
             "examples",
         ),
         "gradient_noise_scale_error": Column(
-            "Standard error of gradient_noise_scale by the jackknife over examples.", "examples"
+            "Standard error of gradient_noise_scale: jackknife over examples.", "examples"
         ),
         "gradient_norm_squared": Column(
-            "Squared norm of the expected gradient at the last weights; unbiased, so noise can "
-            "make it negative.",
+            "Squared norm of the expected gradient at the last weights, unbiased; noise can make "
+            "it negative.",
             "nats^2",
         ),
         "gradient_variance": Column(
-            "Trace of the covariance of single examples' gradients at the last weights, unbiased.",
+            "Trace of the covariance of the gradients at the last weights, unbiased.",
             "nats^2",
         ),
         "normalisation_noise_scale": Column(
             "Noise scale of the normalisation layers at the last weights (Gray et al. 2024, arXiv "
-            "2411.00999); empty for a model without such layers, or if it is not resolved.",
+            "2411.00999); empty without such layers, or if not resolved.",
             "examples",
         ),
         "normalisation_noise_ratio": Column(
@@ -129,8 +126,8 @@ ENTRY = Measure(
             "Gradient noise scale",
             "Gradients",
             "Number of examples with equal noise and signal in their mean gradient (McCandlish et "
-            "al. 2018), with Fieller's 95 % interval. Below it a larger batch saves updates nearly "
-            "in proportion; far above it, few. Dotted: batch size of the training.",
+            "al. 2018), with Fieller's 95 % interval. Far below it, a larger batch saves updates "
+            "nearly in proportion; far above it, hardly any. Dotted: batch size of the training.",
             kind="noise_scale",
             panels=(Panel("gradient_noise_scale", "", "noise scale (examples)", Scale.LOG),),
         ),
@@ -138,9 +135,9 @@ ENTRY = Measure(
             "normalisation_noise_scale",
             "Noise scale of normalisation layers",
             "Gradients",
-            "Gradient noise scale of the normalisation layers over the noise scale of all weights. "
-            "If the ratio is about the same at every batch size, the former predicts the latter "
-            "(Gray et al. 2024).",
+            "Gradient noise scale of the normalisation layers over that of all weights. If the "
+            "ratio is about the same at every batch size, the former predicts the latter (Gray et "
+            "al. 2024).",
             panels=(
                 Panel(
                     "normalisation_noise_ratio",

@@ -35,7 +35,7 @@ class SamSharpnessSettings(OfWeights):
     rhos: Annotated[Unique[Positive], Setting("rho")] = (0.05,)
     """Lengths of the step."""
     examples: Examples = 2000
-    """Training examples for the loss; 0 or `all` for the whole training set."""
+    """Training examples for the loss; 0 means `all`."""
 
 
 ENTRY = Measure(
@@ -43,7 +43,7 @@ ENTRY = Measure(
     settings=SamSharpnessSettings,
     columns={
         "sam_sharpness_{rhos}": Column(
-            "Rise of the loss at one step of length rho along its gradient (Foret et al. 2021).",
+            "Rise of the loss after one step of length rho along its gradient.",
             label="SAM's sharpness, rho {rhos}",
         )
     },

@@ -40,15 +40,15 @@ class SharpnessSettings(OfWeights):
     spaces: Annotated[Unique[Literal["full", "subspace"]], Setting("sp")] = ("full", "subspace")
     """Spaces to search."""
     examples: Examples = 2000
-    """Training examples for the loss; 0 or `all` for the whole training set."""
+    """Training examples for the loss; 0 means `all`."""
     iterations: Annotated[Integer, Field(ge=1), Setting("it")] = 10
     """L-BFGS-B iterations per start."""
     starts: Annotated[Integer, Field(ge=1), Setting("st")] = 4
-    """Starting points of the maximiser."""
+    """Starting points of the search."""
     dimensions: Annotated[Integer, Field(ge=1), Setting("dim")] = 100
     """Columns of the subspace."""
     batch_norm: Annotated[Literal["moving", "batch"], Setting("bn")] = "moving"
-    """Statistics that batch normalisation uses."""
+    """Statistics of batch normalisation."""
 
 
 ENTRY = Measure(
@@ -56,8 +56,8 @@ ENTRY = Measure(
     settings=SharpnessSettings,
     columns={
         "sharpness_{spaces}_{epsilons}": PositiveColumn(
-            "100 * (highest loss found in the box - loss) / (1 + loss), in the `full` space or a "
-            "random `subspace`, for a box of size epsilon (Keskar et al. 2017, metric 2.1).",
+            "100 * (highest loss found in the box - loss) / (1 + loss), for a box of size epsilon "
+            "in the full space or in a random subspace.",
             unit="% of 1 + loss",
             label="Sharpness ({spaces}, epsilon {epsilons})",
             direction="rises",

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from batchscope.store.weights import Arrays
 
 _LAYERS = {
-    "position": IntegerColumn("Place of the layer in the model, from 0."),
+    "position": IntegerColumn("Position of the layer, from 0."),
     "layer": TextColumn("Name of the layer."),
-    "distance": PositiveColumn("Euclidean distance of its weights from the initial ones."),
+    "distance": PositiveColumn("Distance of its weights from the initial ones."),
     "relative": Column("distance over the norm of its initial weights."),
 }
 
@@ -47,13 +47,13 @@ ENTRY = Measure(
     settings=OfWeights,
     columns={
         "weight_distance": PositiveColumn(
-            "Euclidean distance of the weights from the initial ones.",
+            "Euclidean distance from the initial weights.",
             label="Distance from the initial weights",
             # Keskar et al. 2017, arXiv 1609.04836; Hoffer et al. 2017, arXiv 1705.08741
             direction="falls",
         ),
         "weight_distance_relative": PositiveColumn(
-            "weight_distance over the Euclidean norm of the initial weights.",
+            "weight_distance over the norm of the initial weights.",
             label="Relative distance from the initial weights",
         ),
     },
@@ -63,7 +63,7 @@ ENTRY = Measure(
             "weight_distance",
             "Distance from the initial weights",
             "Weights",
-            "Euclidean distance of the trained weights w from the initial ones, w₀.",
+            "Euclidean distance of the trained weights w from the initial weights w₀.",
             panels=(
                 Panel("weight_distance", "Distance", "‖w − w₀‖"),
                 Panel("weight_distance_relative", "Relative distance", "‖w − w₀‖ / ‖w₀‖"),
@@ -73,7 +73,7 @@ ENTRY = Measure(
             "weight_distance_by_layer",
             "Distance from the initial weights, by layer",
             "Weights",
-            "Distance of each layer's weights from the initial ones, in the model's order.",
+            "Distance of each layer's weights from the initial ones, in the order of the layers.",
             table="layers",
             panels=(Panel("distance", "{layer}", "‖w − w₀‖"),),
             columns=("relative",),
@@ -82,8 +82,8 @@ ENTRY = Measure(
             "epoch_distance",
             "Distance within an epoch",
             "Weights",
-            "How far the weights move from the start of an epoch to its end, each batch size "
-            "at its best learning rate: means over seeds with a 95 % interval.",
+            "Distance that the weights move in each epoch, at the best learning rate of each batch "
+            "size: means over seeds with 95 % intervals.",
             kind="by_progress",
             table="history",
             panels=(Panel("epoch_distance", "", "distance within an epoch", Scale.LOG),),

@@ -34,9 +34,8 @@ def check(folder: Path | str, study: str, config_path: Path | str) -> None:
     other = os.path.relpath(owner.resolve())
     raise ConfigError(
         [
-            f"study: received '{study}', as in {other}, whose tables lie in {Path(folder)}; a name "
-            f"that no other file has is expected. Change `study:` in {config_path}, or delete "
-            f"{other}."
+            f"study: received '{study}', as in {other}, with tables in {Path(folder)}; a name that "
+            f"no other file has is expected. Change `study:` in {config_path}, or delete {other}."
         ]
     )
 

@@ -290,7 +290,7 @@ def read(
     for index, claim in enumerate(claims):
         place = ("claims", index)
         if claim.id in valid:
-            report(received((*place, "id"), claim.id, "another id than that of another claim"))
+            report(received((*place, "id"), claim.id, "an id that no other claim has"))
         experiment = _experiment((*place, "test", "experiment"), claim.test, experiments, report)
         if experiment and (test := _test((*place, "test"), claim.test, experiment, report)):
             figure = _figure(place, claim.figure, experiment, test, report)

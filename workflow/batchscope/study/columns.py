@@ -22,7 +22,7 @@ from batchscope.study.specifications import (
 from batchscope.study.versions import ENTRIES
 
 _RISES = {"direction": "rises"}  # Chang and Pathak 2020
-_DIGEST = TextColumn("Digest of its definition or file; empty without one.")
+_DIGEST = TextColumn("Digest of its definition or file, if any.")
 
 
 def _factor_columns() -> dict[str, Column]:
@@ -42,13 +42,13 @@ def _metrics(split: str, doc: str) -> dict[str, Column]:
     }
 
 
-_MACHINE = TextColumn("Name of the machine, as in the configuration.")
+_MACHINE = TextColumn("Machine, by its name in the configuration.")
 _EXAMPLES = IntegerColumn("Training examples used so far, with repetitions.", "examples")
 # Keys of a run's record that are columns.
 OF_RECORD = {
-    "message": TextColumn("Message of the run about its status."),
+    "message": TextColumn("Message about the status."),
     "best_validation_loss": PositiveColumn(
-        "Lowest validation loss at the end of an epoch.", label="Best validation loss", **_RISES
+        "Lowest validation loss of an epoch.", label="Best validation loss", **_RISES
     ),
     "best_epoch": IntegerColumn("Epoch of the best weights."),
     "epochs_run": IntegerColumn(
@@ -59,11 +59,11 @@ OF_RECORD = {
         **_RISES,
     ),
     "steps_run": IntegerColumn("Updates until the training stopped.", "updates"),
-    "stop_reason": TextColumn("Reason of the end: epochs, patience, train_loss or a status."),
+    "stop_reason": TextColumn("Why it stopped: epochs, patience, train_loss or a status."),
     "reached_target": IntegerColumn("1 if the training reached target_train_loss, else 0."),
     "effective_learning_rate": Column("Learning rate after scaling."),
     "parameters": IntegerColumn("Trainable weights of the model."),
-    "contended_seconds": PositiveColumn("Duration while other jobs ran; no figure shows it.", "s"),
+    "contended_seconds": PositiveColumn("Duration while other jobs ran; in no figure.", "s"),
 }
 # Columns that are measured from outside while a command runs.
 OF_COMMANDS = {
@@ -71,11 +71,9 @@ OF_COMMANDS = {
         "Peak resident memory of all processes of the command.", "MB", label="Peak memory"
     ),
     "process_percent": PercentColumn(
-        "CPU utilisation of the command, % of its threads.", "%", label="CPU utilisation"
+        "CPU utilisation of the command, 100 % for all its threads.", "%", label="CPU utilisation"
     ),
-    "gpu_percent": PercentColumn(
-        "Share of the time with a running kernel.", "%", label="GPU utilisation"
-    ),
+    "gpu_percent": PercentColumn("Time with a running kernel.", "%", label="GPU utilisation"),
     "gpu_memory_peak_mb": PositiveColumn("Peak memory in use on the GPU, by all processes.", "MB"),
     "gpu_energy_joules": PositiveColumn("Energy of the GPU over the run.", "J"),
 }
@@ -84,14 +82,14 @@ HISTORY: dict[str, Column] = {
     "epoch": IntegerColumn("Epoch, from 1.", "epochs"),
     "step": IntegerColumn("Updates until its end.", "updates"),
     "train_loss": PositiveColumn("Training loss: mean over its updates, dropout on.", tasks.NATS),
-    **_metrics("train", "Training {} over its updates, dropout on."),
+    **_metrics("train", "Training {}."),
     "validation_loss": PositiveColumn("Validation loss at its end.", tasks.NATS),
-    **_metrics("validation", "Validation {} at its end."),
+    **_metrics("validation", "Validation {}."),
     "contended_seconds": OF_RECORD["contended_seconds"],
-    "epoch_distance": PositiveColumn("Distance between the weights at its end and at its start."),
+    "epoch_distance": PositiveColumn("Distance of the weights at its end from those at its start."),
     "weight_distance": PositiveColumn("Distance of the weights at its end from the initial ones."),
     "examples": _EXAMPLES,
-    "seconds": Column("Seconds until its end, as in trajectories.csv.", "s"),
+    "seconds": Column("Time until its end, as in trajectories.csv.", "s"),
 }
 # Columns of trajectories.csv besides run, factors and status.
 TRAJECTORIES: dict[str, Column] = {
@@ -99,7 +97,7 @@ TRAJECTORIES: dict[str, Column] = {
     "examples": _EXAMPLES,
     "updates": IntegerColumn("Updates so far.", "updates"),
     "epoch": Column("Epochs so far, with fractions.", "epochs"),
-    "seconds": Column("examples / examples_per_second of the timing job, if it has one.", "s"),
+    "seconds": Column("examples / examples_per_second of the timing job, if any.", "s"),
     "train_loss": PositiveColumn("Training loss of 512 examples, dropout off.", tasks.NATS),
     "validation_loss": PositiveColumn("Validation loss.", tasks.NATS),
     **_metrics("validation", "Validation {}."),
@@ -109,7 +107,7 @@ TRAJECTORIES: dict[str, Column] = {
 # Columns of at_epochs.csv besides run, factors and status.
 AT_EPOCHS: dict[str, Column] = {
     "machine": _MACHINE,
-    "at_epoch": IntegerColumn("Number of epochs, one of the experiment's at_epochs.", "epochs"),
+    "at_epoch": IntegerColumn("Number of epochs, from at_epochs.", "epochs"),
     **{
         name: column
         for entry in MEASURES.values()
@@ -121,39 +119,39 @@ AT_EPOCHS: dict[str, Column] = {
 }
 # Columns of runs.csv in order. `{...}` is a placeholder for the value of a measure's setting.
 COLUMNS: dict[str, Column] = {
-    "run": TextColumn("Name of the run: its folder under results/runs."),
+    "run": TextColumn("Name of the run, and of its folder in results/runs."),
     "study": TextColumn("Name of the study."),
     "experiment": TextColumn("Name of the experiment."),
     "machine": _MACHINE,
     **_factor_columns(),
     "status": TextColumn(
-        "finished, diverged, out_of_memory, off_target, missing or a requirement."
+        "finished, diverged, out_of_memory, failed, off_target, missing, or a missing requirement."
     ),
     **dict(chain.from_iterable(entry.columns.items() for entry in ENTRIES.values())),
     **OF_RECORD,
     **OF_COMMANDS,
     "best_train_loss": PositiveColumn(
-        "Lowest training loss of an epoch: mean over its updates, dropout on.",
+        "Lowest training loss of an epoch, dropout on.",
         label="Best training loss",
     ),
     "train_seconds": PositiveColumn(
-        "epochs_run * seconds_per_epoch, without validation; for a command, the time of the run.",
+        "epochs_run * seconds_per_epoch, without validation; for a command, its duration.",
         "s",
         label="Total training time",
         **_RISES,
     ),
     "disturbed_share": Column("Share of disturbed blocks of the timing job.", least=0, most=1),
     "foreign_cores": PositiveColumn("Median cores used by other processes during a block."),
-    "train_examples": IntegerColumn("Examples in the training split.", "examples"),
-    "validation_examples": IntegerColumn("Examples in the validation split.", "examples"),
-    "test_examples": IntegerColumn("Examples in the test split.", "examples"),
+    "train_examples": IntegerColumn("Size of the training split.", "examples"),
+    "validation_examples": IntegerColumn("Size of the validation split.", "examples"),
+    "test_examples": IntegerColumn("Size of the test split.", "examples"),
 }
 _PATTERNS = {
     name: re.compile(re.sub(r"\\{(\w+)\\}", r"(?P<\1>[a-z0-9.-]+)", re.escape(name)))
     for name in COLUMNS
     if "{" in name
 }
-_FURTHER = Column("Column of the logs that distinguishes series.", kind="")
+_FURTHER = Column("Column of the logs that separates series.", kind="")
 
 
 def describe(column: str, metrics: tasks.Metrics = ()) -> Column | None:

@@ -55,10 +55,10 @@ Between = Annotated[
 DISTURBED_CORES = 0.2
 QUARTILES = ("", "_q1", "_q3")
 REPEAT = "repeat"  # the column that numbers the timing jobs of a configuration
-WHICH = IntegerColumn("Number of the timing job of its configuration, from 1.")
+WHICH = IntegerColumn("Number of the timing job, from 1.")
 STATUS = TextColumn(
-    "finished, diverged, out_of_memory, no_gpu (no GPU is available) or no_cores (it needs more "
-    "threads than the machine has). For the last two, the rest of the row is empty."
+    "finished, diverged, out_of_memory, no_gpu or no_cores (too few cores). The last two leave the "
+    "row empty."
 )
 DISTURBED_BLOCKS = IntegerColumn(
     "Blocks in which other processes used more than 0.2 cores.", adds_up=True

@@ -334,7 +334,7 @@ class CommandExperiment(LoggedExperiment):
     env: dict[Annotated[str, Field(pattern="^[^=]+$")], Word] = {}
     """Environment variables, with placeholders as in `command`."""
     resources: Resources = Resources()
-    """Resources of a run."""
+    """Resources that a run needs."""
     alone: Flag = False
     """Whether each run uses the machine exclusively, so that its times count as seconds."""
     resume: Flag = False

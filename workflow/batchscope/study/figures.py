@@ -22,8 +22,8 @@ _PRIMARY = Figure(
     PRIMARY,
     "Cost or quality by batch size",
     "Quality",
-    "Means at the best learning rate of each size, with 95 % intervals from three seeds on; small "
-    "points are seeds. Shaded: the batch sizes of a recommendation.",
+    "Means at the best learning rate of each batch size, with 95 % intervals from three seeds on; "
+    "small points are seeds. Shaded: recommended batch sizes.",
     table="comparisons",
     requires=Requirements(conditions=(Condition.BATCH_SIZES,)),
 )
@@ -32,8 +32,8 @@ _OF_SEVERAL = (
         "loss_curves",
         "Loss curves",
         "Training",
-        "Training and validation loss, each batch size at its best learning rate: means over seeds "
-        "with a 95 % interval. A thin line is a run that did not finish.",
+        "Training and validation loss at the best learning rate of each batch size: means over "
+        "seeds with 95 % intervals. A thin line is a run that did not finish.",
         kind="by_progress",
         table="history",
         panels=(
@@ -47,9 +47,9 @@ _OF_SEVERAL = (
         "progress",
         "Loss by updates, examples and time",
         "Training",
-        "Validation loss by cost, each batch size at its best learning rate: the best batch size "
-        "depends on the kind of cost. Dotted: the target. The curve that crosses it first belongs "
-        "to the batch size with the lowest cost.",
+        "Validation loss by cost, at the best learning rate of each batch size. Dotted: the "
+        "target. The curve that crosses it first belongs to the batch size with the lowest cost, "
+        "which depends on the kind of cost.",
         kind="by_progress",
         table="trajectories",
         panels=(Panel("validation_loss", "", "validation loss{nats}"),),
@@ -73,9 +73,8 @@ _OF_SEVERAL = (
         "learning_rate",
         "Learning rate",
         "Training",
-        "Lowest validation loss of each run by its learning rate after scaling: means over seeds "
-        "with a 95 % interval. A ring marks the best rate of a batch size. A cross above a rate "
-        "marks a diverged run.",
+        "Lowest validation loss by learning rate after scaling: means over seeds with 95 % "
+        "intervals. A ring marks the best rate of a batch size, a cross a rate with diverged runs.",
         kind="by_learning_rate",
         panels=(
             Panel("best_validation_loss", "Loss by learning rate", "best validation loss{nats}"),
@@ -89,8 +88,8 @@ _OF_SEVERAL = (
         "best_learning_rate",
         "Best learning rate",
         "Quality",
-        "Learning rate after scaling with the lowest mean validation loss of each batch size. The "
-        "line is rate = c (batch size)^k, the mean of one fit per seed.",
+        "Best learning rate of each batch size, after scaling: the one with the lowest mean "
+        "validation loss. The line is rate = c (batch size)^k, the mean of one fit per seed.",
         kind="by_learning_rate",
         panels=(Panel("best_rate", "Best learning rate", "learning rate"),),
         requires=Requirements(
@@ -111,8 +110,8 @@ _OF_SEVERAL = (
         "rate_map",
         "Batch size and learning rate",
         "Quality",
-        "Mean over seeds of each cell: the cost to the target, or the lowest validation loss. "
-        "Darker is better.",
+        "Mean over seeds of the cost to the target, or of the lowest validation loss. Darker is "
+        "better.",
         kind="heat_map",
         table="comparisons",
         requires=Requirements(conditions=(Condition.LEARNING_RATES, Condition.BATCH_SIZES)),
@@ -126,7 +125,7 @@ _OF_SEVERAL = (
         "Updates and examples to a target, and the curve updates = fewest × (1 + critical batch "
         "size / batch size) (McCandlish et al. 2018, arXiv 1812.06162). At the critical batch size "
         "a training takes twice the fewest updates and twice the fewest examples. The bar at the "
-        "foot is its 95 % interval; an arrow is an open end.",
+        "bottom is its 95 % interval; an arrow is an open end.",
         kind="to_target",
         table="to_target",
         panels=(
@@ -139,9 +138,9 @@ _OF_SEVERAL = (
         "fastest_batch_size",
         "Fastest batch size",
         "Time",
-        "Seconds to a target: geometric means over seeds with a 95 % interval. The line is the "
-        "fitted updates times the time of a step, which is a fixed cost plus a cost per example. "
-        "An arrow at the foot is an open end.",
+        "Time to a target: geometric means over seeds with 95 % intervals. The line is the fitted "
+        "updates times the time per step, a fixed cost plus a cost per example. An arrow at the "
+        "bottom is an open end.",
         kind="to_target",
         table="to_target",
         panels=(Panel("seconds", "Seconds", "time to the target (s)"),),
@@ -155,9 +154,9 @@ _OF_SEVERAL = (
         "Training time by number of epochs",
         "Time",
         caption=(
-            "Number of epochs times the time of an epoch without validation: medians of timing "
-            "jobs. Points below the dotted line have more epochs, but take less time, than the "
-            "fewest epochs at the smallest batch size."
+            "Number of epochs times the time per epoch, without validation: medians of timing "
+            "jobs. Points below the dotted line take less time than the fewest epochs at the "
+            "smallest batch size, but have more epochs."
         ),
         table="training_times",
         panels=(
@@ -177,7 +176,7 @@ _OF_SEVERAL = (
         "Utilisation, memory and throughput",
         "Machine",
         "CPU and GPU utilisation of a command while it trained, the peak memory of its processes, "
-        "and its training examples per second. 100 % of the CPU are the threads of a run.",
+        "and training examples per second. 100 % of the CPU means all threads of a run.",
         panels=(*UTILISATION, *MEMORY, Panel("examples_per_second", "Throughput", "examples/s")),
         requires=Requirements(conditions=(Condition.COMMAND,), columns=("seconds",)),
     ),

@@ -42,11 +42,11 @@ def of_examples(factors: Factors, info: DatasetInfo) -> Problems:
         if factors["augmentation"] != "none":
             yield _problem(factors, "augmentation", "none, since images alone are changed", why)
         if factors.get("input_pipeline") == "jpeg":
-            expected = "another pipeline, since images alone are JPEG files"
+            expected = "another pipeline, since only images can be JPEG files"
             yield _problem(factors, "input_pipeline", expected, why)
     if network and side is not None and side < network.least_side:
         least = f"{network.least_side}x{network.least_side}"
-        why = f"for {info.name}, whose images have {side}x{side} pixels"
+        why = f"for {info.name} with images of {side}x{side} pixels"
         yield _problem(factors, "model", f"images of at least {least}, or another model", why)
 
 

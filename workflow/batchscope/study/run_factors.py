@@ -107,7 +107,7 @@ class RunFactors(Model):
     batch_size: Annotated[Examples, Factor("bs", "examples", Affects.STEP)]
     """Examples per update."""
     learning_rate: Annotated[Positive, Factor("lr")]
-    """Rate before any scaling."""
+    """Learning rate before scaling."""
     optimizer: Annotated[
         Literal[tuple(optimizer_constants.CONSTANTS)],
         Factor("opt", affects=Affects.STEP, titles=optimizer_constants.TITLES, phrase="{}"),
@@ -122,7 +122,7 @@ class RunFactors(Model):
     nesterov: Annotated[Flag, Factor("nest", affects=Affects.STEP)] = False
     """Nesterov momentum of sgd."""
     patience: Annotated[EpochsOrNone, Factor("pat", "epochs", Affects.END)] = 0
-    """Epochs without a lower validation loss after which a training stops; 0 never stops it."""
+    """Epochs without a lower validation loss before a training stops; 0: it never stops early."""
     learning_rate_scaling: Annotated[
         Literal["none", "linear", "sqrt"],
         Factor(
@@ -162,15 +162,15 @@ class RunFactors(Model):
             phrases={0: "no warmup"},
         ),
     ] = 0
-    """Epochs in which the learning rate rises to the scaled one, from the unscaled one or 0."""
+    """Epochs in which the rate rises linearly to the scaled one, from the unscaled one or 0."""
     target_train_loss: Annotated[NotNegative, Factor("ttl", affects=Affects.END)] = 0.0
-    """Training loss of an epoch and of its last weights that stops a training; 0 never does."""
+    """Training loss, of an epoch and of its last weights, that stops a training; 0 for none."""
     update_norms: Annotated[Flag, Factor("un")] = False
-    """Whether the norm of every update is stored."""
+    """Whether to store the norm of every update."""
     replicas: Annotated[
         Integer, Field(ge=1, le=1024), Factor("rep", affects=Affects.STEP, noun="replica")
     ] = 1
-    """Devices among which every batch is divided (tf.distribute.MirroredStrategy)."""
+    """Devices that share every batch (tf.distribute.MirroredStrategy)."""
     augmentation: Annotated[
         Literal["none", "crop", "random"],
         Factor(
@@ -189,9 +189,9 @@ class RunFactors(Model):
             phrase="{} updates",
         ),
     ] = "plain"
-    """Update of the weights: plain, proximal (inner steps near the previous weights) or sam."""
+    """Update of the weights; proximal takes inner steps near the previous weights."""
     gamma: Annotated[NotNegative, Factor("gamma", used_with={"method": ("proximal",)})] = 1.0
-    """Weight of the distance to the weights before an update, for proximal."""
+    """Weight of the distance from the previous weights, for proximal."""
     inner_steps: Annotated[
         Integer,
         Field(ge=1, le=MOST_STEPS),
@@ -201,19 +201,19 @@ class RunFactors(Model):
     ] = 5
     """Steps per batch, for proximal."""
     rho: Annotated[Positive, Factor("rho", used_with={"method": ("sam",)})] = 0.05
-    """Radius of the neighbourhood with the worst case, for sam."""
+    """Radius of the neighbourhood, for sam."""
     evaluate_every: Annotated[ExamplesOrNone, Factor("ee", "examples", Affects.EVALUATIONS)] = 0
-    """Examples between two evaluations; 0 evaluates at ends of epochs only."""
+    """Examples between evaluations; 0 evaluates after each epoch only."""
     beta_1: Annotated[UpToOne, OfKeras, _constant("b1", "beta 1")] = DEFAULT
-    """Decay per update of the optimizer's mean of gradients; default: Keras's."""
+    """Decay rate of the mean gradient; default: Keras's."""
     beta_2: Annotated[UpToOne, OfKeras, _constant("b2", "beta 2")] = DEFAULT
-    """Decay per update of the optimizer's mean of squared gradients; default: Keras's."""
+    """Decay rate of the mean squared gradient; default: Keras's."""
     epsilon: Annotated[Positive, OfKeras, _constant("eps", "epsilon")] = DEFAULT
-    """Summand of the optimizer's root of squared gradients; default: Keras's."""
+    """Small constant in the denominator of an update; default: Keras's."""
     weight_decay: Annotated[NotNegative, OfKeras, _constant("wd", "weight decay", Affects.STEP)] = (
         DEFAULT
     )
-    """Every update subtracts rate * weight_decay * w from each weight w; default: Keras's."""
+    """Each update subtracts rate * weight_decay * w from a weight w; default: Keras's."""
     beta_scaling: Annotated[
         Literal["none", "half_life", "square_root"],
         Factor("bsc", titles={"half_life": "half-life", "square_root": "square-root"}),
@@ -236,12 +236,12 @@ class RunFactors(Model):
             phrases={0: "whole batches"},
         ),
     ] = 0
-    """Examples of a piece of a batch, whose gradients are accumulated; 0 for whole batches."""
+    """Examples per micro-batch, for gradient accumulation; 0 for whole batches."""
     precision: Annotated[
         Literal["float32", "mixed_bfloat16", "mixed_float16"],
         Factor("prec", affects=Affects.STEP | Affects.GRAPH | Affects.UPDATE),
     ] = "float32"
-    """Precision of a training, a policy of Keras. Mixed ones keep weights and loss in float32."""
+    """Keras's precision policy. Mixed ones keep weights and loss in float32."""
     batch_schedule: Annotated[
         Literal[CONSTANT, STEPS, SEESAW],
         Factor(
@@ -251,29 +251,29 @@ class RunFactors(Model):
             phrases={CONSTANT: "constant batch size", SEESAW: "seesaw"},
         ),
     ] = CONSTANT
-    """Batch size during the training: constant, rising at steps, or rising each time `schedule`
-    divides the rate by another batch_rise_factor (seesaw).
+    """Batch size during training: constant, rising at steps, or rising each time `schedule` divides
+    the rate by another batch_rise_factor (seesaw).
     """
     batch_rise_factor: Annotated[
         Number, Field(gt=1, le=1024), Factor("brf", used_with={"batch_schedule": (STEPS, SEESAW)})
     ] = 2.0
-    """Factor of the batch size at a rise, instead of a division of the rate by it."""
+    """Factor on the batch size at a rise, which replaces dividing the rate by it."""
     largest_batch_size: Annotated[
         ExamplesOrNone,
         Factor("lbs", "examples", used_with={"batch_schedule": (STEPS, SEESAW)}, phrase="up to {}"),
     ] = 0
-    """Largest batch size of a schedule; afterwards the rate is divided."""
+    """Largest batch size of a schedule; then the rate is divided."""
     batch_rises: Annotated[
         Integer,
         Field(ge=1, le=64),
         Factor("brn", used_with={"batch_schedule": (STEPS,)}, noun="rise"),
     ] = 1
-    """Rises of the batch schedule steps."""
+    """Number of rises, for steps."""
     batch_rises_from: Annotated[
         Share,
         Factor("brs", used_with={"batch_schedule": (STEPS,)}, phrase="from {} of the examples"),
     ] = 0.5
-    """Share of the examples before the first rise of steps; others follow at equal distances."""
+    """Share of the examples before the first rise, for steps; the others are evenly spaced."""
     compilation: Annotated[
         Literal["none", "xla"],
         Factor(
@@ -283,7 +283,7 @@ class RunFactors(Model):
             phrase="compiled by {}",
         ),
     ] = "none"
-    """Compilation of an update: none, or XLA, which changes the last bits and random draws."""
+    """Compiler of an update. XLA changes the last bits and random draws."""
 
 
 class TimingOnlyFactors(Model):
@@ -293,11 +293,11 @@ class TimingOnlyFactors(Model):
     """
 
     loop: Annotated[Literal[tuple(_LOOPS)], Factor("loop", phrases=_LOOPS)] = "graph"
-    """Loop that runs the training steps."""
+    """Loop around the training steps."""
     input_pipeline: Annotated[Literal[tuple(_PIPELINES)], Factor("in", phrases=_PIPELINES)] = (
         "plain"
     )
-    """Source of a step's batch; plain: arrays in the graph, or unoptimised tf.data."""
+    """Source of the batches; plain: arrays in the graph, or unoptimised tf.data."""
     delay_seconds: Annotated[
         Number, Field(ge=0, le=3600), Factor("delay", "s", phrases={0: "no delay"})
     ] = 0.0

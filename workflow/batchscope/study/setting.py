@@ -148,7 +148,7 @@ class Parameter:
 
     @property
     def allowed(self) -> str:
-        """Allowed values for the reference: `integer, >= 1`."""
+        """Allowed values for the reference: `integer, 1 to 4096` or `number, > 0`."""
         schema = self._adapter.json_schema()
         for option in schema.get("anyOf", ()):
             schema = schema | option
@@ -159,7 +159,10 @@ class Parameter:
             "exclusiveMaximum": "<",
         }
         parts = [", ".join(map(str, self.choices)) if self.choices else schema["type"]]
-        parts += [f"{sign} {schema[key]:g}" for key, sign in limits.items() if key in schema]
+        if {"minimum", "maximum"} <= schema.keys():
+            parts.append(f"{schema['minimum']:g} to {schema['maximum']:g}")
+        else:
+            parts += [f"{sign} {schema[key]:g}" for key, sign in limits.items() if key in schema]
         text = display.listed([*self.named_values, ", ".join(parts)], "or")
         return f"list of {text}" if self.is_list else text
 

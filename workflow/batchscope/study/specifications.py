@@ -291,7 +291,7 @@ class TimingSettings(Model):
     """Settings of every timing."""
 
     repeats: Annotated[Integer, Field(ge=1, le=MOST_REPEATS), Setting("rep")] = 1
-    """Timing jobs of a configuration, in separate processes. In a path, the number of the job."""
+    """Timing jobs of a configuration; in a path, the number of the job."""
 
 
 REPEATS = parameters(TimingSettings)["repeats"]

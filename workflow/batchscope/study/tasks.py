@@ -42,14 +42,14 @@ class Metric:
 
 _SHARE = {"higher_is_better": True, "share": True, "margin": 0.01, "most": 1.0}
 _ERROR = (
-    " Pale bars: the 95 % binomial error of an accuracy on this number of examples. More seeds do "
-    "not reduce it."
+    " Pale bars: the 95 % binomial error of an accuracy on this number of examples, which more "
+    "seeds do not reduce."
 )
-_CORRECT = "Share of correctly classified examples of the {split} split"
-_F1 = "Micro-F1 of the labels of the {split} split, 2 TP / (2 TP + FP + FN)"
-_R2 = "Explained share of the variance of the {split} split's targets"
-_MSE = "Mean squared error on the {split} split, in squared units of the targets"
-_MAE = "Mean absolute error on the {split} split, in units of the targets"
+_CORRECT = "Share of examples classified correctly on the {split} split"
+_F1 = "Micro-F1 on the {split} split, 2 TP / (2 TP + FP + FN)"
+_R2 = "Share of explained variance on the {split} split"
+_MSE = "Mean squared error on the {split} split"
+_MAE = "Mean absolute error on the {split} split"
 METRICS = {
     metric.name: metric
     for metric in (

@@ -113,7 +113,7 @@ def attempt(
 
 
 def _over(subject: str, used_mb: float, limit_mb: float) -> tuple[str, str]:
-    return OVER_LIMIT, f"{subject} {used_mb:.0f} MB; at most {limit_mb:.0f} MB may be taken."
+    return OVER_LIMIT, f"{subject} {used_mb:.0f} MB; at most {limit_mb:.0f} MB may be used."
 
 
 def _watch(

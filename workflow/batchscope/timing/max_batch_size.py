@@ -1,4 +1,4 @@
-"""The largest batch that fits into memory: each size is tried in a process of its own."""
+"""The largest batch that fits into memory: each size is tried in a new process."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ class MaxBatchSizeSettings(TimingSettings):
 _LARGEST = {
     "batch_size": IntegerColumn("Batch size that was tried."),
     "outcome": TextColumn("fits, out_of_memory, over_limit or killed."),
-    "peak_mb": Column("Peak memory, MB; a lower bound if the batch size did not fit."),
-    "seconds": Column("Time of the try, s."),
+    "peak_mb": Column("Peak memory; a lower bound if the batch size did not fit.", "MB"),
+    "seconds": Column("Time of the try.", "s"),
     "message": TextColumn("Why it did not fit."),
 }
 
@@ -70,8 +70,8 @@ ENTRY = Timing(
             "max_batch_size",
             "Largest batch size",
             "Machine",
-            "Batch sizes that were tried, each in a new process, and their peak memory. Unknown "
-            "memory is at the upper edge. The fit is fixed memory plus memory per example.",
+            "Peak memory of every batch size that was tried, each in a new process; at the upper "
+            "edge if unknown. The fit is fixed memory plus memory per example.",
             kind="sweep",
             table="largest",
             columns=("seconds", "message"),

@@ -59,17 +59,16 @@ _PROFILES = {
     "batch_size": IntegerColumn("Examples per step."),
     "status": common_settings.STATUS,
     "compute": Column("Share of the time during which an operation computes."),
-    "input": Column("Share of the time during which training waits for data and nothing computes."),
+    "input": Column("Share of the time during which nothing computes and training awaits data."),
     "host": Column("Remaining share of the time: Python, dispatch, copies, idle."),
     "steps": IntegerColumn("Profiled steps."),
     "steps_per_second": Column("Steps per second without the profiler."),
     "process_percent": PercentColumn(
-        "CPU utilisation of the process during the steps without the profiler, % of "
-        "its cores: median."
+        "Median CPU utilisation in the steps without the profiler, 100 % for all its cores.", "%"
     ),
     "gpu_percent": PercentColumn(
-        "GPU utilisation during these steps, % of the time with a running kernel: median; empty if "
-        "the steps take less than 1 s, the window of NVML's average."
+        "Median GPU utilisation in these steps; empty if they take less than 1 s, NVML's window.",
+        "%",
     ),
 }
 
@@ -93,8 +92,8 @@ ENTRY = Timing(
             "profile",
             "Parts of the time of a step",
             "Machine",
-            "Shares of the wall time of training steps, by TensorFlow's profiler; if steps are "
-            "short, compute is a lower bound. At the right: measurements without the profiler.",
+            "Shares of the wall time of training steps, by TensorFlow's profiler. On a CPU, "
+            "compute is a lower bound. At the right: measurements without the profiler.",
             kind="profile",
             table="profiles",
         ),

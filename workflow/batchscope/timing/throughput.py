@@ -1,4 +1,4 @@
-"""Steps and examples per second of every batch size, in short blocks that are timed in turns."""
+"""Steps and examples per second of every batch size, in short blocks timed in turns."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ class ThroughputSettings(TimingSettings):
     """Settings of `throughput`."""
 
     blocks: Annotated[Integer, Field(ge=4), Setting("bl")] = 7
-    """Timed blocks of every batch size."""
+    """Timed blocks per batch size."""
     block_seconds: Annotated[Seconds, Field(gt=0), Setting("bsec", "s")] = 0.25
     """Minimum duration of a block."""
     iterations: Annotated[Integer, Field(ge=0), Setting("it", "steps")] = 0
-    """Total steps of every batch size; 0 for the number that block_seconds implies."""
+    """Total steps per batch size; 0 to use block_seconds."""
 
 
-def _quartiles(name: str, doc: str) -> dict[str, Column]:
+def _quartiles(name: str, unit: str) -> dict[str, Column]:
     return {
-        f"{name}_q1": PositiveColumn(f"{doc}: lower quartile of the blocks."),
-        f"{name}_q3": PositiveColumn(f"{doc}: upper quartile of the blocks."),
+        f"{name}_q1": PositiveColumn("Lower quartile of the blocks.", unit),
+        f"{name}_q3": PositiveColumn("Upper quartile of the blocks.", unit),
     }
 
 
@@ -60,19 +60,19 @@ _THROUGHPUT = {
     "steps": IntegerColumn("Steps of a block."),
     "blocks": IntegerColumn("Timed blocks.", adds_up=True),
     "disturbed_blocks": common_settings.DISTURBED_BLOCKS,
-    "seconds_per_step": PositiveColumn("Time of a step, s: median of the blocks."),
-    **_quartiles("seconds_per_step", "Time of a step, s"),
+    "seconds_per_step": PositiveColumn("Time per step: median of the blocks.", "s"),
+    **_quartiles("seconds_per_step", "s"),
     "iterations_per_second": Column(
         "Steps per second: median of the blocks.", "iterations/s", label="Step rate"
     ),
-    **_quartiles("iterations_per_second", "Steps per second"),
+    **_quartiles("iterations_per_second", "iterations/s"),
     "examples_per_second": Column(
         "Examples per second: median of the blocks.", "examples/s", label="Throughput"
     ),
-    **_quartiles("examples_per_second", "Examples per second"),
-    "train_examples": IntegerColumn("Examples of an epoch."),
+    **_quartiles("examples_per_second", "examples/s"),
+    "train_examples": IntegerColumn("Examples of an epoch.", "examples"),
     "seconds_per_epoch": PositiveColumn(
-        "train_examples over examples_per_second, with whole batches only, s."
+        "train_examples over examples_per_second, with whole batches only.", "s"
     ),
 }
 _SWEEPS = {
@@ -85,34 +85,30 @@ _SWEEPS = {
         "s",
         label="Fixed cost of a step",
     ),
-    **interval("fixed_seconds", high="Upper end of its 95 % interval."),
-    "seconds_per_image": PositiveColumn("Cost per example: b of the fit, s."),
-    **interval("seconds_per_image", high="Upper end of its 95 % interval."),
-    "half_batch": Column("Batch size a / b: half of the time of its step is fixed cost."),
+    **interval("fixed_seconds"),
+    "seconds_per_image": PositiveColumn("Cost per example: b of the fit.", "s"),
+    **interval("seconds_per_image"),
+    "half_batch": Column("Batch size a / b: half of its step is fixed cost."),
     "line_residual": Column("Relative root-mean-square residual of the fit."),
     "noise_floor": Column(
-        "Factor by which repeated times of a batch size differ; with several jobs, without the "
-        "common factor of each job. If it exceeds 1.2, half_batch, plateau, knee and still_rising "
-        "are empty."
+        "Factor by which repeated times of a batch size differ, without the common factor of each "
+        "job. Above 1.2, half_batch, plateau, knee and still_rising are empty."
     ),
-    "highest_examples_per_second": Column("Highest median throughput."),
+    "highest_examples_per_second": Column("Highest median throughput.", "examples/s"),
     "plateau_examples_per_second": Column(
-        "Limit of the throughput: 1 / b if the line fits, else the median of the sizes from half "
-        "the largest on. Empty if these still rise, or if it is below 90 % of the best by more "
-        "than the noise floor."
+        "Limit of the throughput: 1 / b if the line fits, else the median from half the largest "
+        "size on. Empty if these sizes still rise, or if it is below 90 % of the best by more than "
+        "the noise floor.",
+        "examples/s",
     ),
     "knee_fitted": Column(
-        "Batch size 9 a / b, where the fit reaches 90 % of 1 / b; empty if the line does not fit "
-        "or it is outside the sizes."
+        "Batch size 9 a / b, where the fit reaches 90 % of 1 / b; empty outside the sizes, or if "
+        "the line does not fit."
     ),
-    **interval(
-        "knee_fitted",
-        "Lower end of its 95 % interval: delta method for its logarithm.",
-        "Upper end of its 95 % interval.",
-    ),
+    **interval("knee_fitted", "Lower end of its 95 % interval: delta method for the logarithm."),
     "knee_batch_size": Column(
-        "Smallest batch size with a throughput of 90 % of the plateau, if the upper quartiles of "
-        "all larger ones reach this too.",
+        "Smallest batch size with 90 % of the plateau, if the upper quartiles of all larger ones "
+        "reach it too.",
         label="Knee",
     ),
     "still_rising": Column("Whether 90 % of the plateau needs more than the largest batch size."),
@@ -120,20 +116,18 @@ _SWEEPS = {
     "max_batch_size_bound": TextColumn(
         "resolved, most_fits (the largest size to try fits) or nothing_fits."
     ),
-    "memory_limit_mb": Column("Memory limit of the search, MB."),
-    "memory_fixed_mb": Column(
-        "Memory without the batch: a fit over the sizes that were tried, MB."
-    ),
-    "memory_mb_per_image": Column("Memory per example: the same fit, MB."),
+    "memory_limit_mb": Column("Memory limit of the search.", "MB"),
+    "memory_fixed_mb": Column("Memory without the batch, by a fit over all tried sizes.", "MB"),
+    "memory_mb_per_image": Column("Memory per example, by the same fit.", "MB"),
 }
 _TRAINING_TIMES = {
     common_settings.REPEAT: common_settings.WHICH,
     "batch_size": IntegerColumn("Examples per step."),
     "status": TextColumn("finished, diverged or out_of_memory."),
     "at_epoch": IntegerColumn("Number of epochs in the experiment."),
-    "train_seconds": PositiveColumn("at_epoch times the time of an epoch, without validation, s."),
-    "seconds_per_epoch_q1": PositiveColumn("Lower quartile of the time of an epoch, s."),
-    "seconds_per_epoch_q3": PositiveColumn("Upper quartile of the time of an epoch, s."),
+    "train_seconds": PositiveColumn("at_epoch times the time per epoch, without validation.", "s"),
+    "seconds_per_epoch_q1": PositiveColumn("Lower quartile of the time per epoch.", "s"),
+    "seconds_per_epoch_q3": PositiveColumn("Upper quartile of the time per epoch.", "s"),
 }
 
 
@@ -180,9 +174,9 @@ ENTRY = Timing(
             "throughput",
             "Throughput",
             "Time",
-            "Medians and quartiles of blocks of steps that were timed in turns, exclusively on the "
-            "machine. The plateau is the limit of the throughput, the knee the batch size that "
-            "reaches 90 % of it.",
+            "Medians and quartiles of blocks of steps, timed in turns while nothing else ran. The "
+            "plateau is the limit of the throughput, the knee the batch size that reaches 90 % of "
+            "it.",
             kind="sweep",
             table="throughput",
             panels=(
@@ -199,8 +193,8 @@ ENTRY = Timing(
             "step_time",
             "Time per step",
             "Time",
-            "Medians and quartiles of timed blocks with the line a + b × batch size; the fixed "
-            "cost a is its floor at the left. Several series: both costs with 95 % intervals.",
+            "Medians and quartiles of timed blocks, with the line a + b × batch size. The fixed "
+            "cost a is its floor at the left. Several series: a and b with 95 % intervals.",
             kind="sweep",
             table="throughput",
             panels=(

@@ -1,5 +1,5 @@
-"""Seconds per epoch of a training's configuration: several blocks after a warm-up, median and
-quartiles; a job for each seed, in turns over all configurations.
+"""Seconds per epoch: median and quartiles of several blocks after a warm-up, in a job for each
+seed, in turns over all configurations.
 """
 
 from __future__ import annotations
@@ -48,20 +48,16 @@ ENTRY = Timing(
     settings=TimeEpochSettings,
     columns={
         "seconds_per_epoch": PositiveColumn(
-            "Time of one epoch without validation: median of a timing job that ran exclusively.",
+            "Time per epoch without validation: median of a timing job that ran exclusively.",
             unit="s",
             label="Time per epoch",
             direction="falls",  # Chang and Pathak 2020
         ),
-        "seconds_per_epoch_q1": PositiveColumn(
-            "Lower quartile of the timing job's blocks.", unit="s"
-        ),
-        "seconds_per_epoch_q3": PositiveColumn(
-            "Upper quartile of the timing job's blocks.", unit="s"
-        ),
+        "seconds_per_epoch_q1": PositiveColumn("Lower quartile of its blocks.", unit="s"),
+        "seconds_per_epoch_q3": PositiveColumn("Upper quartile of its blocks.", unit="s"),
         "examples_per_second": Column(
             "Training examples per second in the timing job; for a command that runs exclusively, "
-            "between the first and the last evaluation with seconds in its log.",
+            "between its first and last logged evaluation with seconds.",
             unit="examples/s",
         ),
     },
@@ -75,8 +71,8 @@ ENTRY = Timing(
             "Time",
             "Time",
             "Time per epoch in a timing job that ran exclusively, epochs until the training "
-            "stopped, and their product. Hollow, with an arrow: the training did not stop early, a "
-            "lower bound.",
+            "stopped, and their product. Hollow, with an arrow: a lower bound, because the "
+            "training did not stop early.",
             panels=(
                 Panel("seconds_per_epoch", "Time per epoch", "time per epoch (s)", Scale.ZERO),
                 Panel(

@@ -38,11 +38,11 @@ class UtilisationSettings(TimingSettings):
     """Settings of `utilisation`."""
 
     seconds: Annotated[Seconds, Field(gt=0), Setting("sec", "s")] = 5.0
-    """Training at every batch size."""
+    """Training time per batch size."""
     pause_seconds: Annotated[Seconds, Field(ge=0), Setting("pau", "s")] = 1.0
-    """Rest before each."""
+    """Rest before each training."""
     interval: Annotated[Seconds, Field(gt=0), Setting("int", "s")] = 0.1
-    """Between two samples."""
+    """Time between samples."""
 
 
 _UTILISATION = {
@@ -50,73 +50,73 @@ _UTILISATION = {
     "batch_size": IntegerColumn("Examples per step."),
     "status": common_settings.STATUS,
     "steps": IntegerColumn("Steps of the training."),
-    "seconds": Column("Time of these steps, s."),
+    "seconds": Column("Time of these steps.", "s"),
     "process_percent": PercentColumn(
-        "CPU utilisation of the process, % of its cores: median over time.",
+        "CPU utilisation of the process, 100 % for all its cores: median over time.",
         "%",
         label="CPU utilisation",
     ),
-    "process_percent_q1": PercentColumn("Lower quartile over time."),
-    "process_percent_q3": PercentColumn("Upper quartile over time."),
+    "process_percent_q1": PercentColumn("Lower quartile.", "%"),
+    "process_percent_q3": PercentColumn("Upper quartile.", "%"),
     "process_zero_share": Column(
         "Share of the time without CPU use by the process.",
         "share",
         label="Share of the time without work on the CPU",
     ),
     "disturbed": Column(
-        "Whether other processes used more than 0.2 cores on average, after up to two repeats."
+        "Whether other processes used more than 0.2 cores on average, even after two repeats."
     ),
     "memory_peak_mb": Column("Peak resident memory of the process.", "MB", label="Peak memory"),
     "tensorflow_peak_mb": Column(
-        "Peak memory of TensorFlow's tensors on the device, MB; on a CPU without tensors below 256 "
-        "KiB, and empty if no tensor is larger."
+        "Peak memory of TensorFlow's tensors on the device. On a CPU, those below 256 KiB do not "
+        "count; empty if none is larger.",
+        "MB",
     ),
     "gpu_percent": PercentColumn(
-        "GPU utilisation, % of the time with a running kernel: median over time.",
+        "Share of the time with a running kernel: median over time.",
         "%",
         label="GPU utilisation",
     ),
-    "gpu_percent_q1": PercentColumn("Lower quartile over time."),
-    "gpu_percent_q3": PercentColumn("Upper quartile over time."),
-    "gpu_zero_share": Column("Share of the time at 0 %."),
+    "gpu_percent_q1": PercentColumn("Lower quartile.", "%"),
+    "gpu_percent_q3": PercentColumn("Upper quartile.", "%"),
+    "gpu_zero_share": Column("Share of the time at 0 %.", "share"),
     "gpu_bandwidth_percent": PercentColumn(
-        "% of the time with reads or writes of GPU memory: median.",
+        "Share of the time with reads or writes of GPU memory: median.",
         "%",
         label="Share of the time with reads or writes of GPU memory",
     ),
     "gpu_memory_peak_mb": Column(
-        "Peak memory in use on the GPU, by all processes, MB; TensorFlow gives nothing "
-        "back, so that it does not fall with the batch size."
+        "Peak memory in use on the GPU, by all processes. TensorFlow frees none, so it never falls "
+        "with the batch size.",
+        "MB",
     ),
-    "joules_per_epoch": Column("Energy of the GPU for the examples of an epoch, J."),
+    "joules_per_epoch": Column("Energy of the GPU for the examples of an epoch.", "J"),
     "memory_mb_per_image": Column(
-        "Memory per example: slope of a line through the peaks of all batch sizes that exceed the "
-        "lowest by 4 MB; empty if it is not resolved, equal on every row.",
+        "Memory per example: slope of the peaks that exceed the lowest by 4 MB, equal in all rows; "
+        "empty if not resolved.",
         "MB",
         label="Memory per example",
     ),
     **interval("memory_mb_per_image", "Lower end of its 95 % interval, over batch sizes."),
     "memory_of": TextColumn(
-        "Column of these peaks, the first of tensorflow_peak_mb, gpu_memory_peak_mb and "
+        "Column of these peaks: the first of tensorflow_peak_mb, gpu_memory_peak_mb and "
         "memory_peak_mb that resolves it."
     ),
 }
 _SAMPLES = {
-    "batch_size": IntegerColumn(
-        "Batch size of the training at that time; empty between trainings."
-    ),
+    "batch_size": IntegerColumn("Batch size of the training; empty between trainings."),
     "phase": TextColumn(
-        "training; lead_in, the first steps after a change of batch size; repeated, a training "
-        "that other processes disturbed and that was run again; empty while resting."
+        "training; lead_in, the first steps after a change of batch size; repeated, a disturbed "
+        "training that was run again; empty while resting."
     ),
-    "seconds": Column("Time since the start, s."),
+    "seconds": Column("Time since the start.", "s"),
     "process_percent": PercentColumn(
-        "CPU utilisation of the process since the sample before, % of its cores."
+        "CPU utilisation of the process since the previous sample, 100 % for all its cores.", "%"
     ),
-    "machine_percent": PercentColumn("CPU utilisation of the whole machine since then, %."),
-    "memory_mb": Column("Resident memory of the process, MB."),
-    "gpu_percent": PercentColumn("GPU utilisation, %."),
-    "gpu_memory_mb": Column("Memory in use on the GPU, MB."),
+    "machine_percent": PercentColumn("CPU utilisation of the machine since then.", "%"),
+    "memory_mb": Column("Resident memory of the process.", "MB"),
+    "gpu_percent": PercentColumn("GPU utilisation.", "%"),
+    "gpu_memory_mb": Column("Memory in use on the GPU.", "MB"),
 }
 
 
@@ -144,9 +144,8 @@ ENTRY = Timing(
             "utilisation",
             "Utilisation and memory",
             "Machine",
-            "Utilisation and peak memory of the machine during training at every batch size: "
-            "medians and quartiles of samples within one training. 100 % of the CPU are the cores "
-            "of the process.",
+            "Utilisation and peak memory while training at each batch size: medians and quartiles "
+            "of the samples. 100 % of the CPU means all cores of the process.",
             kind="sweep",
             table="utilisation",
             panels=(
@@ -172,8 +171,8 @@ ENTRY = Timing(
             "utilisation_over_time",
             "Utilisation over time",
             "Machine",
-            "Samples during consecutive trainings of one job, which rests before each; shaded "
-            "spans are the trainings. Every sample represents the time since the sample before.",
+            "Samples during the consecutive trainings of one job (shaded), with a rest before "
+            "each. A sample represents the time since the previous one.",
             kind="profile",
             table="samples",
         ),

@@ -67,5 +67,5 @@ def check_same(run: TrainingRun, epoch: int, history: list[dict]) -> None:
         raise UserError(
             f"{run.folder / 'history.csv'}: received another history of {epoch} epochs when "
             "training again; the same one is expected. The run was trained on another machine or "
-            "by other versions: delete its folder to train it anew here."
+            "by other versions: delete its folder to train it again here."
         )
