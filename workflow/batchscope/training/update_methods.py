@@ -74,7 +74,7 @@ class Method:
                     for gradient, variable, anchor in moved
                 ]
                 optimizer.apply(pulled, variables)
-        else:
+        else:  # sam
             # A stationary point has no direction. The step stays there.
             factor = tf.math.divide_no_nan(self.rho, tf.linalg.global_norm(gradients))
             for variable, gradient in zip(variables, gradients, strict=True):
