@@ -33,12 +33,10 @@ def statement(values, at, margin):
 
 def compare(analyses, margin=0.1, shares=(1.0,)):
     """Return the verdicts on every size, from its values at each analysis."""
-    sizes = np.flatnonzero(np.isfinite(analyses[-1]).any(axis=1))
-    staged = (
-        verdicts.staged([statement(values, at, margin) for values in analyses], shares)
-        for at in sizes
-    )
-    rows = [{"statement": one} for one in staged]
+    rows = []
+    for at in np.flatnonzero(np.isfinite(analyses[-1]).any(axis=1)):
+        statements = [statement(values, at, margin) for values in analyses]
+        rows.append({"statement": verdicts.staged(statements, shares)})
     return [SimpleNamespace(**row) for row in verdicts.judge(rows)]
 
 

@@ -90,16 +90,6 @@ def scaling(rows, value=0.2, column="validation_loss"):
     return found
 
 
-def costs(found):
-    """Returns the costs of a step, fixed and per example."""
-    return found.step.fixed.mean, found.step.per_image.mean
-
-
-def exact(sizes=SIZES):
-    """Returns the updates that `evaluations` take to a validation loss of .2."""
-    return math.log(10) * 10 * (1 + 40 / np.array(sizes))
-
-
 def test_three_targets_from_the_first_evaluation_to_the_default_one():
     """At the first evaluation 128 is the lowest, as it is at the end of equal epochs."""
     rows = evaluations(start=5)
@@ -136,7 +126,7 @@ def test_metrics_are_read_as_errors_and_what_is_not_evaluated_is_passed_over():
     rows = evaluations()
     blank = pandas.concat([rows, rows.assign(updates=rows["updates"] + 2.5)])
     blank.loc[blank["updates"] % 5 > 0, "validation_loss"] = math.nan
-    updates = np.stack([exact(), exact()], axis=1)
+    updates = np.stack([EXACT, EXACT], axis=1)
     assert scaling(blank).costs["updates"].values == pytest.approx(updates)
     loss = rows.pop("validation_loss")
     rows["validation_accuracy"], rows["test_r2"] = 1 - loss / 2, 1 - 10 * loss
@@ -155,7 +145,7 @@ def test_the_rate_of_a_seed_is_chosen_by_the_others():
         for seed, rate in each
     ]
     found = scaling(pandas.concat(parts)).costs["updates"]
-    twice = 2 * exact()
+    twice = 2 * EXACT
     assert found.values == pytest.approx(np.stack([twice, twice], axis=1))
     assert found.tuned.all() and found.on_edge.all()
     alone = scaling(pandas.concat(parts[:2])).costs["updates"]
@@ -188,7 +178,8 @@ def test_the_time_of_a_step_is_fitted():
     smaller["seconds"] = smaller["updates"] * per_step
     uneven = uneven[(uneven["batch_size"] != 8) | (uneven["seed"] > 0)]
     for rows in (uneven, smaller):
-        assert costs(scaling(rows)) == pytest.approx((0.002, 0.0001))
+        step = scaling(rows).step
+        assert (step.fixed.mean, step.per_image.mean) == pytest.approx((0.002, 0.0001))
 
 
 def test_a_step_that_is_no_line_or_has_no_fixed_cost_gives_no_closed_form():
