@@ -20,15 +20,6 @@ from drawing import texts
 from made_figures import NAMES, RATES, tables_of
 
 pytestmark = pytest.mark.slow
-FACTORS = ["learning_rate", "batch_size", "seed", "status"]
-# Figure -> its columns after the factors, and the number of its runs: all 60, or those at the best
-# rate of each batch size.
-COLUMNS = {
-    "weight_distance_by_layer": (["layer", "relative", "distance"], 60),
-    "displacement": (["updates", "update_norm_mean", "straightness", "distance"], 60),
-    "update_norms": (["low", "high", "count", "share", "update_norm_median"], 30),
-    "progress": (["updates", "examples", "seconds", "validation_loss", "target"], 30),
-}
 
 
 @pytest.fixture(scope="module")
@@ -89,18 +80,6 @@ def test_a_figure_is_drawn_from_its_csv_alone_with_the_same_bytes(drawn, name):
     assert png == (drawn / f"{name}.png").read_bytes()
 
 
-def page_width(pdf: bytes) -> float:
-    """Return the width of a PDF's only page in mm."""
-    (width,) = re.findall(rb"/MediaBox \[ 0 0 ([0-9.]+) [0-9.]+ \]", pdf)
-    return float(width) / 72 * 25.4
-
-
-def font_sizes(pdf: bytes) -> set[float]:
-    """Return the sizes of all texts on a PDF's only page in points."""
-    page, *_ = re.findall(rb"FlateDecode >>\nstream\r?\n(.*?)\r?\nendstream", pdf, re.DOTALL)
-    return set(map(float, re.findall(rb"/F\d+ (\S+) Tf", zlib.decompress(page))))
-
-
 @pytest.mark.parametrize(("width", "font_size"), [(84, 8), (174, 10)])
 @pytest.mark.filterwarnings("error")
 def test_a_format_for_papers_adds_a_pdf_of_its_width_and_font_size(
@@ -112,8 +91,11 @@ def test_a_format_for_papers_adds_a_pdf_of_its_width_and_font_size(
         figures.write(two_rates, names, tmp_path / folder, figure_format=figure_format)
     for name in names:
         pdf = (tmp_path / "first" / f"{name}.pdf").read_bytes()
-        assert page_width(pdf) == pytest.approx(width, abs=0.01)
-        assert font_size in font_sizes(pdf) and b"CreationDate" not in pdf
+        (points,) = re.findall(rb"/MediaBox \[ 0 0 ([0-9.]+) [0-9.]+ \]", pdf)
+        assert float(points) / 72 * 25.4 == pytest.approx(width, abs=0.01)
+        page, *_ = re.findall(rb"FlateDecode >>\nstream\r?\n(.*?)\r?\nendstream", pdf, re.DOTALL)
+        font_sizes = re.findall(rb"/F\d+ (\S+) Tf", zlib.decompress(page))
+        assert font_size in map(float, font_sizes) and b"CreationDate" not in pdf
     for path in (tmp_path / "first").iterdir():
         assert path.read_bytes() == (tmp_path / "second" / path.name).read_bytes(), path.name
     assert figures.is_complete(tmp_path / "first")
@@ -133,14 +115,6 @@ def test_a_narrow_page_has_fewer_panels_in_a_row(width, shared, rows):
 
     canvas.pdf(draw, "T", FigureFormat(width=width, font_size=9))
     assert drawings[0].axes[0].get_gridspec().nrows == rows
-
-
-@pytest.mark.parametrize("name", COLUMNS)
-def test_the_csv_has_its_columns_and_all_runs(drawn, name):
-    columns, runs = COLUMNS[name]
-    frame = csv_tables.read(drawn / f"{name}.csv")
-    assert list(frame) == [*FACTORS, *columns] and "missing" in set(frame["status"])
-    assert len(frame[FACTORS[:3]].drop_duplicates()) == runs
 
 
 SHAPES = {

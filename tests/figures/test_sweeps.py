@@ -57,6 +57,7 @@ def test_steps_are_visible_in_a_dense_range(sizes):
     drawing, _ = drawn_sweeps("throughput", sweep(sizes, stairs(2e-3, 5e-4, 16)))
     axes = drawing.axes[1]
     assert axes.get_yscale() == "linear" and axes.get_ylim()[0] == 0
+    assert axes.get_xlim() == pytest.approx((0, 1.03 * 66))
     ((x, y),) = points(axes)
     speed = dict(zip(x, y, strict=True))
     assert set(speed) == set(sizes) and {16, 32, 48} <= set(axes.get_xticks())

@@ -1,5 +1,6 @@
 """Critical and fastest batch size: figures of trainings with a known critical batch size."""
 
+import functools
 import math
 
 import numpy as np
@@ -28,6 +29,7 @@ def tables_of(trajectories, runs, targets=TO):
     )
 
 
+@functools.cache
 def tables(**keywords):
     return tables_of(*made_trainings.tables(**keywords))
 

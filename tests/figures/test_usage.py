@@ -1,11 +1,12 @@
 """Utilisation, memory and throughput of commands: a line for each framework of the study."""
 
+import itertools
+
 import pandas
 
 from batchscope import figures
 from drawing import legend, titles
 
-SIZES, SEEDS = (4, 64, 1024), (0, 1, 2)
 USED = {"process_percent": 0.05, "memory_peak_mb": 2.0, "examples_per_second": 50.0}
 
 
@@ -14,8 +15,7 @@ def runs(framework, scale, status="finished"):
     return [
         {**first, "batch_size": size, "seed": seed}
         | {name: scale * value * size for name, value in USED.items()}
-        for size in SIZES
-        for seed in SEEDS
+        for size, seed in itertools.product((4, 64, 1024), (0, 1, 2))
     ]
 
 
@@ -29,11 +29,8 @@ def test_a_panel_has_a_line_for_each_framework_and_stars_of_the_published_values
     )
     drawing = figures.draw(figures.select(tables, figure), figure, numbers)
     assert titles(drawing) == ["CPU utilisation", "Resident memory", "Throughput"]
-    stars = [
-        (axes, line) for axes in drawing.axes for line in axes.lines if line.get_marker() == "*"
-    ]
-    ((axes, star),) = stars
-    assert axes is drawing.axes[0] and star.get_ydata().tolist() == [20, 30, 9]
+    (star,) = (line for line in drawing.axes[0].lines if line.get_marker() == "*")
+    assert star.get_ydata().tolist() == [20, 30, 9]
     assert star.get_linestyle() != "None"  # the line style of its framework
     labels = legend(drawing)
     assert labels[:2] == ["framework jax", "framework pytorch"] and "Table 1" in labels[-1]

@@ -11,17 +11,9 @@ from batchscope import figures
 from batchscope.report import content
 from html_page import Page
 
-ARGUMENTS = (
-    "--headless=new",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--disable-dev-shm-usage",
-)
+ARGUMENTS = ("headless=new", "no-sandbox", "disable-gpu", "disable-quic", "no-first-run")
+ARGUMENTS += ("disable-background-networking", "disable-component-update", "disable-sync")
+ARGUMENTS += ("disable-dev-shm-usage",)
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
@@ -37,8 +29,8 @@ def browser(tmp_path_factory):
         pytest.skip("needs Chromium: apt-get install chromium chromium-driver")
     options = webdriver.ChromeOptions()
     options.binary_location = program
-    for argument in (*ARGUMENTS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
-        options.add_argument(argument)
+    for argument in (*ARGUMENTS, f"user-data-dir={tmp_path_factory.mktemp('profile')}"):
+        options.add_argument(f"--{argument}")
     options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})
     chrome = webdriver.Chrome(options=options, service=Service(driver))
     chrome.set_page_load_timeout(60)

@@ -26,11 +26,8 @@ def displayed(browser, selector: str) -> list[bool]:
 def test_opens_without_errors_and_without_requests(opened, page):
     assert [entry["message"] for entry in opened.get_log("browser")] == []
     log = [json.loads(entry["message"])["message"] for entry in opened.get_log("performance")]
-    requests = [
-        message["params"]["request"]["url"]
-        for message in log
-        if message["method"] == "Network.requestWillBeSent"
-    ]
+    sent = [message for message in log if message["method"] == "Network.requestWillBeSent"]
+    requests = [message["params"]["request"]["url"] for message in sent]
     assert [url for url in requests if not url.startswith("data:")] == [page.as_uri()]
     assert opened.title == report_example.TITLE
     # A request would be in the log, and it is refused.
