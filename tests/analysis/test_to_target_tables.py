@@ -199,6 +199,4 @@ def test_words_and_numbers_of_series():
     )
     rows["learning_rate"] = rows["batch_size"] / 80
     found = trainings.of_experiment(rows.drop_duplicates("run"), rows)
-    factors = [{"model": at, "optimizer": at * 2} for at in "ab"]
-    assert [each.factors for each in found] == factors
-    assert found[0].along == {"learning_rate": [size / 80 for size in SIZES]}
+    assert [each.factors for each in found] == [{"model": at, "optimizer": at * 2} for at in "ab"]
