@@ -43,20 +43,15 @@ def table(*args, **more):
     return comparisons.table(found.trainings.runs, [found])
 
 
-def pair(at, other):
-    """Returns the mean of a pair's difference and its standard error."""
-    difference = THREE[at] - THREE[other]
-    return difference.mean(), difference.std(ddof=1) / math.sqrt(6)
-
-
 def test_three_sizes_of_six_seeds_by_hand():
     margin, t = 0.02, stats.t(5)
     found = table(THREE, margin=margin)
     assert found["against"].tolist() == [16, 8, 16]
     assert found["estimate"].tolist() == pytest.approx([-1 / 600, 1 / 600, -22 / 600])
-    lows = [mean - t.isf(0.05) * error for mean, error in (pair(2, 0), pair(2, 1))]
-    assert found["low"][2] == pytest.approx(min(lows))
-    mean, error = pair(2, 1)
+    differences = THREE[2] - THREE[:2]
+    means, errors = differences.mean(axis=1), differences.std(axis=1, ddof=1) / math.sqrt(6)
+    assert found["low"][2] == pytest.approx(min(means - t.isf(0.05) * errors))
+    mean, error = means[1], errors[1]
     deviate = (found["high"][2] - mean) / error  # of either end of the margin, over three pairs
     assert t.sf(deviate) + t.sf(deviate + 2 * margin / error) == pytest.approx(0.05 / 3)
     assert found["verdict"].tolist() == ["within", "within", "beyond"]
