@@ -14,7 +14,7 @@ from batchscope.core.errors import UserError
 from batchscope.report import runs_table
 from batchscope.store import jobs, paths, status
 from batchscope.study import planner
-from batchscope.tables import experiment_tables, long_tables, run_table
+from batchscope.tables import experiment_tables, run_table
 
 KEYS = {"vary": {"batch_size": [8, 32, 128], "width": [3, 4]}, "seeds": 2}
 
@@ -104,11 +104,11 @@ def test_another_machine_stands_beside(tmp_path):
         write(tmp_path / "here", name, run, 1e-4 * at, seconds=3.0 + at / 100)
         if run.factors["width"] == 3:
             write(tmp_path / "there", name, run, 1e-4 * at, seconds=6.0 + at / 100)
-    runs = run_table.collect(tmp_path / "here", study, "a")
+    logged = run_table.logged_runs(tmp_path / "here", study, "a")
+    runs = run_table.of_logs(logged, study.name, "a")
     assert runs["machine"].value_counts().to_dict() == {"local": 12, "other": 6}
     assert runs["train_seconds"].notna().all()
-    trajectories = long_tables.of_experiment(tmp_path / "here", study, "a")["trajectories"]
-    taken = trajectories.groupby("machine")["seconds"].max()
+    taken = run_table.trajectories(logged).groupby("machine")["seconds"].max()
     assert 3 <= taken["local"] < 4 < 6 <= taken["other"] < 7
 
 
@@ -119,4 +119,5 @@ def test_what_needs_a_gpu_waits_for_one(tmp_path, monkeypatch):
     study = planned(tmp_path, resources={"gpu": 1})
     assert {row.status for row in status.rows(study, tmp_path)} == {"no_gpu"}
     assert "{gpu: 0}" in plan.text(study, tmp_path)
-    assert {*run_table.collect(tmp_path, study, "a")["status"]} == {"no_gpu"}
+    runs = run_table.of_logs(run_table.logged_runs(tmp_path, study, "a"), study.name, "a")
+    assert {*runs["status"]} == {"no_gpu"}
