@@ -8,8 +8,12 @@ from typing import Any
 import numpy as np
 import pandas
 
+from batchscope.analysis import run_series, to_target_tables
+from batchscope.analysis.targets import Target
+
 CRITICAL, SCALE, FIXED, PER_IMAGE = 40.0, 10.0, 0.002, 0.0001
 SIZES = (8, 16, 32, 64, 128)
+TO = [Target("validation_loss", 0.2)]
 # Updates to the target, as exact as a loss that is straight in its logarithm makes a crossing.
 EXACT = math.log(10) * SCALE * (1 + CRITICAL / np.array(SIZES))
 
@@ -39,3 +43,12 @@ def tables(
             rows.append({**run, **used, "validation_loss": loss})
     whole = {"examples": "Int64", "updates": "Int64"}
     return pandas.DataFrame(rows).astype(whole), pandas.DataFrame(runs)
+
+
+def fitted(
+    trajectories: pandas.DataFrame, runs: pandas.DataFrame, targets: Iterable[Target] = TO
+) -> tuple[pandas.DataFrame, pandas.DataFrame]:
+    """Returns the tables of fits and of what each training takes."""
+    scalings = to_target_tables.of_study(trajectories, runs, targets)
+    constant = run_series.constants(runs)
+    return to_target_tables.fits(scalings, constant), to_target_tables.trainings(scalings, constant)

@@ -10,7 +10,6 @@ from scipy import stats
 import made_trainings
 from batchscope.analysis import noise_scales, to_target_tables
 from batchscope.analysis.noise_scales import fieller
-from batchscope.analysis.targets import Target
 
 VARIANCE = [390, 410, 405, 395, 400, 400]
 CLEAR = [4.2, 3.8, 4.1, 3.9, 4.3, 3.7]
@@ -67,9 +66,7 @@ def test_a_point_is_the_ratio_of_means_at_a_place_of_the_training():
 def test_it_stands_beside_the_critical_batch_size_of_its_trainings():
     """At the size next to 40, and at its rate; at the end it is open upwards."""
     trajectories, runs = made_trainings.tables()
-    scalings = to_target_tables.of_study(trajectories, runs, [Target("validation_loss", 0.2)])
-    tables = (to_target_tables.fits(scalings), to_target_tables.trainings(scalings))
-    rows = to_target_tables.joined(*tables)
+    rows = to_target_tables.joined(*made_trainings.fitted(trajectories, runs))
     start = {"gradient_variance_start": runs["batch_size"] * runs["learning_rate"]}
     squares = 0.05 + 0.2 * (runs["seed"] - 1)
     end = {"gradient_variance": 40.0, "gradient_norm_squared": squares}

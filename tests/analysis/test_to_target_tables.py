@@ -8,27 +8,14 @@ import pandas
 import pytest
 
 import made_trainings
-from batchscope.analysis import run_series, to_target_tables, trainings
+from batchscope.analysis import to_target_tables, trainings
 from batchscope.analysis.targets import Target
 from batchscope.study import decision_columns, own_columns
-from made_trainings import EXACT, SIZES
-
-TO = [Target("validation_loss", 0.2)]
-
-
-def both(targets=TO, **made):
-    """Returns the fits and the trainings of an experiment."""
-    return tabled(*made_trainings.tables(**made), targets)
-
-
-def tabled(trajectories, runs, targets=TO):
-    scalings = to_target_tables.of_study(trajectories, runs, targets)
-    constant = run_series.constants(runs)
-    return to_target_tables.fits(scalings, constant), to_target_tables.trainings(scalings, constant)
+from made_trainings import EXACT, SIZES, TO
 
 
 def test_a_row_per_series_and_target_and_one_per_training():
-    fits, each = both(optimizer="sgd")
+    fits, each = made_trainings.fitted(*made_trainings.tables(optimizer="sgd"))
     assert [*fits] == ["learning_rate", "optimizer", "machine", *decision_columns.CRITICAL]
     assert [*each] == ["optimizer", "machine", *decision_columns.TO_TARGET]
     (row,) = fits.to_dict("records")
@@ -50,7 +37,7 @@ def test_where_the_updates_depart_from_the_curve_nothing_else_is_read_off_it():
     factor = np.where(trajectories["batch_size"] == 8, 1.5, 1) * scatter
     for name in ("updates", "examples", "seconds"):
         trajectories[name] = trajectories[name].astype(float) * factor
-    (row,) = tabled(trajectories, runs)[0].to_dict("records")
+    (row,) = made_trainings.fitted(trajectories, runs)[0].to_dict("records")
     assert row["lack_of_fit"] < 0.05 and "8" in row["stray"].split()
     assert row["residual"] > 0.05 and row["critical_batch_size"] > 40
     assert math.isnan(row["fastest_batch_size"]) and row["half_batch"] == pytest.approx(20)

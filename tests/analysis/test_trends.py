@@ -58,6 +58,7 @@ def test_slopes_are_the_seeds_own_and_per_doubling():
     half, numbers = stats.t.ppf(1 - LEVEL / 2, 5) * math.sqrt(3.5 / 6), ("estimate", "low", "high")
     assert [row[name] for name in numbers] == pytest.approx([3.5, 3.5 - half, 3.5 + half])
     assert (row["verdict"], row["n"], row["direction"]) == (Verdict.SUPPORTED, 6, "rises")
+    assert row["reason"] == Reason.NONE
     assert (row["budget"], row["outcome"]) == ("end", "generalisation_gap")
     assert row["learning_rate"] == 0.1
 

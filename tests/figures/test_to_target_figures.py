@@ -9,24 +9,16 @@ import pytest
 
 import made_trainings
 from batchscope import figures
-from batchscope.analysis import run_series, to_target_tables
-from batchscope.analysis.targets import Target
 from drawing import legend, reread, titles
-from made_trainings import EXACT, SIZES
+from made_trainings import EXACT, SIZES, TO
 
 CRITICAL = figures.FIGURES["critical_batch_size"]
 FASTEST = figures.FIGURES["fastest_batch_size"]
-TO = [Target("validation_loss", 0.2)]
 
 
 def tables_of(trajectories, runs, targets=TO):
-    scalings = to_target_tables.of_study(trajectories, runs, targets)
-    constant = run_series.constants(runs)
-    return figures.FigureTables(
-        runs=runs,
-        critical_batch_size=to_target_tables.fits(scalings, constant),
-        to_target=to_target_tables.trainings(scalings, constant),
-    )
+    fits, trainings = made_trainings.fitted(trajectories, runs, targets)
+    return figures.FigureTables(runs=runs, critical_batch_size=fits, to_target=trainings)
 
 
 @functools.cache
