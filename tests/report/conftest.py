@@ -39,21 +39,19 @@ def browser(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def page(tmp_path_factory):
-    """Return the file of a report with failed runs and two experiments."""
-    folder = tmp_path_factory.mktemp("report")
-    study, results, path = report_example.write(folder, experiments=("gap", "second"))
-    return report_example.written(study, results, path, partial=True)
+def page(example):
+    """Return the file of a report with failed runs."""
+    return example[1] / "report.html"
 
 
 DRAWN = ("primary", "accuracy", "sharpness", "loss_curves", "loss_curves_by_updates")
 
 
 @pytest.fixture(scope="session")
-def drawn(tmp_path_factory):
+def drawn(finished, tmp_path_factory):
     """Return the file of a report with drawn figures, one of them over two axes."""
-    folder = tmp_path_factory.mktemp("drawn")
-    study, results, path = report_example.write(folder, troubles=False)
+    study, given, path = finished
+    results = shutil.copytree(given, tmp_path_factory.mktemp("drawn") / "results")
     place = results / "studies" / "example" / "gap"
     figures.write(place, DRAWN, place / "figures")
     return report_example.written(study, results, path)

@@ -73,7 +73,7 @@ def test_keyboard_reaches_the_content(opened):
 def test_works_without_script(browser, page, drawn):
     with browsing.without_script(browser):
         browsing.visit(browser, page)
-        assert len(browser.find_elements(By.CSS_SELECTOR, ".runs tbody tr")) == 60
+        assert len(browser.find_elements(By.CSS_SELECTOR, ".runs tbody tr")) == 30
         assert not browser.find_elements(By.CLASS_NAME, "tools")  # nothing that would do nothing
         browsing.visit(browser, drawn)
         panels = ".experiment > .tabs > .panel"

@@ -39,47 +39,35 @@ SERIES = {"model": "net", "dataset": "data", "machine": "local"}
 
 
 def _advice(best: bool = True, **head: Any) -> pandas.DataFrame:
-    verdicts = {8: "beyond", 16: "within", 32: "not_resolved"}
-    more = {32: {"seeds_to_resolve": 9, "minutes_to_resolve": 2}}
-    falling = {"item": "check", "name": "still_falling", "passed": 0}
-    longer = {"item": "suggestion", "name": "still_falling", "key": "epochs", "value": "20"}
     recommended = {"item": "recommendation", "headline": "no_outcome", "n": 6}
     if best:
         recommended |= {"headline": "not_distinguished", "name": "seconds", "batch_size": 16}
         recommended |= {"smallest": 16, "largest": 32, "sizes": "16 32", "learning_rate": 0.1}
         recommended |= {"verdict": "within", "grade": "provisional"}
-    given = {"learning_rate": 0.1, "key": "convergence", "item": "expectation", "n": 6}
-    limits = {"estimate": 0.0, "low": -0.01, "high": 0.01, "bound": -0.02}
-    rows = [
-        recommended | head,
-        *(
-            {"item": "size", "batch_size": size, "learning_rate": 0.1, "verdict": verdict}
-            | ({} if verdict == "within" else {"name": "seconds"})
-            for size, verdict in verdicts.items()
-        ),
-        *(
-            {"item": "limit", "name": name, "batch_size": size, **limits}
-            | {"verdict": verdicts[size] if name == "seconds" else "within"}
-            | more.get(size, {})
-            for name in ("seconds", "test_accuracy")
-            for size in RATIOS
-        ),
+    rows = [recommended | head]
+    limit = {"item": "limit", "estimate": 0.0, "low": -0.01, "high": 0.01, "bound": -0.02}
+    for size, (*_, verdict) in RATIOS.items():
+        at = {"batch_size": size, "learning_rate": 0.1, "n": 6}
+        for name, numbers in EXPECTED.items():
+            row = {**at, "item": "expectation", "name": name, "key": "convergence"}
+            rows.append(row | dict(zip(("estimate", "low", "high"), numbers, strict=True)))
+        rows.append({**at, "item": "size", "verdict": verdict})
+        if verdict != "within":
+            rows[-1]["name"] = "seconds"
+            rows.append({"item": "check", "name": "still_falling", "passed": 0, "batch_size": size})
+            longer = {"name": "still_falling", "key": "epochs", "value": "20"}
+            longer |= {"batch_size": size, "minutes_to_resolve": 3}
+            rows.append({"item": "suggestion", **longer})
+        more = {"seeds_to_resolve": 9, "minutes_to_resolve": 2} if size == 32 else {}
+        for name, limited in (("seconds", verdict), ("test_accuracy", "within")):
+            rows.append({**limit, **more, "name": name, "batch_size": size, "verdict": limited})
+    for rate, verdict in RATES.items():
+        row = {"item": "rate", "batch_size": 16, "learning_rate": rate, "verdict": verdict}
+        rows.append({**row, "reason": "failed" if verdict == "not_testable" else ""})
+    rows += [
         {"item": "limit", "name": "memory", "largest": 512, "reason": "lower_bound"},
-        *(
-            {"item": "rate", "batch_size": 16, "learning_rate": rate, "verdict": verdict}
-            | {"reason": "failed" if verdict == "not_testable" else ""}
-            for rate, verdict in RATES.items()
-        ),
-        *(
-            {**given, "batch_size": size, "name": name}
-            | dict(zip(("estimate", "low", "high"), numbers, strict=True))
-            for size in RATIOS
-            for name, numbers in EXPECTED.items()
-        ),
-        *({**falling, "batch_size": size} for size in (8, 32)),
         {"item": "check", "name": "rate_on_edge", "passed": 1},
         {"item": "check", "name": "seeds", "seeds_to_resolve": 9},
-        *({**longer, "batch_size": size, "minutes_to_resolve": 3} for size in (8, 32)),
         {"item": "suggestion", "name": "test_set", "key": "test_examples", "value": "2401"},
     ]
     return pandas.DataFrame(rows, columns=[*ADVICE]).assign(**SERIES)
