@@ -14,22 +14,19 @@ from made_sweeps import first, tables_of
 SIZES = (1, 8, 64, 256)
 
 
-def busy(sizes=SIZES, gpu=False, **factors):
+def busy(gpu=False, **factors):
     """Return rows of utilisation.csv."""
-    rows = []
-    for size in sizes:
-        level = 20 + 8 * math.log2(size)
-        row = {**first(**factors), "batch_size": size, "status": "finished"}
-        row |= {"process_percent": level, "process_percent_q1": level - 2}
-        row |= {"process_percent_q3": level + 3, "machine_percent": level / 2}
-        row |= {"process_zero_share": 0.25 / size, "memory_peak_mb": 600 + 0.1 * size}
-        row |= {"tensorflow_peak_mb": 40 + 0.5 * size}
-        if gpu:
-            row |= {"gpu_percent": level / 3, "gpu_zero_share": 0.5 / size}
-            row |= {"gpu_bandwidth_percent": level / 12, "gpu_memory_peak_mb": 9000}
-            row |= {"joules_per_epoch": 4000 / size**0.5}
-        rows.append(row)
-    return rows
+    size = np.array(SIZES)
+    level = 20 + 8 * np.log2(size)
+    used = {"process_percent": level, "process_percent_q1": level - 2, "batch_size": size}
+    used |= {"process_percent_q3": level + 3, "machine_percent": level / 2}
+    used |= {"process_zero_share": 0.25 / size, "memory_peak_mb": 600 + 0.1 * size}
+    used |= {"tensorflow_peak_mb": 40 + 0.5 * size, "status": "finished"}
+    if gpu:
+        used |= {"gpu_percent": level / 3, "gpu_zero_share": 0.5 / size}
+        used |= {"gpu_bandwidth_percent": level / 12, "gpu_memory_peak_mb": 9000}
+        used |= {"joules_per_epoch": 4000 / size**0.5}
+    return pandas.DataFrame(used).assign(**first(**factors)).to_dict("records")
 
 
 def sampled(sizes=SIZES, seconds=5.0, pause=1.0, gpu=False, **factors):
