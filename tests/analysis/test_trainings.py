@@ -25,3 +25,16 @@ def test_runs_are_read_as_a_cube():
     expected = [[[NAN, NAN]] * 2, [[1.0, NAN], [NAN, INF]]]
     assert np.array_equal(found.column("train_loss"), expected, equal_nan=True)
     assert not of((8, 0.1, 0, "finished", 1.0), (16, 0.2, 0, "finished", 1.0)).tuned
+
+
+def test_a_seed_is_read_at_the_rate_of_all_or_at_that_of_the_others():
+    """At .1 seed 0 alone is best; without it .2 is better."""
+    losses = {(0.1, 0): 0.1, (0.1, 1): 0.6, (0.2, 0): 0.4, (0.2, 1): 0.5}
+    each = of(*((8, *key, "finished", loss) for key, loss in losses.items()))
+    cube = each.column("train_loss")
+    for found in (each.chosen_by(cube, cube, True), each.chosen_by_itself(cube)):
+        assert found.rates.tolist() == [0.1] and found.on_edge.all() and found.tuned.all()
+        assert each.rates(found.read).tolist() == [[0.2, 0.1]]
+        assert found.values.tolist() == [[0.4, 0.6]]
+    found = each.chosen_by(cube, -cube, False)
+    assert found.values.tolist() == [[-0.1, -0.6]] and found.tuned.all()

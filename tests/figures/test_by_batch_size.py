@@ -195,3 +195,23 @@ def test_a_published_series_has_the_place_of_the_measured_one_with_its_factors()
     mean = axes.containers[1].lines[0]
     assert matched.get_xdata() == pytest.approx(mean.get_xdata())
     assert matched.get_color() == mean.get_color() and either.get_xdata().tolist() == [6]
+
+
+def test_usage_has_a_line_for_each_framework_and_stars_of_the_published_values():
+    used = {"process_percent": 0.05, "memory_peak_mb": 2.0, "examples_per_second": 50.0}
+    frames = []
+    for name, scale in (("jax", 1), ("pytorch", 2), ("mxnet", np.nan)):
+        columns = {column: scale * share * np.array(SIZES) for column, share in used.items()}
+        frames.append(runs_of(**columns).assign(own_framework=name))
+    frames[-1]["status"] = "not_installed"
+    runs = pandas.concat(frames).assign(machine="local", gpu_percent=np.nan)
+    figure, jax = figures.FIGURES["usage"], {"own_framework": "jax"}
+    numbers = published_of((jax, (4, 64, 4096), (20.0, 30.0, 9.0)), column="utilisation_percent")
+    frame = figures.select(figures.FigureTables(runs=runs), figure)
+    drawing = figures.draw(frame, figure, numbers)
+    assert titles(drawing) == ["CPU utilisation", "Resident memory", "Throughput"]
+    (star,) = [star for axes in drawing.axes for star in stars(axes)]
+    assert star.axes is drawing.axes[0] and star.get_ydata().tolist() == [20, 30, 9]
+    assert star.get_linestyle() != "None"  # the line style of its framework
+    labels = legend(drawing)
+    assert labels[:2] == ["framework jax", "framework pytorch"] and "Table 2" in labels[-1]
