@@ -81,20 +81,17 @@ def test_no_more_seeds_are_asked_where_other_results_lack_them():
     assert of_claim(runs(), {"seeds_to_resolve": math.nan})[0][0] == 9  # however many it needs
     sides = ({"machine": ("local",)}, {"machine": ("other",)})
     assert of_claim(runs(), sides=sides) == [(None, [])]
-    open_rows = comparisons(("not_resolved",) * 3)
+    open_rows = comparisons(*["not_resolved"] * 3)
     assert of_advice(open_rows, runs(seeds=dict.fromkeys((8, 16, 32), 9)))[8] == (None, set())
 
 
-def comparisons(verdicts, outcome="test_accuracy", **more):
+def comparisons(*verdicts):
     """Returns the rows of three sizes, 8 with the best mean."""
-    rows = [
-        {"optimizer": "sgd", "learning_rate": 0.1, "budget": "convergence", "outcome": outcome}
-        | {"batch_size": size, "mean": 0.9 - size / 1000, "seeds": 6, "on_edge": 0}
-        | {**CELLS, "bound": -0.01, "margin": 0.01, "reason": math.nan, "verdict": verdict}
-        | {"seeds_to_resolve": 20 if verdict == "not_resolved" else math.nan, **more}
-        for size, verdict in zip((8, 16, 32), verdicts, strict=True)
-    ]
-    return pandas.DataFrame(rows)
+    frame = pandas.DataFrame({"batch_size": [8, 16, 32], "verdict": verdicts, **CELLS})
+    frame["seeds_to_resolve"] = frame["verdict"].map({"not_resolved": 20})
+    frame = frame.assign(optimizer="sgd", learning_rate=0.1, outcome="test_accuracy", seeds=6)
+    frame = frame.assign(mean=0.9 - frame["batch_size"] / 1000, bound=-0.01, margin=0.01)
+    return frame.assign(budget="convergence", reason=math.nan, on_edge=0, still_falling=0)
 
 
 def of_advice(frame, table=None):
@@ -113,12 +110,12 @@ def of_advice(frame, table=None):
 
 def test_an_open_comparison_needs_all_sizes_that_are_not_beyond_at_every_rate():
     nothing = (None, set())
-    found = of_advice(comparisons(("within", "not_resolved", "beyond")))
+    found = of_advice(comparisons("within", "not_resolved", "beyond"))
     assert found == {8: nothing, 16: (9, {8, 16}), 32: nothing}
-    found = of_advice(comparisons(("not_resolved", "not_resolved", "not_resolved")))
+    found = of_advice(comparisons(*["not_resolved"] * 3))
     assert found[8] == (9, {8, 16, 32})
     # The range ends below 16, so that 32 is not asked for.
-    found = of_advice(comparisons(("within", "beyond", "not_resolved")))
+    found = of_advice(comparisons("within", "beyond", "not_resolved"))
     assert found == {8: nothing, 16: nothing, 32: nothing}
 
 
@@ -135,9 +132,8 @@ HIGHER = AddedRate(0.2, 0.4, (8, 16)), AddedRate(0.4, 0.8, (8, 16))
     ],
 )
 def test_a_rate_beyond_the_edge_of_a_grid_is_tried_at_most_twice(rates, best, before, added):
-    frame = comparisons(("not_resolved",) * 3)
+    frame = comparisons(*["not_resolved"] * 3)
     frame.loc[frame["batch_size"] < 32, ["learning_rate", "on_edge"]] = best, 1
-    frame["still_falling"] = 0
     tables = AdviceTables(frame, runs(rates=rates))
     asked = AdviceRequest({"test_accuracy": 0.01}, looks=LOOKS)
     rows = [*open_statements.of_edges(tables, asked, before, (3, *LOOKS))]

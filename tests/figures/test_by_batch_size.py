@@ -149,6 +149,9 @@ def test_training_time_is_a_median_with_quartiles(tmp_path):
     assert row["train_seconds"] == pytest.approx(most * at_16["seconds_per_epoch"].median())
     assert row["train_seconds_q1"] <= row["train_seconds"] <= row["train_seconds_q3"]
     assert figures.draw(frame, figure).axes[0].get_ylim()[0] == 0
+    untimed = tables.runs.drop(columns="seconds_per_epoch_q1")
+    tables = figures.FigureTables(runs=untimed, at_epochs=tables.at_epochs)
+    assert figures.select(tables, figure).empty
 
 
 def published_of(*series, column="distance"):
