@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 import pandas
 
+from batchscope.analysis import run_series, to_target_tables
+from batchscope.analysis.targets import Target
+
 CRITICAL, SCALE, FIXED, PER_IMAGE = 40.0, 10.0, 0.002, 0.0001
 SIZES = (8, 16, 32, 64, 128)
-SEEDS = (0, 1, 2)
-TARGET = 0.2
+TO = [Target("validation_loss", 0.2)]
 # Updates to the target, as exact as a loss that is straight in its logarithm makes a crossing.
 EXACT = math.log(10) * SCALE * (1 + CRITICAL / np.array(SIZES))
 
@@ -19,34 +21,23 @@ EXACT = math.log(10) * SCALE * (1 + CRITICAL / np.array(SIZES))
 def tables(
     rates: Iterable[float] = (0.1, 0.2, 0.4, 0.8),
     sizes: Iterable[int] = SIZES,
-    seeds: Iterable[int] = SEEDS,
-    never: Iterable[tuple[int, int]] = (),
     timed: bool = True,
-    every: int = 0,
     **factors: Any,
 ) -> tuple[pandas.DataFrame, pandas.DataFrame]:
-    """Returns trajectories and runs.
+    """Returns trajectories and runs of three seeds; without seconds unless `timed`.
 
     At .2 a training takes `EXACT` times a factor of its seed whose geometric mean is 1, at .1
     twice and at .4 1.2 times as many updates. At .8 seed 1 diverges.
-
-    Args:
-        rates: Of those.
-        never: Batch sizes and seeds whose loss stays where it is.
-        timed: Whether seconds are known.
-        every: Examples from one evaluation to the next; five updates where left out.
     """
     rows, runs = [], []
-    for size, seed, rate in itertools.product(sizes, seeds, rates):
+    for size, seed, rate in itertools.product(sizes, (0, 1, 2), rates):
         factor = math.exp(0.02 * (seed - 1)) * {0.1: 2.0, 0.4: 1.2, 0.8: 0.9}.get(rate, 1.0)
         status = "diverged" if rate == 0.8 and seed == 1 else "finished"
         run = {"run": f"{size}/{rate}/{seed}", "batch_size": size, "learning_rate": rate}
         run |= {"seed": seed, "machine": "local", "status": status, **factors}
         runs.append(run)
-        step = -(-every // size) or 5
-        for updates in range(step, 501, step):
+        for updates in range(5, 501, 5):
             loss = 2 * math.exp(-updates / (factor * SCALE * (1 + CRITICAL / size)))
-            loss = 1.9 if (size, seed) in never else loss
             seconds = updates * (FIXED + PER_IMAGE * size) if timed else math.nan
             used = {"examples": updates * size, "updates": updates, "seconds": seconds}
             rows.append({**run, **used, "validation_loss": loss})
@@ -54,16 +45,10 @@ def tables(
     return pandas.DataFrame(rows).astype(whole), pandas.DataFrame(runs)
 
 
-def slow_seed(**factors: Any) -> tuple[pandas.DataFrame, pandas.DataFrame]:
-    """Returns trainings of which updates choose another rate at batch size 16 than seconds do.
-
-    At .4 seed 0 alone is fast there, and its machine is ten times as slow as that of the others.
-    """
-    trajectories, runs = tables(rates=(0.1, 0.2, 0.4), seeds=range(6), **factors)
-    used = ["updates", "examples", "seconds"]
-    trajectories = trajectories.astype(dict.fromkeys(used, float))
-    first = trajectories["seed"] == 0
-    fast = first & (trajectories["learning_rate"] == 0.4) & (trajectories["batch_size"] == 16)
-    trajectories.loc[fast, used] /= 2
-    trajectories.loc[first, "seconds"] *= 10
-    return trajectories, runs
+def fitted(
+    trajectories: pandas.DataFrame, runs: pandas.DataFrame, targets: Iterable[Target] = TO
+) -> tuple[pandas.DataFrame, pandas.DataFrame]:
+    """Returns the tables of fits and of what each training takes."""
+    scalings = to_target_tables.of_study(trajectories, runs, targets)
+    constant = run_series.constants(runs)
+    return to_target_tables.fits(scalings, constant), to_target_tables.trainings(scalings, constant)

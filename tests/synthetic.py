@@ -86,29 +86,20 @@ def grid(
     ]
 
 
-def study(
-    runs: list[str], measures: dict[str, dict[str, Any]] | None = None, name: str = "gap"
-) -> Study:
+def study(runs: list[str], measures: dict[str, dict[str, Any]] | None = None) -> Study:
     """Returns a study of one experiment; its lines join smallest and largest batch size."""
     chosen = dict(MEASURES if measures is None else measures)
-    question = "Does the gap widen with batch size?"
     pairs = {"line": _ends(runs)} if "line" in chosen else {}
     factors = {run: names.parse_run(run) for run in runs}
     seeds = tuple(dict.fromkeys(each["seed"] for each in factors.values()))
-    keys = TrainingExperiment.model_validate(
-        {
-            "title": "The gap",
-            "question": question,
-            "seeds": list(seeds),
-            "at_epochs": AT_EPOCHS,
-            "margins": {"test_accuracy": 0.03},
-        }
-    )
+    keys = {"title": "The gap", "question": "Does the gap widen with batch size?"}
+    keys |= {"seeds": list(seeds), "at_epochs": AT_EPOCHS, "margins": {"test_accuracy": 0.03}}
+    keys = TrainingExperiment.model_validate(keys)
     experiment = PlannedExperiment(
-        name, keys, {}, runs=factors, seeds=seeds, pairs=pairs, timed="time_epoch" in chosen
+        "gap", keys, {}, runs=factors, seeds=seeds, pairs=pairs, timed="time_epoch" in chosen
     )
     vars(experiment)["measures"] = chosen  # cached
-    return Study("made_up", {name: experiment})
+    return Study("made_up", {"gap": experiment})
 
 
 def _ends(runs: list[str]) -> tuple[tuple[str, str], ...]:
@@ -157,32 +148,29 @@ def write_sha256(folder: Path) -> None:
     disk.write_json(paths.run_record(folder), record)
 
 
-def tabulate(
-    results: Path, planned: Study, folder: Path, only: Iterable[str] = (), name: str = "gap"
-) -> None:
+def tabulate(results: Path, planned: Study, folder: Path, only: Iterable[str] = ()) -> None:
     """Writes the tables of an experiment: all, or some that are made of no other."""
     if not only:
-        experiment_tables.write(results, planned, name, folder)
+        experiment_tables.write(results, planned, "gap", folder)
+        return
+    tables = {"runs": run_table.collect(results, planned, "gap")}
+    tables |= long_tables.of_experiment(results, planned, "gap")
     for table in only:
-        csv_tables.write(made(table, results, planned, name), folder / f"{table}.csv")
+        frame = tables[table] if table in tables else made(table, results, planned)
+        csv_tables.write(frame, folder / f"{table}.csv")
 
 
-def made(table: str, results: Path, planned: Study, name: str = "gap") -> pandas.DataFrame:
+def made(table: str, results: Path, planned: Study) -> pandas.DataFrame:
     """Returns one table of an experiment, without the others where it is made of none."""
     if table == "runs":
-        return run_table.collect(results, planned, name)
-    found = long_tables.of_experiment(results, planned, name)
-    return found[table] if table in found else experiment_tables.make(results, planned, name)[table]
+        return run_table.collect(results, planned, "gap")
+    tables = long_tables.of_experiment(results, planned, "gap")
+    if table not in tables:
+        tables = experiment_tables.make(results, planned, "gap")
+    return tables[table]
 
 
-def _write_run(
-    results: Path,
-    planned: Study,
-    experiment: PlannedExperiment,
-    run: str,
-    status: str,
-    patience: bool,
-) -> None:
+def _write_run(results, planned, experiment, run, status, patience):
     factors = names.parse_run(run)
     size, seed, rate = factors["batch_size"], factors["seed"], factors["learning_rate"]
     generator = np.random.default_rng([size, seed, int(rate * 1e6)])
@@ -198,27 +186,15 @@ def _write_run(
     disk.write_rows(folder / "history.csv", records.history_columns(task), rows)
     losses = (row["validation_loss"] for row in history if row["validation_loss"] is not None)
     lowest = min(losses, default=None)
-    record = {
-        "run": run,
-        "version": "train-v1",
-        "factors": factors,
-        "status": status,
-        "message": "" if finished else f"the training ended & <{status}>",
-        "dataset": factors["dataset"],
-        "model": factors["model"],
-        "parameters": 9098,
-        "epochs_run": epochs,
-        "steps_run": epochs * math.ceil(1149 / size),
-        "best_epoch": epochs if finished else None,
-        "best_validation_loss": lowest,
-        "stop_reason": ("patience" if patience else "epochs") if finished else status,
-        "effective_learning_rate": rate,
-        "contended_seconds": epochs * 0.4,
-        "resumed": 0,
-        "sha256": records.file_sha256(folder, ["history.csv"]),
-        **_WHERE,
-        "finished_at": "2026-11-21T00:00:00Z",
-    }
+    stopped = "patience" if patience else "epochs"
+    record = {"run": run, "version": "train-v1", "factors": factors, "status": status, **_WHERE}
+    record |= {"message": "" if finished else f"the training ended & <{status}>"}
+    record |= {"dataset": factors["dataset"], "model": factors["model"], "parameters": 9098}
+    record |= {"epochs_run": epochs, "steps_run": epochs * math.ceil(1149 / size), "resumed": 0}
+    record |= {"best_epoch": epochs if finished else None, "best_validation_loss": lowest}
+    record |= {"stop_reason": stopped if finished else status, "effective_learning_rate": rate}
+    record |= {"contended_seconds": epochs * 0.4, "finished_at": "2026-11-21T00:00:00Z"}
+    record["sha256"] = records.file_sha256(folder, ["history.csv"])
     disk.write_json(folder / "record.json", record)
     for measure, settings in experiment.measures.items():
         if measure in experiment.pairs:
@@ -274,12 +250,8 @@ def _evaluated_at(epoch: int, size: int, generator: Generator) -> dict[str, floa
     """Returns what evaluate says of the weights after an epoch: worse after fewer updates."""
     away = 1.2 * math.exp(-1.2 * epoch**0.5 * (16 / size) ** 0.2)
     heights = {"train": 0.01, "validation": 0.07, "test": 0.075}
-    return _of_losses(
-        {
-            split: (height + away) * math.exp(generator.normal(0, 0.05))
-            for split, height in heights.items()
-        }
-    )
+    losses = {split: height + away for split, height in heights.items()}
+    return _of_losses({split: loss * _alone(generator, 0.05) for split, loss in losses.items()})
 
 
 def _of_losses(losses: dict[str, float]) -> dict[str, float]:
@@ -290,9 +262,7 @@ def _of_losses(losses: dict[str, float]) -> dict[str, float]:
     return values
 
 
-def _history(
-    size: int, rate: float, epochs: int, generator: Generator, diverges: bool
-) -> list[dict[str, Any]]:
+def _history(size, rate, epochs, generator, diverges):
     speed = 0.25 * (16 / size) ** 0.45 * (rate / 0.05) ** 0.5
     rows = []
     for epoch in range(1, epochs + 1):
@@ -302,20 +272,13 @@ def _history(
             train, validation = train * 9.0**epoch, validation * 9.0**epoch
         last = diverges and epoch == epochs
         moved = _moved(size, rate) * (epoch / 40) ** 0.5
-        rows.append(
-            {
-                "epoch": epoch,
-                "step": epoch * math.ceil(1149 / size),
-                "learning_rate": rate,
-                "train_loss": None if last else train,
-                "train_accuracy": math.exp(-train / 2),
-                "validation_loss": None if last else validation,
-                "validation_accuracy": math.exp(-validation / 2),
-                "seconds": 0.4,
-                "epoch_distance": moved / epoch**0.7 * math.exp(generator.normal(0, 0.1)),
-                "weight_distance": moved,
-            }
-        )
+        row = {"epoch": epoch, "step": epoch * math.ceil(1149 / size), "learning_rate": rate}
+        for split, loss in (("train", train), ("validation", validation)):
+            row[f"{split}_loss"] = None if last else loss
+            row[f"{split}_accuracy"] = math.exp(-loss / 2)
+        row |= {"seconds": 0.4, "weight_distance": moved}
+        row["epoch_distance"] = moved / epoch**0.7 * _alone(generator, 0.1)
+        rows.append(row)
     return rows
 
 
@@ -328,9 +291,7 @@ def _alone(generator: Generator, scatter: float) -> float:
     return math.exp(generator.normal(0, scatter))
 
 
-def _measured(
-    measure: str, settings: dict[str, Any], size: int, rate: float, generator: Generator
-) -> Measured:
+def _measured(measure, settings, size, rate, generator) -> Measured:
     """Returns the values of a measure, and what else its record holds."""
     doublings = math.log2(size / 16)
     if measure == "evaluate":
@@ -377,8 +338,9 @@ def _measured(
         return {"landscape_rise": rise}, {"surfaces": surfaces, "lines": [0, 1]}
     if measure == "branches":
         return _branches(settings, size)
-    of_way = {"displacement": _displacement, "gradient_alignment": _alignment}
-    return of_way[measure](size, rate, generator)
+    if measure == "displacement":
+        return _displacement(size, rate, generator)
+    return _alignment(size, generator)
 
 
 def _displacement(size: int, rate: float, generator: Generator) -> Measured:
@@ -393,10 +355,8 @@ def _displacement(size: int, rate: float, generator: Generator) -> Measured:
     values |= {"update_norm_mean": norms.mean(), "update_norm_median": np.median(norms)}
     logs = {"distance": distance, "updates": steps, "mean_update": norms.mean()}
     logs = {name: math.log(each) for name, each in (logs | {"straightness": straightness}).items()}
-    return values, {
-        "logs": logs,
-        "histogram": {"edges": edges, "counts": np.histogram(norms, edges)[0]},
-    }
+    histogram = {"edges": edges, "counts": np.histogram(norms, edges)[0]}
+    return values, {"logs": logs, "histogram": histogram}
 
 
 def _branches(settings: dict[str, Any], size: int) -> Measured:
@@ -406,27 +366,16 @@ def _branches(settings: dict[str, Any], size: int) -> Measured:
         too_large = [max(math.log2(size * each / (2000 * share)), 0.0) for each in factors]
         losses = [1 - share / 2 + 0.1 * each + generator.normal(0, 0.003) for each in too_large]
         noise = _noise_at(round(40 * share), size, generator)
-        points.append(
-            {
-                "share": share,
-                "examples_used": round(share * 40 * 1149),
-                "losses": losses,
-                "learning_rates": [0.05 * each for each in factors],
-                "noise": {
-                    name: noise[name]
-                    for name in (
-                        "gradient_noise_scale",
-                        "gradient_norm_squared",
-                        "gradient_variance",
-                    )
-                },
-            }
-        )
+        point = {"share": share, "examples_used": round(share * 40 * 1149), "losses": losses}
+        point["learning_rates"] = [0.05 * each for each in factors]
+        parts = ("noise_scale", "norm_squared", "variance")
+        point["noise"] = {f"gradient_{part}": noise[f"gradient_{part}"] for part in parts}
+        points.append(point)
     details = {"factors": factors, "batch_size": size, "points": points}
     return {"local_critical_batch_size": size * factors[-1]}, details
 
 
-def _alignment(size: int, rate: float, generator: Generator) -> Measured:
+def _alignment(size: int, generator: Generator) -> Measured:
     values, places, examples = {}, [], 2.0 ** np.arange(9)
     for place, epoch, cosine in (("start", 0, 0.12), ("middle", 20, 0.05), ("end", 40, 0.01)):
         cosine = cosine * (1 + math.log2(size / 16) / 8) * _alone(generator, 0.1)
@@ -463,14 +412,7 @@ def _landscape(settings: dict[str, Any], size: int, generator: Generator) -> dic
     return members
 
 
-def _write_line(
-    results: Path,
-    planned: Study,
-    experiment: PlannedExperiment,
-    small: str,
-    large: str,
-    failed: dict[str, str],
-) -> None:
+def _write_line(results, planned, experiment, small, large, failed):
     settings = experiment.measures["line"]
     name = names.settings_name("line", settings)
     path = paths.pair_path(results, small, large, "line", name)

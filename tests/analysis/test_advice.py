@@ -85,12 +85,6 @@ def test_memory_excludes_and_is_a_limit():
     assert one(open_, "limit", "memory")["reason"] == "lower_bound"
 
 
-def test_without_any_value_there_is_no_outcome():
-    found = advised(comparisons("fffff", "", n=2), runs(2))
-    row = one(found, "recommendation")
-    assert row["headline"] == "no_outcome" and pandas.isna(row["batch_size"])
-
-
 def baseline(value, **more):
     return ASKED._replace(baselines={"digits": {"test_accuracy": value}}, **more)
 
@@ -295,8 +289,9 @@ def test_every_series_has_one_recommendation_and_two_sizes_get_no_advice():
     given = pandas.concat(each.assign(optimizer=name) for name, each in frames.items())
     made = pandas.concat(runs().assign(optimizer=name) for name in frames)
     found = advised(given.reset_index(drop=True), made)
-    heads = found[found["item"] == "recommendation"].set_index("optimizer")["headline"]
-    assert heads.to_dict() == {"sgd": "not_distinguished", "adam": "no_outcome"}
+    heads = found[found["item"] == "recommendation"].set_index("optimizer")
+    assert heads["headline"].to_dict() == {"sgd": "not_distinguished", "adam": "no_outcome"}
+    assert heads["batch_size"].isna().to_dict() == {"sgd": False, "adam": True}
     assert {*found["optimizer"]} == {"sgd", "adam"}
     assert advised(comparisons().iloc[:0]).empty
 
@@ -369,6 +364,7 @@ def test_seconds_that_are_known_are_not_asked_for():
     found = advised(comparisons(""), made, timed)
     assert "time_epoch" not in set(found["name"])
     assert one(found, "check", "times_compared")["passed"] == 0
+    assert "times_compared" not in set(advised(asked=timed)["name"])
     falling = comparisons("").assign(schedule="cosine")
     assert "times_compared" not in set(advised(falling, made, timed)["name"])
 

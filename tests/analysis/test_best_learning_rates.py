@@ -60,23 +60,13 @@ def test_edges_make_the_exponent_a_bound(optimum, bound):
     assert fit.bound == bound
 
 
-def _pairs(rates, **columns):
-    rows = [
-        {"batch_size": size, "seed": seed, "learning_rate": rate, **columns}
-        for size in (16, 32)
-        for rate in rates(size)
-        for seed in (0, 1)
-    ]
-    return pandas.DataFrame(rows)
-
-
 def test_a_rate_is_tuned_where_several_were_tried_of_a_batch_size():
-    tuned, single = best_learning_rates.several, _pairs(lambda _: (0.1,), optimizer="sgd")
-    assert tuned(_pairs(lambda _: (0.1, 0.2)))
+    tuned, single = best_learning_rates.several, runs(lambda *_: 0.1, rates=[0.1], optimizer="sgd")
+    assert tuned(runs(lambda *_: 0.1, rates=[0.1, 0.2]))
     # One that goes with another factor is no choice.
-    both = pandas.concat([single, _pairs(lambda _: (0.01,), optimizer="adam")])
+    both = pandas.concat([single, single.assign(learning_rate=0.01, optimizer="adam")])
     none = (single.drop(columns="learning_rate"), pandas.DataFrame(columns=["learning_rate"]))
-    for frame in (single, _pairs(lambda size: (size / 100,)), both, *none):
+    for frame in (single, single.assign(learning_rate=single["batch_size"] / 100), both, *none):
         assert not tuned(frame)
 
 

@@ -10,7 +10,7 @@ from scipy import stats
 
 from batchscope.analysis import comparisons, readings
 from batchscope.analysis.trainings import Chosen, Trainings
-from batchscope.study import decision_columns
+from batchscope.study import decision_columns, stages
 from costs import draws
 
 NAN, INF = float("nan"), float("inf")
@@ -39,14 +39,86 @@ def reading(values, outcome="test_accuracy", margin=0.05, kind="epochs", **more)
 
 
 def table(*args, **more):
-    found = reading(*args, **more)
-    return comparisons.table(found.trainings.runs, [found])
+    return staged((args[0], 1.0), given=args[1:], **more)
 
 
-def pair(at, other):
-    """Returns the mean of a pair's difference and its standard error."""
-    difference = THREE[at] - THREE[other]
-    return difference.mean(), difference.std(ddof=1) / math.sqrt(6)
+def staged(*analyses, given=(), **more):
+    """Returns the rows after the last of some analyses: values, and a share of the level."""
+    *earlier, last = (
+        dataclasses.replace(reading(values, *given, **more), share=share)
+        for values, share in analyses
+    )
+    last = dataclasses.replace(last, earlier=tuple(earlier))
+    return comparisons.table(last.trainings.runs, [last])
+
+
+NOISE = np.array([-1.0, -0.6, -0.2, 0.2, 0.6, 1.0])
+
+
+def rolled(*means, noise=0.01):
+    """Returns sizes of six seeds whose differences scatter: the noise is rolled size by size."""
+    return np.array([mean + noise * np.roll(NOISE, 2 * at) for at, mean in enumerate(means)])
+
+
+def test_two_sizes_are_a_paired_t_test_with_the_level_of_the_pair():
+    values = rolled(1.0, 0.7)
+    worse = table(values, margin=0.1).iloc[1]
+    differences = values[1] - values[0]
+    # The margin is many standard errors wide: the pair has the whole 5 %.
+    tests = [stats.ttest_1samp(differences, 0, alternative=way) for way in ("greater", "less")]
+    greater, less = (test.confidence_interval(0.95) for test in tests)
+    ends = (differences.mean(), greater.low, less.high)
+    assert tuple(worse[["estimate", "low", "high"]]) == pytest.approx(ends)
+    assert (worse["verdict"], worse["against"]) == ("beyond", 8)
+
+
+def test_two_sizes_are_compared_by_the_seeds_that_both_have():
+    values = rolled(1.0, 0.7, 0.5)
+    values[1, 0] = math.nan
+    found = table(values, margin=0.1)
+    assert found["n"].tolist() == [5, 5, 6]  # with the size that each is beside
+    assert set(found["verdict"]) == {"provisional"}  # a pair with fewer counts
+    assert (found["seeds_to_resolve"] == 6).all()
+    with_more = np.column_stack([values, np.full((3, 2), math.nan)])
+    with_more[[0, 2], 6:] = rolled(1.0, 0.5)[:, :2]
+    last = table(with_more, margin=0.1).iloc[2]
+    assert last["n"] == 8
+    assert last["estimate"] == pytest.approx((with_more[2] - with_more[0]).mean())
+
+
+@pytest.mark.parametrize(("worse", "printed"), [(0.4, 1), (3.0, 0)])
+def test_the_first_analysis_that_decides_is_printed_else_the_last(worse, printed):
+    """Of 28 seeds: the bounds of a pair are those of a t-test at w_i times 5 %."""
+    values = np.random.default_rng(3).normal(0, 0.3, (2, 9)) - [[0.0], [worse]]
+    shares, seeds = stages.weights(stages.looks(28))[:2], (6, 9)
+    analyses = [(values[:, :n], share) for n, share in zip(seeds, shares, strict=True)]
+    found = staged(*analyses, margin=0.3).iloc[1]
+    assert found["verdict"] == ("beyond" if printed == 0 else "not_resolved")
+    differences = (values[1] - values[0])[: seeds[printed]]
+    test = stats.ttest_1samp(differences, 0, alternative="greater")
+    low = test.confidence_interval(1 - 0.05 * shares[printed]).low
+    assert (found["low"], found["estimate"]) == pytest.approx((low, differences.mean()))
+    assert found["n"] == seeds[printed] and found["low"] < found["estimate"] < found["high"]
+
+
+def test_a_size_without_seeds_at_an_analysis_leaves_it_undecided():
+    """Two equal sizes are within the margin of each other, but not yet of the third one."""
+    values = rolled(1.0, 1.0, 1.0, noise=1e-3)
+    before = values.copy()
+    before[2] = math.nan
+    both = staged((before, 0.5), (np.column_stack([values, values]), 0.5), margin=0.1)
+    assert both.loc[0, ["verdict", "n"]].tolist() == ["within", 12]
+
+
+def test_the_seeds_that_would_settle_it_follow_the_tables_of_power():
+    # Equal sizes, and a margin of .8 standard deviations: 15 seeds show them to be equal.
+    spread = np.array([-1.0, -1, -1, 1, 1, 1]) * math.sqrt(5 / 6)
+    assert table([np.zeros(6), spread], margin=0.8)["seeds_to_resolve"][0] == 15
+
+
+def test_a_difference_that_is_the_margin_is_not_decided_by_rounding():
+    values = [[0.3] * 6, [0.1 + 0.1] * 6]  # 0.3 - 0.2 is not 0.1 in binary
+    assert table(values, margin=0.1)["verdict"][1] == "not_resolved"
 
 
 def test_three_sizes_of_six_seeds_by_hand():
@@ -54,9 +126,10 @@ def test_three_sizes_of_six_seeds_by_hand():
     found = table(THREE, margin=margin)
     assert found["against"].tolist() == [16, 8, 16]
     assert found["estimate"].tolist() == pytest.approx([-1 / 600, 1 / 600, -22 / 600])
-    lows = [mean - t.isf(0.05) * error for mean, error in (pair(2, 0), pair(2, 1))]
-    assert found["low"][2] == pytest.approx(min(lows))
-    mean, error = pair(2, 1)
+    differences = THREE[2] - THREE[:2]
+    means, errors = differences.mean(axis=1), differences.std(axis=1, ddof=1) / math.sqrt(6)
+    assert found["low"][2] == pytest.approx(min(means - t.isf(0.05) * errors))
+    mean, error = means[1], errors[1]
     deviate = (found["high"][2] - mean) / error  # of either end of the margin, over three pairs
     assert t.sf(deviate) + t.sf(deviate + 2 * margin / error) == pytest.approx(0.05 / 3)
     assert found["verdict"].tolist() == ["within", "within", "beyond"]
@@ -167,8 +240,8 @@ def read_off(row):
 
 
 @draws(100)
-@pytest.mark.parametrize("staged", [False, True])
-def test_the_verdict_is_always_read_off_the_interval(draws, staged):
+@pytest.mark.parametrize("in_stages", [False, True])
+def test_the_verdict_is_always_read_off_the_interval(draws, in_stages):
     random, verdicts = np.random.default_rng(0), set()
     outcomes = [("test_accuracy", "epochs"), ("test_loss", "epochs"), ("seconds", "target")]
     for draw in range(draws):
@@ -179,12 +252,10 @@ def test_the_verdict_is_always_read_off_the_interval(draws, staged):
         values = np.round(values, 2)  # so that some lie at the margin itself
         marks = {name: random.random(sizes) < 0.2 for name in ("tuned", "at_first")}
         marks["at_first"] &= kind == "target"
-        last = reading(values, outcome, 0.1, kind, **marks)
-        if staged:
-            before = [reading(values[:, :n], outcome, 0.1, kind, **marks) for n in (3, 6)]
-            earlier = tuple(dataclasses.replace(each, share=0.3) for each in before)
-            last = dataclasses.replace(last, share=0.4, earlier=earlier)
-        for row in comparisons.table(last.trainings.runs, [last]).to_dict("records"):
+        analyses = [(values[:, :3], 0.3), (values[:, :6], 0.3), (values, 0.4)]
+        analyses = analyses if in_stages else [(values, 1.0)]
+        rows = staged(*analyses, given=(outcome, 0.1, kind), **marks)
+        for row in rows.to_dict("records"):
             assert row["verdict"] == read_off(row), row
             assert not row["estimate"] < row["low"] and not row["estimate"] > row["high"], row
             open_end = math.isnan(row["low"]) or math.isnan(row["high"])

@@ -68,9 +68,8 @@ def test_every_number_is_of_one_batch_size_rate_and_epoch():
 
 def test_below_three_seeds_the_ends_are_those_of_the_values():
     accuracy = expected(series(*trained(seeds=(0, 1))))["test_accuracy"]
-    assert [accuracy[name] for name in ("estimate", "low", "high", "n")] == pytest.approx(
-        [0.91, 0.90, 0.92, 2]
-    )
+    numbers = [accuracy[name] for name in ("estimate", "low", "high", "n")]
+    assert numbers == pytest.approx([0.91, 0.90, 0.92, 2])
 
 
 def test_an_interval_of_times_is_that_of_their_seeds():
@@ -127,26 +126,24 @@ def test_a_rate_whose_runs_fail_is_not_testable():
     assert found[0.3]["verdict"] == "within"
 
 
-@pytest.mark.parametrize(("target", "verdict"), [(0.1, "within"), (0.05, "beyond")])
-def test_a_rate_that_never_reaches_the_target_does_not_do_as_well(target, verdict):
-    """The second rate has a lowest loss of 0.1, the first one of 0.05."""
+@pytest.mark.parametrize(
+    ("target", "seeds", "verdict"),
+    [
+        (0.1, SEEDS, "within"),
+        (0.05, SEEDS, "beyond"),
+        (0.05, (0,), "beyond"),  # it left the race, and is compared by its own seeds
+    ],
+)
+def test_a_rate_that_never_reaches_the_target_does_not_do_as_well(target, seeds, verdict):
+    """The second rate has a lowest loss of 0.1, the first one of `target`."""
     made, evaluated = trained()
     first = (evaluated["learning_rate"] == 0.1) & (evaluated["validation_loss"] == 0.1)
-    evaluated.loc[first & (target < 0.1), "validation_loss"] = 0.05
+    evaluated.loc[first, "validation_loss"] = target
+    made, evaluated = (
+        table[(table["learning_rate"] == 0.1) | table["seed"].isin(seeds)]
+        for table in (made, evaluated)
+    )
     seconds = rows("seconds", "wbb", [6.0, 9.0, 9.0], 3, budget_value=target)
     frame = pandas.DataFrame(seconds + rows("test_accuracy", "www", [0.92] * 3, 3))
     frame["learning_rate"] = 0.1
     assert verdicts(series(made, evaluated, frame)) == {0.1: "within", 0.3: verdict}
-
-
-def test_a_rate_that_left_the_race_is_compared_by_its_own_seeds():
-    """It reached the target with none of its seeds, which are fewer than a third of all."""
-    made, evaluated = trained()
-    first = (evaluated["learning_rate"] == 0.1) & (evaluated["validation_loss"] == 0.1)
-    evaluated.loc[first, "validation_loss"] = 0.05
-    made, evaluated = (
-        table[(table["learning_rate"] == 0.1) | (table["seed"] == 0)] for table in (made, evaluated)
-    )
-    frame = pandas.DataFrame(rows("seconds", "wbb", [6.0, 9.0, 9.0], 3, budget_value=0.05))
-    frame["learning_rate"] = 0.1
-    assert verdicts(series(made, evaluated, frame)) == {0.1: "within", 0.3: "beyond"}

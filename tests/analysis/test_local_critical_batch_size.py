@@ -78,9 +78,8 @@ def test_a_branch_that_diverged_is_beyond_and_stages_share_the_level():
     assert found["reason"].tolist() == ["", "failed"]
     assert found["estimate"].isna().tolist() == [False, True]
     given = losses([1.0, 0.8, 1.0], 0.1, 9)
-    one, staged = (
-        local_critical_batch_size.table(*tables(given), 0.1, looks) for looks in ((), (6, 9, 13))
-    )
+    one = local_critical_batch_size.table(*tables(given), 0.1)
+    staged = local_critical_batch_size.table(*tables(given), 0.1, (6, 9, 13))
     assert (staged["high"] - staged["low"] > one["high"] - one["low"]).all()
 
 
@@ -94,6 +93,8 @@ def test_smaller_factors_that_diverged_for_a_seed_are_compared_over_the_others()
     found = local_critical_batch_size.table(*tables(given), 0.1)
     assert found["verdict"].tolist() == ["not_testable", "within"]
     assert found["reason"].tolist() == ["failed", ""]
+    empty = pandas.DataFrame()
+    assert local_critical_batch_size.table(empty, empty, math.nan).empty
 
 
 def test_the_mean_lies_in_its_interval():
@@ -103,8 +104,3 @@ def test_the_mean_lies_in_its_interval():
     found = local_critical_batch_size.table(branches, points, 0.1).iloc[0]
     low, value = found["critical_batch_size_low"], found["critical_batch_size"]
     assert low < value and value == pytest.approx(16 ** (8 / 15) * 32 ** (7 / 15))
-
-
-def test_no_branches():
-    found = local_critical_batch_size.table(pandas.DataFrame(), pandas.DataFrame(), math.nan)
-    assert found.empty

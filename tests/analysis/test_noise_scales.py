@@ -10,7 +10,6 @@ from scipy import stats
 import made_trainings
 from batchscope.analysis import noise_scales, to_target_tables
 from batchscope.analysis.noise_scales import fieller
-from batchscope.analysis.targets import Target
 
 VARIANCE = [390, 410, 405, 395, 400, 400]
 CLEAR = [4.2, 3.8, 4.1, 3.9, 4.3, 3.7]
@@ -46,23 +45,15 @@ def test_what_is_not_resolved():
     assert not fieller([6.0], [-2.0]).resolved and fieller([], []).n == 0
 
 
-def _places(**given):
-    """Two seeds at the start, at epoch 2 and at ends of their own, and a third that diverged."""
-    rows = [
-        {"batch_size": 16, "place": place, "epoch": epoch, "status": status}
-        | {"gradient_variance": variance, "gradient_norm_squared": square}
-        for place, epochs in (("start", (0, 0)), ("epoch", (2, 2)), ("end", (8, 12)))
-        for epoch, variance, square, status in (
-            (epochs[0], 40.0, 1.0, "finished"),
-            (epochs[1], 60.0, 3.0, "finished"),
-            (epochs[1], 900.0, 1.0, "diverged"),
-        )
-    ]
-    return pandas.DataFrame(rows).assign(gradient_noise_scale_error=5.0, **given)
-
-
 def test_a_point_is_the_ratio_of_means_at_a_place_of_the_training():
-    frame = _places()
+    """Two seeds at the start, at epoch 2 and at ends of their own, and a third that diverged."""
+    frame = pandas.DataFrame(
+        {"place": [place] * 3, "epoch": epochs, "status": ["finished", "finished", "diverged"]}
+        | {"gradient_variance": [40.0, 60.0, 900.0], "gradient_norm_squared": [1.0, 3.0, 1.0]}
+        for place, epochs in (("start", [0, 0, 0]), ("epoch", [2, 2, 2]), ("end", [8, 12, 12]))
+    )
+    frame = frame.explode([*frame], ignore_index=True).infer_objects()
+    frame = frame.assign(batch_size=16, gradient_noise_scale_error=5.0)
     found = noise_scales.points(frame, 16)
     assert [(each.place, each.epoch) for each in found] == [("start", 0), ("epoch", 2), ("end", 10)]
     assert all(point.ratio == fieller([40, 60], [1, 3]) for point in found)
@@ -75,9 +66,7 @@ def test_a_point_is_the_ratio_of_means_at_a_place_of_the_training():
 def test_it_stands_beside_the_critical_batch_size_of_its_trainings():
     """At the size next to 40, and at its rate; at the end it is open upwards."""
     trajectories, runs = made_trainings.tables()
-    scalings = to_target_tables.of_study(trajectories, runs, [Target("validation_loss", 0.2)])
-    tables = (to_target_tables.fits(scalings), to_target_tables.trainings(scalings))
-    rows = to_target_tables.joined(*tables)
+    rows = to_target_tables.joined(*made_trainings.fitted(trajectories, runs))
     start = {"gradient_variance_start": runs["batch_size"] * runs["learning_rate"]}
     squares = 0.05 + 0.2 * (runs["seed"] - 1)
     end = {"gradient_variance": 40.0, "gradient_norm_squared": squares}

@@ -22,13 +22,12 @@ CELLS = {"estimate": 0.1, "low": -0.1, "high": 0.3, "n": 6}
 def runs(sizes=(8, 16, 32), rates=(0.1, 0.2), seeds=None):
     """Returns runs; `seeds` is batch size -> how many, where there are not six."""
     seeds = seeds or {}
-    rows = [
+    return pandas.DataFrame(
         {"run": f"{size}-{rate}-{seed}", "machine": "local", "status": "finished"}
         | {"batch_size": size, "learning_rate": rate, "seed": seed, "optimizer": "sgd"}
         for size, rate in itertools.product(sizes, rates)
         for seed in range(seeds.get(size, 6))
-    ]
-    return pandas.DataFrame(rows)
+    )
 
 
 def of_claim(frame, row=None, **test):
@@ -78,27 +77,21 @@ def test_what_seeds_do_not_settle_asks_for_none(row):
 
 def test_no_more_seeds_are_asked_where_other_results_lack_them():
     """Those of another machine, and times of which there are a fixed number of jobs."""
+    assert of_claim(runs(), {"verdict": "not_testable"}) == []
     assert of_claim(runs(), {"seeds_to_resolve": math.nan})[0][0] == 9  # however many it needs
     sides = ({"machine": ("local",)}, {"machine": ("other",)})
     assert of_claim(runs(), sides=sides) == [(None, [])]
-    open_rows = comparisons(("not_resolved",) * 3)
+    open_rows = comparisons(*["not_resolved"] * 3)
     assert of_advice(open_rows, runs(seeds=dict.fromkeys((8, 16, 32), 9)))[8] == (None, set())
 
 
-def test_what_cannot_be_tested_was_not_looked_at():
-    assert of_claim(runs(), {"verdict": "not_testable"}) == []
-
-
-def comparisons(verdicts, outcome="test_accuracy", **more):
+def comparisons(*verdicts):
     """Returns the rows of three sizes, 8 with the best mean."""
-    rows = [
-        {"optimizer": "sgd", "learning_rate": 0.1, "budget": "convergence", "outcome": outcome}
-        | {"batch_size": size, "mean": 0.9 - size / 1000, "seeds": 6, "on_edge": 0}
-        | {**CELLS, "bound": -0.01, "margin": 0.01, "reason": math.nan, "verdict": verdict}
-        | {"seeds_to_resolve": 20 if verdict == "not_resolved" else math.nan, **more}
-        for size, verdict in zip((8, 16, 32), verdicts, strict=True)
-    ]
-    return pandas.DataFrame(rows)
+    frame = pandas.DataFrame({"batch_size": [8, 16, 32], "verdict": verdicts, **CELLS})
+    frame["seeds_to_resolve"] = frame["verdict"].map({"not_resolved": 20})
+    frame = frame.assign(optimizer="sgd", learning_rate=0.1, outcome="test_accuracy", seeds=6)
+    frame = frame.assign(mean=0.9 - frame["batch_size"] / 1000, bound=-0.01, margin=0.01)
+    return frame.assign(budget="convergence", reason=math.nan, on_edge=0, still_falling=0)
 
 
 def of_advice(frame, table=None):
@@ -116,16 +109,14 @@ def of_advice(frame, table=None):
 
 
 def test_an_open_comparison_needs_all_sizes_that_are_not_beyond_at_every_rate():
-    found = of_advice(comparisons(("within", "not_resolved", "beyond")))
-    assert found == {8: (None, set()), 16: (9, {8, 16}), 32: (None, set())}
-    found = of_advice(comparisons(("not_resolved", "not_resolved", "not_resolved")))
+    nothing = (None, set())
+    found = of_advice(comparisons("within", "not_resolved", "beyond"))
+    assert found == {8: nothing, 16: (9, {8, 16}), 32: nothing}
+    found = of_advice(comparisons(*["not_resolved"] * 3))
     assert found[8] == (9, {8, 16, 32})
-
-
-def test_a_comparison_on_which_no_advice_rests_asks_for_nothing():
-    """Where the range ends is settled by its neighbour; what lies beyond that is not asked."""
-    found = of_advice(comparisons(("within", "beyond", "not_resolved")))
-    assert found == {8: (None, set()), 16: (None, set()), 32: (None, set())}
+    # The range ends below 16, so that 32 is not asked for.
+    found = of_advice(comparisons("within", "beyond", "not_resolved"))
+    assert found == {8: nothing, 16: nothing, 32: nothing}
 
 
 HIGHER = AddedRate(0.2, 0.4, (8, 16)), AddedRate(0.4, 0.8, (8, 16))
@@ -141,9 +132,8 @@ HIGHER = AddedRate(0.2, 0.4, (8, 16)), AddedRate(0.4, 0.8, (8, 16))
     ],
 )
 def test_a_rate_beyond_the_edge_of_a_grid_is_tried_at_most_twice(rates, best, before, added):
-    frame = comparisons(("not_resolved",) * 3)
+    frame = comparisons(*["not_resolved"] * 3)
     frame.loc[frame["batch_size"] < 32, ["learning_rate", "on_edge"]] = best, 1
-    frame["still_falling"] = 0
     tables = AdviceTables(frame, runs(rates=rates))
     asked = AdviceRequest({"test_accuracy": 0.01}, looks=LOOKS)
     rows = [*open_statements.of_edges(tables, asked, before, (3, *LOOKS))]

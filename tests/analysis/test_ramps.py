@@ -138,14 +138,16 @@ def test_a_ramp_that_diverged_before_any_loss_has_a_row_and_no_rate():
     frame.loc[rising_runs, ["test_loss", "best_validation_loss"]] = np.nan
     table = ramps.table(frame, {})
     assert table["verdict"].tolist()[0] == "beyond" and table["reason"].tolist()[0] == "failed"
-    (row,) = batch_schedules.of_experiment(FigureTables(ramps=table.assign(learning_rate=np.nan)))[
-        "ramps"
-    ]
-    given = {"cards": [], "guess": None, "seeds": False}
-    text = page.render(
-        "advice.txt.j2", schedules={"a": {"ramps": [row], "local_critical": []}}, **given
-    )
+    (row,), text = shown(ramps=table.assign(learning_rate=np.nan))
     assert row["reduces_cost"] == "no" and "nan" not in text
+
+
+def shown(**tables):
+    """Returns the rows of a table of batch schedules, and the text of the advice."""
+    schedules = batch_schedules.of_experiment(FigureTables(**tables))
+    given = {"cards": [], "guess": None, "seeds": False}
+    text = page.render("advice.txt.j2", schedules={"a": schedules}, **given)
+    return schedules["ramps" if "ramps" in tables else "local_critical"], text
 
 
 @pytest.mark.parametrize(
@@ -153,46 +155,24 @@ def test_a_ramp_that_diverged_before_any_loss_has_a_row_and_no_rate():
 )
 def test_what_the_card_says_follows_from_the_verdicts(loss, updates, pays):
     frame = runs([({}, 1.0, 400), ({"batch_size": 32}, 1.3, 100), (RISES, loss, updates)])
-    table = ramps.table(frame, {"test_loss": 0.05})
-    found = batch_schedules.of_experiment(FigureTables(ramps=table))
-    assert [row["reduces_cost"] for row in found["ramps"]] == [pays]
-    (row,) = found["ramps"]
+    (row,), text = shown(ramps=ramps.table(frame, {"test_loss": 0.05}))
+    assert row["reduces_cost"] == pays
     assert row["saved"] == (["updates", "seconds"] if updates == 250 else [])
-    given = {"cards": [], "guess": None, "seeds": False}
-    text = page.render("advice.txt.j2", schedules={"a": found}, **given)
     assert row["outcomes"][0]["shown"] in text and row["costs"][1]["shown"] in text
 
 
-def test_a_local_critical_batch_size_grows_where_intervals_are_apart():
-    points = [
-        {"share": 0.1, "examples_used": 100, "batch_size": 8, "critical_batch_size": 16},
-        {"share": 0.5, "examples_used": 500, "batch_size": 8, "critical_batch_size": 64},
-    ]
-    known = [(40.0, 6, True), (20.0, 6, False), (math.nan, 6, False), (40.0, 2, False)]
-    for low, seeds, grows in known:
-        ends = [{"low": 8.0, "high": 32.0}, {"low": low, "high": math.nan}]
-        table = pandas.DataFrame(
-            [
-                point
-                | {"n": seeds, "reason": ""}
-                | {f"critical_batch_size_{name}": end for name, end in each.items()}
-                for point, each in zip(points, ends, strict=True)
-            ]
-        )
-        (row,) = batch_schedules.of_experiment(FigureTables(local_critical_batch_size=table))[
-            "local_critical"
-        ]
-        assert row["grows"] == grows and row["batch_size"] == 8
-        # A factor that diverged everywhere has no losses, and takes none from the others.
-        failed = table.assign(n=0, reason="failed")
-        borne = batch_schedules.of_experiment(
-            FigureTables(local_critical_batch_size=pandas.concat([table, failed]))
-        )
-        assert (
-            borne["local_critical"][0]["grows"] == grows
-            and borne["local_critical"][0]["seeds"] == seeds
-        )
-        single = batch_schedules.of_experiment(FigureTables(local_critical_batch_size=table[:1]))[
-            "local_critical"
-        ]
-        assert len(single[0]["ends"]) == 1 and not single[0]["grows"]
+@pytest.mark.parametrize(
+    ("low", "seeds", "grows"),
+    [(40.0, 6, True), (20.0, 6, False), (math.nan, 6, False), (40.0, 2, False)],
+)
+def test_a_local_critical_batch_size_grows_where_intervals_are_apart(low, seeds, grows):
+    points = {"share": [0.1, 0.5], "examples_used": [100, 500], "batch_size": 8, "n": seeds}
+    points |= {"critical_batch_size": [16, 64], "critical_batch_size_low": [8.0, low]}
+    table = pandas.DataFrame({**points, "critical_batch_size_high": [32, math.nan], "reason": ""})
+    # A factor that diverged everywhere has no losses, and takes none from the others.
+    failed = table.assign(n=0, reason="failed")
+    for frame in (table, pandas.concat([table, failed])):
+        (row,), _ = shown(local_critical_batch_size=frame)
+        assert (row["grows"], row["batch_size"], row["seeds"]) == (grows, 8, seeds)
+    (row,), _ = shown(local_critical_batch_size=table[:1])
+    assert len(row["ends"]) == 1 and not row["grows"]

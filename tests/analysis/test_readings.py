@@ -37,19 +37,10 @@ def frames(sizes=(8, 16, 32), rates=(0.1, 0.2, 0.4), seeds=range(3), steps=STEPS
         last = steps[size] if isinstance(steps, dict) else steps
         for step in range(1, 3 if status == "diverged" else last + 1):
             loss = loss_of(size, rate, seed, step)
-            rows.append(
-                {
-                    **run,
-                    "examples": 32 * step,
-                    "updates": 32 // size * step,
-                    "epoch": float(step),
-                    "seconds": 32 * step * SECONDS[size],
-                    "validation_loss": loss,
-                    "validation_accuracy": 1 - loss / 3,
-                    "test_loss": 2 * loss,
-                    "test_accuracy": 1 - loss / 2,
-                }
-            )
+            used = {"examples": 32 * step, "updates": 32 // size * step, "epoch": float(step)}
+            losses = {"validation_loss": loss, "validation_accuracy": 1 - loss / 3}
+            losses |= {"test_loss": 2 * loss, "test_accuracy": 1 - loss / 2}
+            rows.append({**run, **used, "seconds": 32 * step * SECONDS[size], **losses})
     return pandas.DataFrame(runs), pandas.DataFrame(rows)
 
 
@@ -66,17 +57,13 @@ def of_numbers(**more):
 def read(tables, stated=(), margins=(), budget=None, **more):
     """Returns budget and outcome -> reading of one series; of one budget outcome -> reading."""
     found = readings.of_experiment(*tables, dict(stated), dict(margins), **more)
-    by = {(each.budget.kind, each.outcome): each for each in found}
-    return (
-        by
-        if budget is None
-        else {name: each for (kind, name), each in by.items() if kind == budget}
-    )
+    if budget is None:
+        return {(each.budget.kind, each.outcome): each for each in found}
+    return {each.outcome: each for each in found if each.budget.kind == budget}
 
 
 def target(tables, stated=()):
-    found = [each.budget for each in read(tables, stated, budget="target").values()]
-    return found[0] if found else None
+    return read(tables, stated, budget="target")["updates"].budget
 
 
 def test_the_default_budgets_are_the_largest_that_every_finished_run_reached():
@@ -95,9 +82,8 @@ def test_the_default_budgets_are_the_largest_that_every_finished_run_reached():
 def test_what_is_not_known_is_no_budget():
     runs, rows = frames(rates=(0.1,))
     untimed = read((runs, rows.assign(seconds=np.nan)), {"target": {"validation_loss": 0.5}})
-    assert list(dict.fromkeys(kind for kind, _ in untimed)) == [
-        *("epochs", "updates", "target", "convergence")
-    ]
+    kinds = list(dict.fromkeys(kind for kind, _ in untimed))
+    assert kinds == ["epochs", "updates", "target", "convergence"]
     assert [name for kind, name in untimed if kind == "target"] == ["updates", "examples"]
     rows["updates"] = rows["updates"].astype("Int64").mask(rows["batch_size"] == 8)
     found = read((runs, rows), {"updates": 8})
@@ -126,11 +112,8 @@ def test_each_size_is_read_on_test_data_at_the_rate_that_is_best_at_the_budget()
     assert margins == [0.01, 0.05]
     loss = found["test_loss"]
     assert loss.batch_sizes == [8, 16, 32] and loss.ran.all()
-    assert (
-        loss.chosen.rates.tolist() == [0.2] * 3
-        and not loss.chosen.on_edge.any()
-        and not loss.chosen.tuned.any()
-    )
+    assert loss.chosen.rates.tolist() == [0.2] * 3
+    assert not loss.chosen.on_edge.any() and not loss.chosen.tuned.any()
     expected = [[2 * loss_of(size, 0.2, seed, 5) for seed in range(3)] for size in (8, 16, 32)]
     assert loss.values == pytest.approx(np.array(expected))
 
@@ -210,10 +193,8 @@ def test_at_convergence_each_run_is_read_at_its_lowest_validation_loss():
     rows.loc[lowest, ["validation_loss", "test_loss"]] = [0.001, 7.0]
     rows.loc[rows["seed"] == 1, "validation_loss"] = math.nan  # nor at its first evaluation
     found = read((runs, rows), budget="convergence")["test_loss"]
-    assert (
-        found.values[:, [0, 2]].tolist() == [[7.0] * 2] * 3 and np.isnan(found.values[:, 1]).all()
-    )
-    assert not found.falling.any()
+    assert found.values[:, [0, 2]].tolist() == [[7.0] * 2] * 3
+    assert np.isnan(found.values[:, 1]).all() and not found.falling.any()
     runs, rows = frames(rates=(0.2,))
     late = (rows["batch_size"] == 16) & (rows["epoch"] > 5)
     rows.loc[late, "validation_loss"] += 1
@@ -262,10 +243,8 @@ def test_at_the_end_columns_of_the_runs_are_read_at_the_rate_that_validation_cho
 def test_a_regression_is_compared_by_r2_by_its_loss_and_by_errors_with_a_margin():
     tables = of_numbers(failed={(32, 0.1), (32, 0.2), (32, 0.4)})
     found = read(tables, {"epochs": 5}, budget="epochs")
-    assert {name: each.margin for name, each in found.items()} == {
-        "test_r2": 0.01,
-        "test_loss": 0.01,
-    }
+    margins = {name: each.margin for name, each in found.items()}
+    assert margins == {"test_r2": 0.01, "test_loss": 0.01}
     found = read(tables, {"epochs": 5}, {"test_mae": 2.0, "train_mse": 1.0}, "epochs")
     assert list(found) == ["test_r2", "test_mae", "test_loss"]
     r2, error, _ = found.values()
@@ -283,13 +262,13 @@ def test_each_series_is_read_by_what_it_learns():
             frame["dataset"] = name
             frame["run"] = f"{name}-" + frame["run"]
     tables = [pandas.concat(both, ignore_index=True) for both in zip(*parts, strict=True)]
-    found = [
-        each for each in readings.of_experiment(*tables, {}, {}) if each.budget.kind == "epochs"
-    ]
-    assert [(each.trainings.factors["dataset"], each.outcome, each.margin) for each in found] == [
-        *(("diabetes", "test_r2", 0.01), ("diabetes", "test_loss", 0.01)),
-        *(("digits", "test_accuracy", 0.01), ("digits", "test_loss", 0.05)),
-    ]
+    found = readings.of_experiment(*tables, {}, {})
+    found = [each for each in found if each.budget.kind == "epochs"]
+    datasets = [each.trainings.factors["dataset"] for each in found]
+    assert datasets == ["diabetes"] * 2 + ["digits"] * 2
+    outcomes = ["test_r2", "test_loss", "test_accuracy", "test_loss"]
+    assert [each.outcome for each in found] == outcomes
+    assert [each.margin for each in found] == [0.01, 0.01, 0.01, 0.05]
 
 
 def test_at_each_look_its_seeds_alone_choose_the_rates_and_the_budgets_are_those_of_all():

@@ -37,12 +37,6 @@ def table(runs, at_budgets=(), claims=None):
     return trends.table(runs, at_budgets, claims or {})
 
 
-def only(values, sizes=SIZES, **columns):
-    """Returns the row of runs of which the generalisation gap alone is known; it is to rise."""
-    (row,) = table(frame({"generalisation_gap": values}, sizes, **columns)).to_dict("records")
-    return row
-
-
 def reading(values, outcome="test_accuracy", budget="epochs", **marks):
     """Returns what was read at a budget: `values` of shape (seeds, sizes)."""
     runs = frame({outcome: values})
@@ -59,12 +53,12 @@ def judged(*given):
 
 def test_slopes_are_the_seeds_own_and_per_doubling():
     """Slopes 1 to 6 per doubling: mean 3.5, standard error sqrt(3.5 / 6), 5 degrees of freedom."""
-    row = only(np.outer(range(1, 7), [0, 1, 3]) + np.arange(6.0)[:, None], (16, 32, 128))
-    half = stats.t.ppf(1 - LEVEL / 2, 5) * math.sqrt(3.5 / 6)
-    assert [row["estimate"], row["low"], row["high"]] == pytest.approx(
-        [3.5, 3.5 - half, 3.5 + half]
-    )
+    gap = np.outer(range(1, 7), [0, 1, 3]) + np.arange(6.0)[:, None]
+    (row,) = table(frame({"generalisation_gap": gap}, (16, 32, 128))).to_dict("records")
+    half, numbers = stats.t.ppf(1 - LEVEL / 2, 5) * math.sqrt(3.5 / 6), ("estimate", "low", "high")
+    assert [row[name] for name in numbers] == pytest.approx([3.5, 3.5 - half, 3.5 + half])
     assert (row["verdict"], row["n"], row["direction"]) == (Verdict.SUPPORTED, 6, "rises")
+    assert row["reason"] == Reason.NONE
     assert (row["budget"], row["outcome"]) == ("end", "generalisation_gap")
     assert row["learning_rate"] == 0.1
 

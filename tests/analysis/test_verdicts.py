@@ -109,17 +109,6 @@ def test_statements_of_the_same_numbers_count_once():
     assert alone.level == beside.level
 
 
-def test_a_trend_is_the_mean_slope_of_the_seeds():
-    values = np.outer(SIX, [0.0, 1.0, 2.0]) + [[5.0], [1.0], [0.0], [2.0], [9.0], [3.0]]
-    statement = verdicts.trend(values, [3, 4, 5], rises=True)
-    assert statement.contrasts[0].values == pytest.approx(SIX)
-    (found,) = judge([statement])
-    assert found.verdict == Verdict.SUPPORTED and found.reason == Reason.NONE
-    assert judge([verdicts.trend(values, [3, 4, 5], rises=False)])[0].verdict == (
-        Verdict.CONTRADICTED
-    )
-
-
 def test_a_curve_that_turns_back_slowly_is_found_between_sizes_that_are_no_neighbours():
     noise = 0.1 * np.random.default_rng(2).normal(size=(6, 6))
     values = np.array([0.0, 2.0, 4.0, 3.9, 3.8, 3.7]) + noise
@@ -164,7 +153,7 @@ def read_off(judged):
 def test_verdict_and_interval_never_disagree_and_the_estimate_lies_inside(planned):
     rng = np.random.default_rng(0)
     seen, numbers = set(), set()
-    for _ in range(300):
+    for _ in range(120):
         for judged in judge([random_statement(rng, planned) for _ in range(5)]):
             assert judged.verdict == read_off(judged), judged
             assert not judged.estimate < judged.low and not judged.estimate > judged.high, judged

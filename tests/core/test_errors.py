@@ -42,7 +42,7 @@ def displaced(results, study, run):
 
 
 def table(name):
-    return lambda results, study, run: synthetic.made(name, results, study, "gap")
+    return lambda results, study, run: synthetic.made(name, results, study)
 
 
 def weights(results, study, run):

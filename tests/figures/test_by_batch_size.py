@@ -23,7 +23,7 @@ DISTANCE = Panel("distance", "Distance", "‖w‖")
 def runs_of(sizes=SIZES, seeds=SEEDS, **columns):
     """Return a row per batch size and seed, with columns of one value per size."""
     frame = pandas.DataFrame(itertools.product(sizes, seeds), columns=["batch_size", "seed"])
-    at = [sizes.index(size) for size in frame["batch_size"]]
+    at = np.searchsorted(sizes, frame["batch_size"])
     scatter = 1 + 0.01 * frame["seed"]
     values = {name: np.asarray(values)[at] * scatter for name, values in columns.items()}
     return frame.assign(status="finished", **values)
@@ -49,7 +49,9 @@ def test_points_means_and_intervals(two_rates):
 
 def test_one_seed_has_a_mean_without_an_interval_or_with_its_error():
     frame = runs_of(seeds=(0,), distance=VALUES).assign(error=0.1)
-    (mean,) = draw(frame).axes[0].containers
+    drawing = draw(frame)
+    assert len(note(drawing)) < len(note(draw(runs_of(distance=VALUES))))  # which has means
+    (mean,) = drawing.axes[0].containers
     assert not np.diff(bars(mean)[:, :, 1]).any()
     (mean,) = draw(frame, Panel("distance", "", "", error="error")).axes[0].containers
     assert np.diff(bars(mean)[:, :, 1]).ravel() == pytest.approx([0.2] * 3)
@@ -135,10 +137,10 @@ def test_many_series_are_divided_by_common_factors():
 
 
 def test_training_time_is_a_median_with_quartiles(tmp_path):
-    folder = tables_of(tmp_path, synthetic.grid(seeds=range(3)), only=("runs", "at_epochs"))
-    tables = figures.read(folder)
-    tables = figures.FigureTables(runs=tables.runs, at_epochs=tables.at_epochs)
-    figure = figures.FIGURES["training_time"]
+    runs, measures = synthetic.grid(seeds=range(3)), ("evaluate", "time_epoch")
+    folder = tables_of(tmp_path, runs, measures=measures, only=("runs", "at_epochs"))
+    read, figure = figures.read(folder), figures.FIGURES["training_time"]
+    tables = figures.FigureTables(runs=read.runs, at_epochs=read.at_epochs)
     frame = figures.select(tables, figure)
     assert not frame.duplicated(["batch_size", "at_epoch"]).any()
     at_16 = tables.runs[tables.runs["batch_size"] == 16]
@@ -147,18 +149,20 @@ def test_training_time_is_a_median_with_quartiles(tmp_path):
     assert row["train_seconds"] == pytest.approx(most * at_16["seconds_per_epoch"].median())
     assert row["train_seconds_q1"] <= row["train_seconds"] <= row["train_seconds_q3"]
     assert figures.draw(frame, figure).axes[0].get_ylim()[0] == 0
+    untimed = tables.runs.drop(columns="seconds_per_epoch_q1")
+    tables = figures.FigureTables(runs=untimed, at_epochs=tables.at_epochs)
+    assert figures.select(tables, figure).empty
 
 
 def published_of(*series, column="distance"):
     """Return rows of published.csv: factors, batch sizes and numbers of series."""
-    return pandas.DataFrame(
-        [
-            {"figure": "a", "document": "Table 2", "series": str(factors), "column": column}
-            | {"batch_size": size, "value": value, **factors}
-            for factors, sizes, values in series
-            for size, value in zip(sizes, values, strict=True)
-        ]
+    frames = (
+        pandas.DataFrame({"batch_size": sizes, "value": values}).assign(
+            figure="a", document="Table 2", series=str(factors), column=column, **factors
+        )
+        for factors, sizes, values in series
     )
+    return pandas.concat(frames, ignore_index=True)
 
 
 def stars(axes):
@@ -194,3 +198,23 @@ def test_a_published_series_has_the_place_of_the_measured_one_with_its_factors()
     mean = axes.containers[1].lines[0]
     assert matched.get_xdata() == pytest.approx(mean.get_xdata())
     assert matched.get_color() == mean.get_color() and either.get_xdata().tolist() == [6]
+
+
+def test_usage_has_a_line_for_each_framework_and_stars_of_the_published_values():
+    used = {"process_percent": 0.05, "memory_peak_mb": 2.0, "examples_per_second": 50.0}
+    frames = []
+    for name, scale in (("jax", 1), ("pytorch", 2), ("mxnet", np.nan)):
+        columns = {column: scale * share * np.array(SIZES) for column, share in used.items()}
+        frames.append(runs_of(**columns).assign(own_framework=name))
+    frames[-1]["status"] = "not_installed"
+    runs = pandas.concat(frames).assign(machine="local", gpu_percent=np.nan)
+    figure, jax = figures.FIGURES["usage"], {"own_framework": "jax"}
+    numbers = published_of((jax, (4, 64, 4096), (20.0, 30.0, 9.0)), column="utilisation_percent")
+    frame = figures.select(figures.FigureTables(runs=runs), figure)
+    drawing = figures.draw(frame, figure, numbers)
+    assert titles(drawing) == ["CPU utilisation", "Resident memory", "Throughput"]
+    (star,) = [star for axes in drawing.axes for star in stars(axes)]
+    assert star.axes is drawing.axes[0] and star.get_ydata().tolist() == [20, 30, 9]
+    assert star.get_linestyle() != "None"  # the line style of its framework
+    labels = legend(drawing)
+    assert labels[:2] == ["framework jax", "framework pytorch"] and "Table 2" in labels[-1]

@@ -1,15 +1,15 @@
 """Figures by epochs, updates, examples and seconds: means, bands, axes, targets."""
 
+import itertools
+
 import pandas
 import pytest
 
-import synthetic
 from batchscope import figures
 from batchscope.analysis import best_learning_rates
 from batchscope.figures import canvas
-from batchscope.tables import csv_tables
 from drawing import legend, titles
-from made_figures import frame_of, tables_of
+from made_figures import frame_of
 
 SIZES, BLUE = (16, 64, 256), canvas.COLOURS[0]
 
@@ -17,14 +17,10 @@ SIZES, BLUE = (16, 64, 256), canvas.COLOURS[0]
 def curves(seeds=(0, 1)):
     """Return rows of runs by epoch with decreasing losses."""
     return pandas.DataFrame(
-        [
-            {"batch_size": size, "seed": seed, "status": "finished", "epoch": epoch}
-            | {"updates": epoch * 4096 // size, "seconds": epoch * (1 + 0.1 * seed) / size}
-            | {"train_loss": size**0.1 / epoch + 0.01 * seed, "validation_loss": 2 / epoch}
-            for size in SIZES
-            for seed in seeds
-            for epoch in range(1, 6)
-        ]
+        {"batch_size": size, "seed": seed, "status": "finished", "epoch": epoch}
+        | {"updates": epoch * 4096 // size, "seconds": epoch * (1 + 0.1 * seed) / size}
+        | {"train_loss": size**0.1 / epoch + 0.01 * seed, "validation_loss": 2 / epoch}
+        for size, seed, epoch in itertools.product(SIZES, seeds, range(1, 6))
     )
 
 
@@ -77,10 +73,9 @@ def test_unfinished_runs_are_thin_and_in_no_mean():
     assert means(axes)[BLUE].get_ydata() == pytest.approx(mean)
 
 
-def test_progress_has_a_panel_for_each_axis_and_the_target_of_the_comparisons(tmp_path):
-    folder = tables_of(tmp_path, synthetic.grid([16, 32, 64], range(2)))
-    figure, frame = frame_of("progress", folder)
-    compared = csv_tables.read(folder / "comparisons.csv")
+def test_progress_has_a_panel_for_each_axis_and_the_target_of_the_comparisons(finished_tables):
+    tables, figure = finished_tables, figures.FIGURES["progress"]
+    frame, compared = figures.select(tables, figure), tables.comparisons
     (target,) = compared.loc[compared["budget"] == "target", "budget_value"].unique()
     assert frame["target"].unique() == pytest.approx([target])
     drawing = figures.draw(frame, figure)
@@ -88,7 +83,6 @@ def test_progress_has_a_panel_for_each_axis_and_the_target_of_the_comparisons(tm
     for axes in drawing.axes:
         dotted = next(line for line in axes.lines if line.get_color() == canvas.MUTED)
         assert dotted.get_ydata() == pytest.approx([target] * 2)
-    tables = figures.read(folder)
     stated = {"budget": ["target"], "budget_column": ["validation_loss"], "budget_value": [0.4]}
     for compared, targets in ((stated, [0.4]), ({}, [])):
         frames = {"runs": tables.runs, "trajectories": tables.trajectories}

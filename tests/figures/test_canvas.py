@@ -36,6 +36,13 @@ def test_a_panel_with_zero_stays_linear_next_to_a_logarithmic_one():
     assert [axes.get_yscale() for axes in grid] == ["log", "log", "linear"]
 
 
+@pytest.mark.parametrize(("sizes", "margin"), [((16, 32, 128), 0.45), (range(16, 129), 0.12)])
+def test_the_axis_of_batch_sizes_ends_shortly_beyond_them(sizes, margin):
+    _, (axes,) = canvas.panels(1)
+    canvas.batch_size_axis(axes, [*sizes])
+    assert axes.get_xlim() == pytest.approx((4 - margin, 7 + margin))
+
+
 def test_the_svg_has_text_rounded_coordinates_and_no_background():
     with canvas.style():
         figure, (axes,) = canvas.panels(1)

@@ -41,11 +41,10 @@ def tables(cost=COST, target=True):
                 used = {"examples": used, "updates": used // size}
                 evaluations.append({**row, **used, "validation_loss": value})
     outcome = "examples" if target else "test_accuracy"
-    advice = [{"item": "limit", "name": outcome, "batch_size": size} for size in CHOSEN]
-    advice += [
-        {"item": "size", "batch_size": size, "learning_rate": rate} for size, rate in CHOSEN.items()
-    ]
-    advice.append({"item": "recommendation", "batch_size": 32, "smallest": 32, "largest": 32})
+    advice = [{"item": "recommendation", "batch_size": 32, "smallest": 32, "largest": 32}]
+    for size, rate in CHOSEN.items():
+        advice.append({"item": "limit", "name": outcome, "batch_size": size})
+        advice.append({"item": "size", "batch_size": size, "learning_rate": rate})
     compared = {"budget": "target" if target else "end", "outcome": "examples"}
     compared |= {"budget_value": 0.2, "budget_column": "validation_loss", "batch_size": 32}
     return figures.FigureTables(
@@ -112,6 +111,5 @@ def test_similar_losses_have_one_colour():
 def test_series_have_a_panel_each():
     frame = heat_map.select(tables(), RATE_MAP)
     both = pandas.concat([frame.assign(optimizer=name) for name in ("sgd", "adam")])
-    assert titles(figures.draw(both, RATE_MAP)) == [
-        f"Examples to validation loss 0.2, {name}" for name in ("SGD", "Adam")
-    ]
+    panels = [f"Examples to validation loss 0.2, {name}" for name in ("SGD", "Adam")]
+    assert titles(figures.draw(both, RATE_MAP)) == panels

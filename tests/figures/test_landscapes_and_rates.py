@@ -28,8 +28,8 @@ def runs(rates=RATES, sizes=SIZES, failed=None):
         row = {"run": f"{size}/{rate}/{seed}", "batch_size": size, "learning_rate": rate}
         row |= {"seed": seed, "status": (failed or {}).get((size, rate, seed), "finished")}
         if row["status"] != "missing":
-            row["effective_learning_rate"] = rate
-            row["best_validation_loss"] = 0.34 + 0.01 * distance**2 + 0.005 * abs(noise)
+            loss = 0.34 + 0.01 * distance**2 + 0.005 * abs(noise)
+            row |= {"effective_learning_rate": rate, "best_validation_loss": loss}
         rows.append(row)
     return figures.FigureTables(runs=pandas.DataFrame(rows))
 
@@ -67,9 +67,8 @@ def test_surfaces_share_levels_and_gaps_stay_open():
         for seed, size in itertools.product((0, 1), (1, 2))
     ]
     drawing, _ = drawn("landscape", figures.FigureTables(landscapes=pandas.concat(frames)))
-    assert titles(drawing)[:4] == [
-        *("seed 0, batch size 1", "batch size 2", "seed 1, batch size 1", "batch size 2")
-    ]
+    seeds = [title for seed in (0, 1) for title in (f"seed {seed}, batch size 1", "batch size 2")]
+    assert titles(drawing)[:4] == seeds
     *panels, bar = drawing.axes
     contours = [axes.findobj(ContourSet) for axes in panels]
     (levels,) = {tuple(item.levels) for pair in contours for item in pair}

@@ -14,22 +14,19 @@ from made_sweeps import first, tables_of
 SIZES = (1, 8, 64, 256)
 
 
-def busy(sizes=SIZES, gpu=False, **factors):
+def busy(gpu=False, **factors):
     """Return rows of utilisation.csv."""
-    rows = []
-    for size in sizes:
-        level = 20 + 8 * math.log2(size)
-        row = {**first(**factors), "batch_size": size, "status": "finished"}
-        row |= {"process_percent": level, "process_percent_q1": level - 2}
-        row |= {"process_percent_q3": level + 3, "machine_percent": level / 2}
-        row |= {"process_zero_share": 0.25 / size, "memory_peak_mb": 600 + 0.1 * size}
-        row |= {"tensorflow_peak_mb": 40 + 0.5 * size}
-        if gpu:
-            row |= {"gpu_percent": level / 3, "gpu_zero_share": 0.5 / size}
-            row |= {"gpu_bandwidth_percent": level / 12, "gpu_memory_peak_mb": 9000}
-            row |= {"joules_per_epoch": 4000 / size**0.5}
-        rows.append(row)
-    return rows
+    size = np.array(SIZES)
+    level = 20 + 8 * np.log2(size)
+    used = {"process_percent": level, "process_percent_q1": level - 2, "batch_size": size}
+    used |= {"process_percent_q3": level + 3, "machine_percent": level / 2}
+    used |= {"process_zero_share": 0.25 / size, "memory_peak_mb": 600 + 0.1 * size}
+    used |= {"tensorflow_peak_mb": 40 + 0.5 * size, "status": "finished"}
+    if gpu:
+        used |= {"gpu_percent": level / 3, "gpu_zero_share": 0.5 / size}
+        used |= {"gpu_bandwidth_percent": level / 12, "gpu_memory_peak_mb": 9000}
+        used |= {"joules_per_epoch": 4000 / size**0.5}
+    return pandas.DataFrame(used).assign(**first(**factors)).to_dict("records")
 
 
 def sampled(sizes=SIZES, seconds=5.0, pause=1.0, gpu=False, **factors):
@@ -50,10 +47,9 @@ def sampled(sizes=SIZES, seconds=5.0, pause=1.0, gpu=False, **factors):
 
 def profiled(shares, **factors):
     """Return rows of profiles.csv: batch size -> (compute, input, host, steps/s)."""
-    rows = []
+    rows, columns = [], ("compute", "input", "host", "steps_per_second")
     for size, values in shares.items():
         row = {**first(**factors), "batch_size": size, "status": "finished", "steps": 50}
-        columns = ("compute", "input", "host", "steps_per_second")
         row |= dict(zip(columns, values, strict=True)) if values else {"status": "out_of_memory"}
         rows.append(row)
     return rows
@@ -115,12 +111,10 @@ def test_each_search_has_its_limit():
     assert goes_through(drawing.axes[1], [0, 1], [5000, 5000])
 
 
-@pytest.mark.parametrize(
-    ("pause", "phases"),
-    [(1.0, [(1, 1.0, 3.0), (8, 4.0, 6.0)]), (0.0, [(1, 0.0, 2.0), (8, 2.0, 4.0)])],
-)
-def test_trainings_are_found_with_and_without_rests(pause, phases):
+@pytest.mark.parametrize("pause", [0.0, 1.0])
+def test_trainings_are_found_with_and_without_rests(pause):
     frame = pandas.DataFrame(sampled((1, 8), seconds=2.0, pause=pause))
+    phases = [(1, pause, pause + 2), (8, 2 * pause + 2, 2 * pause + 4)]
     assert np.array(profile.phases(reread(frame))) == pytest.approx(np.array(phases))
 
 

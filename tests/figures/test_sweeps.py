@@ -6,24 +6,11 @@ import numpy as np
 import pytest
 from test_machine_figures import busy
 
+import made_sweeps
 from batchscope import figures
 from batchscope.figures.kinds import sweep as sweep_figures
 from drawing import bars, drawn, legend, titles
-from made_sweeps import (
-    DENSE,
-    LIMITS,
-    LOOPS,
-    POWERS,
-    SPARSE,
-    fitted,
-    line,
-    points,
-    stairs,
-    sweep,
-    tables,
-    tables_of,
-)
-from made_sweeps import drawn as drawn_sweeps
+from made_sweeps import LIMITS, POWERS, fitted, line, points, sweep, tables, tables_of
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -40,7 +27,7 @@ def ringed(axes, size):
 
 
 def test_medians_and_quartiles_of_both_panels():
-    drawing, _ = drawn_sweeps("throughput", sweep())
+    drawing, _ = made_sweeps.drawn("throughput", sweep())
     seconds = np.array([2e-3 + 5e-4 * size for size in POWERS])
     for axes, medians in zip(drawing.axes, (1 / seconds, POWERS / seconds), strict=True):
         ((x, y),) = points(axes)
@@ -51,12 +38,13 @@ def test_medians_and_quartiles_of_both_panels():
     assert not legend(drawing)
 
 
-@pytest.mark.parametrize("sizes", [DENSE, SPARSE])
+@pytest.mark.parametrize("sizes", [made_sweeps.DENSE, made_sweeps.SPARSE])
 def test_steps_are_visible_in_a_dense_range(sizes):
     """Throughput falls after 16, 32 and 48, by a visible part of the panel."""
-    drawing, _ = drawn_sweeps("throughput", sweep(sizes, stairs(2e-3, 5e-4, 16)))
+    drawing, _ = made_sweeps.drawn("throughput", sweep(sizes, made_sweeps.stairs(2e-3, 5e-4, 16)))
     axes = drawing.axes[1]
     assert axes.get_yscale() == "linear" and axes.get_ylim()[0] == 0
+    assert axes.get_xlim() == pytest.approx((0, 1.03 * 66))
     ((x, y),) = points(axes)
     speed = dict(zip(x, y, strict=True))
     assert set(speed) == set(sizes) and {16, 32, 48} <= set(axes.get_xticks())
@@ -82,7 +70,7 @@ NO_KNEE = {"knee_fitted": math.nan, "knee_batch_size": math.nan}
     ],
 )
 def test_the_plateau_and_the_knee_of_throughput(changed, heights, knees):
-    drawing, _ = drawn_sweeps("throughput", sweep(**{**LIMITS, **changed}))
+    drawing, _ = made_sweeps.drawn("throughput", sweep(**{**LIMITS, **changed}))
     left, right = drawing.axes
     assert across(right) == pytest.approx(heights) and across(left) == []
     assert np.exp2(ringed(right, 7)) == pytest.approx(knees)
@@ -92,7 +80,7 @@ def test_the_plateau_and_the_knee_of_throughput(changed, heights, knees):
 
 @pytest.mark.parametrize("name", ["throughput", "step_time"])
 def test_disturbed_and_failed_sizes_are_marked(name):
-    drawing, _ = drawn_sweeps(name, sweep(disturbed=(4,), lost=(32, 64)), sweep(loop="eager"))
+    drawing, _ = made_sweeps.drawn(name, sweep(disturbed=(4,), lost=(32, 64)), sweep(loop="eager"))
     axes = drawing.axes[0]
     (cross,) = [item for item in axes.lines if item.get_marker() == "x"]
     assert cross.get_xdata() == pytest.approx([5, 6])
@@ -104,7 +92,7 @@ def test_disturbed_and_failed_sizes_are_marked(name):
 
 
 def test_the_fitted_line_of_a_step():
-    drawing, _ = drawn_sweeps("step_time", sweep(time=line(2e-3, 5e-4), **fitted(3e-3, 4e-4)))
+    drawing, _ = made_sweeps.drawn("step_time", sweep(time=line(2e-3, 5e-4), **fitted(3e-3, 4e-4)))
     (axes,) = drawing.axes  # the costs of one series would be two points
     assert axes.get_yscale() == "log"
     assert points(axes)[0][1] == pytest.approx([2e-3 + 5e-4 * size for size in POWERS])
@@ -113,9 +101,9 @@ def test_the_fitted_line_of_a_step():
 
 
 def test_costs_have_one_row_per_series_with_its_interval():
-    costs = dict(zip(LOOPS, (1e-3, 6e-3, -5e-4, 4e-3, 3e-3), strict=True))
+    costs = dict(zip(made_sweeps.LOOPS, (1e-3, 6e-3, -5e-4, 4e-3, 3e-3), strict=True))
     sweeps = [sweep(loop=loop, **fitted(a, 2e-4 + a, half=0.5)) for loop, a in costs.items()]
-    drawing, frame = drawn_sweeps("step_time", *sweeps)
+    drawing, frame = made_sweeps.drawn("step_time", *sweeps)
     assert titles(drawing) == ["Time per step", "Fixed cost per step", "Cost per example"]
     fixed = drawing.axes[1]
     for row, (container, a) in enumerate(zip(fixed.containers, costs.values(), strict=True)):

@@ -44,7 +44,8 @@ def test_the_ratio_of_gradients_by_place_and_batch_size(two_rates):
 
 
 def noise_of(tmp_path, runs):
-    return frame_of("noise_scale", tables_of(tmp_path, runs, only=("runs", "at_epochs")))
+    only = ("runs", "at_epochs")
+    return frame_of("noise_scale", tables_of(tmp_path, runs, measures=["noise_scale"], only=only))
 
 
 def test_the_noise_scale_is_a_ratio_of_means_over_the_training(tmp_path):

@@ -11,17 +11,9 @@ from batchscope import figures
 from batchscope.report import content
 from html_page import Page
 
-ARGUMENTS = (
-    "--headless=new",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--disable-dev-shm-usage",
-)
+ARGUMENTS = ("headless=new", "no-sandbox", "disable-gpu", "disable-quic", "no-first-run")
+ARGUMENTS += ("disable-background-networking", "disable-component-update", "disable-sync")
+ARGUMENTS += ("disable-dev-shm-usage",)
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
@@ -37,8 +29,8 @@ def browser(tmp_path_factory):
         pytest.skip("needs Chromium: apt-get install chromium chromium-driver")
     options = webdriver.ChromeOptions()
     options.binary_location = program
-    for argument in (*ARGUMENTS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
-        options.add_argument(argument)
+    for argument in (*ARGUMENTS, f"user-data-dir={tmp_path_factory.mktemp('profile')}"):
+        options.add_argument(f"--{argument}")
     options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})
     chrome = webdriver.Chrome(options=options, service=Service(driver))
     chrome.set_page_load_timeout(60)
@@ -47,21 +39,19 @@ def browser(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def page(tmp_path_factory):
-    """Return the file of a report with failed runs and two experiments."""
-    folder = tmp_path_factory.mktemp("report")
-    study, results, path = report_example.write(folder, experiments=("gap", "second"))
-    return report_example.written(study, results, path, partial=True)
+def page(example):
+    """Return the file of a report with failed runs."""
+    return example[1] / "report.html"
 
 
 DRAWN = ("primary", "accuracy", "sharpness", "loss_curves", "loss_curves_by_updates")
 
 
 @pytest.fixture(scope="session")
-def drawn(tmp_path_factory):
+def drawn(finished, tmp_path_factory):
     """Return the file of a report with drawn figures, one of them over two axes."""
-    folder = tmp_path_factory.mktemp("drawn")
-    study, results, path = report_example.write(folder, troubles=False)
+    study, given, path = finished
+    results = shutil.copytree(given, tmp_path_factory.mktemp("drawn") / "results")
     place = results / "studies" / "example" / "gap"
     figures.write(place, DRAWN, place / "figures")
     return report_example.written(study, results, path)

@@ -10,7 +10,7 @@ from batchscope.study.outcomes import Reason, Verdict
 from html_page import Page
 
 
-def written(kind="trend", column="x", cells=None, sides=None, part=None, **more):
+def written(kind="trend", column="x", cells="", sides="", part="", **more):
     """Returns a row as the table has it: of an open trend of six seeds."""
     return dict.fromkeys(decision_columns.CLAIMS, "") | {
         **{"type": kind, "column": column, "table": "runs", "experiment": "gap"},
@@ -18,11 +18,8 @@ def written(kind="trend", column="x", cells=None, sides=None, part=None, **more)
         **{"estimate": "0.02", "low": "-0.03", "high": "0.07", "parts": "1", "n": "6"},
         **{"replicates": "6", "p": "0.2", "p_against": "0.8", "verdict": Verdict.NOT_RESOLVED},
         **{"per": "doubling" if kind in ("trend", "interaction") else ""},
-        **{
-            name: json.dumps(each) if each else ""
-            for name, each in (("cells", cells), ("sides", sides), ("part", part))
-        },
-        **more,
+        **{"cells": cells and json.dumps(cells), "sides": sides and json.dumps(sides)},
+        **{"part": part and json.dumps(part), **more},
     }
 
 
@@ -56,19 +53,11 @@ def test_numbers_are_in_the_unit_of_their_column(kind, unit, scale, texts):
     assert (claim["estimate"].value, claim["estimate"].low, claim["unit"]) == texts
 
 
-KINDS = (
-    "value",
-    "trend",
-    "equivalence",
-    "exception",
-    "argmax",
-    "comparison",
-    "interaction",
-    "order",
-)
+ONE_SIDED = ["value", "trend", "equivalence", "exception", "argmax"]
+TWO_SIDED = ["comparison", "interaction", "order"]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ONE_SIDED + TWO_SIDED)
 @pytest.mark.parametrize("scale", ["difference", "ratio"])
 def test_every_claim_is_stated_with_its_cells_and_numbers(kind, scale):
     sides = [{"batch_size": 4}, {"batch_size": [64, 128]}]
@@ -77,7 +66,7 @@ def test_every_claim_is_stated_with_its_cells_and_numbers(kind, scale):
     text = page_of(written(kind, **given, part=part, parts="2")).text
     assert "(epoch 5)" in text and "97.5 %" in text and "0.020" in text
     assert "CPU, batch size 4 against batch size 64" in text
-    if kind in ("comparison", "interaction", "order"):
+    if kind in TWO_SIDED:
         assert "batch size 64 and 128" in text
 
 

@@ -10,15 +10,16 @@ from typing import Any
 import pandas
 import pytest
 
+import commanded
 from batchscope import figures
 from batchscope.core import disk
 from batchscope.core.errors import UserError
 from batchscope.figures import deciding_outcome
-from batchscope.report import decision, equal_budgets, page, trend_rows
+from batchscope.report import decision, equal_budgets, page
 from batchscope.report.text import bracketed, difference, level, unit
 from batchscope.store import paths
 from batchscope.study import advice_needs
-from batchscope.study.decision_columns import ADVICE, COMPARISONS, TRENDS
+from batchscope.study.decision_columns import ADVICE, COMPARISONS
 from batchscope.study.study_file import Guess
 
 RATIOS = {
@@ -27,62 +28,47 @@ RATIOS = {
     32: (1.2, 1.0, None, "not_resolved"),
 }
 SECONDS = {8: 0.2, 16: 0.1, 32: 0.12}
-
-
+RATES = {0.05: "beyond", 0.1: "within", 0.3: "within", 1.0: "not_testable"}
+EXPECTED = {
+    "epochs": (7.5, 6, 9),
+    "test_accuracy": (0.97, 0.9, 1.0),
+    "seconds": (0.15, 0.14, 0.16),
+    "seconds_per_epoch": (168, 160, 176),
+    "patience": (2, 1, 3),
+}
 SERIES = {"model": "net", "dataset": "data", "machine": "local"}
 
 
 def _advice(best: bool = True, **head: Any) -> pandas.DataFrame:
-    verdicts = {8: "beyond", 16: "within", 32: "not_resolved"}
-    more = {32: {"seeds_to_resolve": 9, "minutes_to_resolve": 2}}
-    falling = {"item": "check", "name": "still_falling", "passed": 0}
-    longer = {"item": "suggestion", "name": "still_falling", "key": "epochs", "value": "20"}
     recommended = {"item": "recommendation", "headline": "no_outcome", "n": 6}
     if best:
         recommended |= {"headline": "not_distinguished", "name": "seconds", "batch_size": 16}
         recommended |= {"smallest": 16, "largest": 32, "sizes": "16 32", "learning_rate": 0.1}
         recommended |= {"verdict": "within", "grade": "provisional"}
-    given = {"learning_rate": 0.1, "key": "convergence", "item": "expectation", "n": 6}
-    limits = {"estimate": 0.0, "low": -0.01, "high": 0.01, "bound": -0.02}
-    rows = [
-        recommended | head,
-        *(
-            {"item": "size", "batch_size": size, "learning_rate": 0.1, "verdict": verdict}
-            | ({} if verdict == "within" else {"name": "seconds"})
-            for size, verdict in verdicts.items()
-        ),
-        *(
-            {"item": "limit", "name": name, "batch_size": size, **limits}
-            | {"verdict": verdicts[size] if name == "seconds" else "within"}
-            | more.get(size, {})
-            for name in ("seconds", "test_accuracy")
-            for size in RATIOS
-        ),
+    rows = [recommended | head]
+    limit = {"item": "limit", "estimate": 0.0, "low": -0.01, "high": 0.01, "bound": -0.02}
+    for size, (*_, verdict) in RATIOS.items():
+        at = {"batch_size": size, "learning_rate": 0.1, "n": 6}
+        for name, numbers in EXPECTED.items():
+            row = {**at, "item": "expectation", "name": name, "key": "convergence"}
+            rows.append(row | dict(zip(("estimate", "low", "high"), numbers, strict=True)))
+        rows.append({**at, "item": "size", "verdict": verdict})
+        if verdict != "within":
+            rows[-1]["name"] = "seconds"
+            rows.append({"item": "check", "name": "still_falling", "passed": 0, "batch_size": size})
+            longer = {"name": "still_falling", "key": "epochs", "value": "20"}
+            longer |= {"batch_size": size, "minutes_to_resolve": 3}
+            rows.append({"item": "suggestion", **longer})
+        more = {"seeds_to_resolve": 9, "minutes_to_resolve": 2} if size == 32 else {}
+        for name, limited in (("seconds", verdict), ("test_accuracy", "within")):
+            rows.append({**limit, **more, "name": name, "batch_size": size, "verdict": limited})
+    for rate, verdict in RATES.items():
+        row = {"item": "rate", "batch_size": 16, "learning_rate": rate, "verdict": verdict}
+        rows.append({**row, "reason": "failed" if verdict == "not_testable" else ""})
+    rows += [
         {"item": "limit", "name": "memory", "largest": 512, "reason": "lower_bound"},
-        *(
-            {"item": "rate", "batch_size": 16, "learning_rate": rate, "verdict": verdict}
-            | {"reason": reason}
-            for rate, verdict, reason in (
-                *((0.05, "beyond", ""), (0.1, "within", ""), (0.3, "within", "")),
-                (1.0, "not_testable", "failed"),
-            )
-        ),
-        *(
-            {**given, "batch_size": size, "name": name}
-            | dict(zip(("estimate", "low", "high"), numbers, strict=True))
-            for size in RATIOS
-            for name, numbers in (
-                ("epochs", (7.5, 6, 9)),
-                ("test_accuracy", (0.97, 0.9, 1.0)),
-                ("seconds", (0.15, 0.14, 0.16)),
-                ("seconds_per_epoch", (10.5 * size, 10 * size, 11 * size)),
-                ("patience", (2, 1, 3)),
-            )
-        ),
-        *({**falling, "batch_size": size} for size in (8, 32)),
         {"item": "check", "name": "rate_on_edge", "passed": 1},
         {"item": "check", "name": "seeds", "seeds_to_resolve": 9},
-        *({**longer, "batch_size": size, "minutes_to_resolve": 3} for size in (8, 32)),
         {"item": "suggestion", "name": "test_set", "key": "test_examples", "value": "2401"},
     ]
     return pandas.DataFrame(rows, columns=[*ADVICE]).assign(**SERIES)
@@ -153,19 +139,17 @@ def test_a_card_is_the_rows_of_its_tables(study):
     outcome, _ = card["outcomes"]
     assert outcome["within"] == [8, 16, 32] and outcome["beyond"] == outcome["open"] == []
     assert [row["name"] for row in card["limits"] if not row["batch_size"]] == ["memory"]
-
-
-def test_a_single_size_is_a_number_in_the_table(study):
-    card = card_of(study, advice=_advice(headline="recommended", sizes=16.0))
-    assert card["about"] == "16" and "Batch size 16, learning rate 0.1 (" in terminal(card)
+    single = card_of(study, advice=_advice(headline="recommended", sizes=16.0))
+    assert single["about"] == "16" and "Batch size 16, learning rate 0.1 (" in terminal(single)
 
 
 def test_a_card_says_how_to_train_and_which_results_to_expect(study):
-    card = card_of(study)
+    card = card_of(study, runs=_tables().runs.assign(optimizer="sgd"))
     expected = {row["name"]: row["shown"] for row in card["expected"]}
     assert expected == {"test_accuracy": "0.970 [0.900, 1.000]", "seconds": "150 [140, 160] ms"}
     stop = card["stop"]
     assert (stop["shown"], stop["early"], stop["patience"]) == ("7.5 (6 to 9)", True, 3)
+    assert "epochs=40," in card["code"][-1] and "callbacks=[stop]" in card["code"][-1]
     assert "Learning rate 0.1: as good: 0.3; failed: 1; worse: 0.05\n" in terminal(card)
 
 
@@ -175,25 +159,16 @@ def test_a_loss_that_still_falls_stops_no_training(study):
     assert (stop["early"], stop["falls"], stop["patience"], stop["last"]) == (False, True, None, 9)
 
 
-def test_the_code_stops_at_the_lowest_loss(study):
-    runs = _tables().runs.assign(optimizer="sgd")
-    assert card_of(study, runs=runs)["code"][-1] == (
-        "model.fit(x, y, batch_size=16, epochs=40, validation_data=validation, callbacks=[stop])"
-    )
-
-
 def test_batch_sizes_have_a_row_each(study):
     table = card_of(study)["sizes"]
-    assert table["heads"] == [
-        *("Learning rate", "Time to target (ms)", "Epochs", "Test accuracy", "Time per epoch")
-    ]
+    heads = ["Learning rate", "Time to target (ms)", "Epochs", "Test accuracy", "Time per epoch"]
+    assert table["heads"] == heads
     rows = table["rows"]
     assert [row["batch_size"] for row in rows] == [8, 16, 32]
     assert [row["inside"] for row in rows] == [False, True, False]
     assert rows[0]["cells"][:3] == ["0.1", "200 [160, 250]", "7.5 (6 to 9)"]
-    assert [row["verdict_words"] for row in rows] == [
-        *("slower than the margin allows", "recommended", "not resolved: time")
-    ]
+    words = ["slower than the margin allows", "recommended", "not resolved: time"]
+    assert [row["verdict_words"] for row in rows] == words
 
 
 def test_disturbed_timings_have_a_command_and_leave_seconds_out(study):
@@ -211,9 +186,8 @@ def test_disturbed_timings_have_a_command_and_leave_seconds_out(study):
 
 def test_checks_that_fail_come_first_and_suggestions_are_lines_of_the_study(study):
     card = card_of(study)
-    assert [(row["name"], row["state"]) for row in card["checks"]] == [
-        *(("still_falling", "failed"), ("seeds", "open"), ("rate_on_edge", "passed"))
-    ]
+    states = [("still_falling", "failed"), ("seeds", "open"), ("rate_on_edge", "passed")]
+    assert [(row["name"], row["state"]) for row in card["checks"]] == states
     assert card["checks"][0]["sizes"] == [8, 32]
     longer, data = card["suggestions"]
     assert longer["lines"] == ["set: {epochs: 20}"] and longer["cost"] == "3 min"
@@ -235,19 +209,15 @@ BASELINE = {"name": "baseline", "estimate": 0.49, "low": 0.44, "high": 0.55, "bo
 EDGE = {"name": "rate_on_edge", "batch_size": 8, "learning_rate": 0.01, "low": 0.01}
 
 
+NOTHING = ["nothing was learned", "0.490 [0.440, 0.550]", "0.5)"]
+AT_EDGE = ["at least 0.01 at batch size 8"]
+
+
 @pytest.mark.parametrize(
     ("head", "check", "phrases"),
     [
-        (
-            {"headline": "nothing_learned"},
-            BASELINE,
-            ["nothing was learned", "0.490 [0.440, 0.550]", "0.5)"],
-        ),
-        (
-            {"headline": "rate_not_found", "sizes": "8 16"},
-            EDGE,
-            ["at least 0.01 at batch size 8"],
-        ),
+        ({"headline": "nothing_learned"}, BASELINE, NOTHING),
+        ({"headline": "rate_not_found", "sizes": "8 16"}, EDGE, AT_EDGE),
     ],
 )
 def test_an_essential_check_decides_the_headline(study, head, check, phrases):
@@ -359,27 +329,29 @@ def test_a_table_that_is_missing_is_named(study, tmp_path):
         decision.text(study, tmp_path, "config.yaml")
 
 
+def test_the_command_of_a_card_is_that_of_its_size_and_rate(tmp_path):
+    vary = {"batch_size": [8, 32], "learning_rate": [0.1, 0.2]}
+    experiment = commanded.planned(tmp_path, "lr={learning_rate}", vary=vary)
+    (command,) = decision._command(experiment, {"batch_size": 32, "learning_rate": 0.2})
+    assert command == "python script.py bs=32 seed=0 out=OUT lr=0.2"
+    assert decision._command(experiment, None) == []
+
+
 def test_each_budget_names_its_own_best_size():
-    (group,) = equal_budgets.build(_comparisons())
+    """32 has the lowest mean, over fewer timing jobs, and takes 1.2 times as long as 16."""
+    compared = _comparisons()
+    compared.loc[compared["outcome"].eq("seconds") & compared["batch_size"].eq(32), "mean"] = 0.05
+    (group,) = equal_budgets.build(compared)
     assert group["sizes"] == [8, 16, 32]
     tabs = {tab["name"]: tab for tab in group["tabs"]}
     assert {*tabs} == {"epochs", "seconds", "convergence"}
     (row,) = tabs["seconds"]["rows"]
-    assert (row["budget_column"], row["budget_value"]) == ("validation_loss", 0.2)
+    assert (row["budget_column"], row["budget_value"], row["best"]) == ("validation_loss", 0.2, 16)
     assert [cell["verdict"] for cell in row["cells"]] == ["beyond", "within", "not_resolved"]
     assert [cell["against"] for cell in row["cells"]] == [16, 8, 16]
     (accuracy,) = tabs["epochs"]["rows"]
     assert difference(accuracy["cells"][0]) == ("−10", "−20", "0") and accuracy["shares"]
     assert equal_budgets.build(pandas.DataFrame()) == []
-
-
-def test_the_best_size_of_a_budget_is_that_of_paired_differences_not_of_means():
-    """32 has the lowest mean, over fewer timing jobs, and takes 1.2 times as long as 16."""
-    compared = _comparisons()
-    compared.loc[compared["outcome"].eq("seconds") & compared["batch_size"].eq(32), "mean"] = 0.05
-    (group,) = equal_budgets.build(compared)
-    (tab,) = (tab for tab in group["tabs"] if tab["name"] == "seconds")
-    assert tab["rows"][0]["best"] == 16
 
 
 def test_the_deciding_outcome_is_drawn_with_a_dot_per_seed():
@@ -405,20 +377,3 @@ def test_intervals_have_one_form(values, text):
     assert bracketed(values) == text
     assert level("test_accuracy", (0.5, -0.5, 1.5)) == "0.50 [0.00, 1.00]"
     assert unit("seconds", [0.1]).suffix == " ms" and unit("seconds", [0.1, 2]).suffix == " s"
-
-
-@pytest.mark.parametrize(
-    ("outcome", "budget", "means", "change"),
-    [
-        ("test_accuracy", "end", ["0.96", "0.9"], "-2 points"),
-        ("seconds_per_epoch", "end", ["500", "900"], "-20 ms"),
-        ("updates", "target", ["0.96", "0.9"], "-0.02 "),
-    ],
-)
-def test_a_trend_has_the_units_of_its_outcome(outcome, budget, means, change):
-    low, high = (0.5, 0.9) if "seconds" in outcome else (0.96, 0.9)
-    row = {"outcome": outcome, "budget": budget, "estimate": -0.02, "direction": "falls"}
-    row |= {"smallest_mean": low, "largest_mean": high, "n": 6, "seeds": 6}
-    (row,) = trend_rows.build(pandas.DataFrame([row], columns=[*TRENDS]))
-    assert row["means"] == means
-    assert f"{row['slope']} {row['slope_unit']}".replace("−", "-") == change

@@ -44,9 +44,21 @@ def test_a_change_is_read_off_its_interval(row, change):
     assert found["change"] == change
 
 
+@pytest.mark.parametrize(
+    ("row", "means", "change"),
+    [
+        (trend(n=2), ["0.9", "0.9"], "−2 points"),
+        (trend("seconds_per_epoch", n=2), ["900", "900"], "−20 ms"),
+        (trend("updates", budget="target", n=2), ["0.9", "0.9"], "−0.02 "),
+    ],
+)
+def test_a_trend_has_the_units_of_its_outcome(row, means, change):
+    (found,) = trends_of(row)
+    assert found["means"] == means and f"{found['slope']} {found['slope_unit']}" == change
+
+
 def test_too_few_seeds_have_no_interval():
-    few, enough = trends_of(trend(n=2), trend(n=3))
-    assert few["slope"] == "−2" and few["means"] == ["0.9", "0.9"]
+    (enough,) = trends_of(trend(n=3))
     assert enough["slope"] == "−2.0 [−3.0, −1.0]" and "[" in enough["means"][0]
     cell = {"outcome": "test_accuracy", "estimate": -0.15, "low": -0.75, "high": 2.34}
     assert text.difference({**cell, "n": 2}) == ("−15", "", "")
@@ -66,29 +78,22 @@ def test_series_with_the_same_numbers_share_a_row():
     ]
 
 
-def cells(letters):
-    return made_advice.rows("test_accuracy", letters, [0.9] * 5)
-
-
 @pytest.mark.parametrize(
-    ("letters", "winner"),
+    ("letters", "seeds", "winner"),
     [
-        ("wbbbb", 16),
-        ("bbnbb", 64),  # all others are worse, so it is the best whatever its own interval
-        ("wbbfb", 16),  # a failed size is no rival
-        ("wwbbb", None),
-        ("wbnbb", None),
-        ("nnnnn", None),
-        ("w", None),  # nothing to beat
+        ("wbbbb", 6, 16),
+        ("wbbbb", 3, None),
+        ("bbnbb", 6, 64),  # all others are worse, so it is the best whatever its own interval
+        ("wbbfb", 6, 16),  # a failed size is no rival
+        ("wwbbb", 6, None),
+        ("wbnbb", 6, None),
+        ("nnnnn", 6, None),
+        ("w", 6, None),  # nothing to beat
     ],
 )
-def test_a_size_wins_only_if_all_others_are_worse(letters, winner):
-    assert equal_budgets.winner(cells(letters)) == winner
-
-
-def test_few_seeds_have_no_winner():
-    few = made_advice.rows("test_accuracy", "wbbbb", [0.9] * 5, n=3)
-    assert equal_budgets.winner(few) is None
+def test_a_size_wins_only_if_all_others_are_worse(letters, seeds, winner):
+    cells = made_advice.rows("test_accuracy", letters, [0.9] * 5, n=seeds)
+    assert equal_budgets.winner(cells) == winner
 
 
 @pytest.mark.parametrize(

@@ -56,9 +56,12 @@ def test_numbers_with_units_and_intervals():
 
 def test_a_knee_that_is_not_there_is_reported():
     none = {name: None for name in TIMED if name.startswith("knee_")}
-    for more in ({"still_rising": True}, {}, {"knee_batch_size": 48}):
+    levels = {"rises": {"still_rising": True}, "": {}, "levels_off": {"knee_batch_size": 48}}
+    for level, more in levels.items():
         (text,) = timed(**{**none, **more})["knee"]
         assert ("48" in text) == ("knee_batch_size" in more) and "[" not in text
+        (configuration,) = built(row(**{**TIMED, **none, **more}))["configurations"]
+        assert configuration["level"] == level
 
 
 def test_too_noisy_to_tell():

@@ -28,12 +28,8 @@ experiments:
     at_epochs: [1, 2]
     budgets: {{target: {{validation_{metric}: 0.6}}}}
     margins: {{test_{metric}: 0.05}}
-    measure:
-      evaluate:
-      noise_scale:
-      time_epoch:
-      sam_sharpness:
-      line: {{between: {{batch_size: [16, 256]}}, points: 7}}
+    measure: {{evaluate: , noise_scale: , time_epoch: , sam_sharpness: ,
+      line: {{between: {{batch_size: [16, 256]}}, points: 7}}}}
     published:
       best_losses: {{figure: F, found: G, numbers: [{{batch_size: [16], best_train_loss: [0.5]}}]}}
       accuracy: {{figure: F, found: G, numbers: [{{batch_size: [16], test_{metric}: [0.5]}}]}}
@@ -44,13 +40,10 @@ claims:
      test: {{type: value, experiment: quality, table: lines, column: loss, above: 0}}}}
 """
 # Data set -> metric by which sizes are compared, its words, and those of the baseline.
+ERRORS = "R²|r2|mse|mae|mean squared error|mean absolute error"
 CASES = {
     "digits": ("accuracy", "accuracy", "the most frequent class"),
-    "diabetes": (
-        "r2",
-        "R²|r2|mse|mae|mean squared error|mean absolute error",
-        "predicting the mean",
-    ),
+    "diabetes": ("r2", ERRORS, "predicting the mean"),
     "several": ("f1", "micro-F1|f1", "always the same labels"),
 }
 SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in CASES if name != "diabetes"]
@@ -88,10 +81,8 @@ def listed(tables):
 def spoken(tables, report):
     """Yields the texts of every table and figure, and of the report; a figure's name is a key."""
     for path in tables.glob("**/*.csv"):
-        yield (
-            path,
-            pandas.read_csv(path, dtype=str).drop(columns="figure", errors="ignore").to_csv(),
-        )
+        frame = pandas.read_csv(path, dtype=str)
+        yield path, frame.drop(columns="figure", errors="ignore").to_csv()
     for path in tables.glob("**/*.svg"):
         yield path, drawn(path)
     for name, entry in listed(tables).items():

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import re
 import shutil
+from dataclasses import replace
 
 import pandas
 import pytest
@@ -129,8 +130,9 @@ def test_damaged_inputs_are_named(finished, tmp_path):
         content.read(study, results, path, partial=True)
 
 
-def test_records_of_another_version_are_listed(tmp_path):
-    study, results, path = report_example.write(tmp_path, 2, ("gap",), troubles=False)
+def test_records_of_another_version_are_listed(finished, tmp_path):
+    study, given, path = finished
+    results = shutil.copytree(given, tmp_path / "results")
     record = next(results.glob("runs/*/evaluate/default.json"))
     disk.write_json(record, {**disk.read_json(record), "version": "evaluate-v0"})
     groups = unfinished.build(study, content.read(study, results, path))["groups"]
@@ -144,6 +146,7 @@ def test_gpus_of_a_machine_come_first():
     assert data_section.processor(machine) == "A GPU, A CPU (8 cores)"
 
 
-def test_a_run_that_experiments_share_has_a_row_in_each(tmp_path):
-    inputs = content.read(*report_example.write(tmp_path, 2, ("gap", "second"), troubles=False))
-    assert len(inputs.rows) == 20 and study_page.run_counts(inputs)["runs"] == 10
+def test_a_run_that_experiments_share_has_a_row_in_each(whole):
+    _, inputs = whole
+    shared = replace(inputs, experiments=dict.fromkeys("ab", inputs.experiments["gap"]))
+    assert len(shared.rows) == 60 and study_page.run_counts(shared)["runs"] == 30

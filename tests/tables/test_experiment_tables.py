@@ -8,6 +8,7 @@ import pytest
 import report_example
 import synthetic
 from batchscope.core import disk
+from batchscope.core.errors import UserError
 from batchscope.store import paths
 from batchscope.study import config
 from batchscope.tables import advice, csv_tables, experiment_tables, long_tables, run_table
@@ -16,7 +17,8 @@ from costs import first
 
 @pytest.mark.parametrize("schedule", first(["cosine", "constant"]))
 def test_what_is_decided(tmp_path, schedule):
-    study = synthetic.study(synthetic.grid(schedule=schedule))
+    measures = {name: synthetic.MEASURES[name] for name in ("evaluate", "time_epoch")}
+    study = synthetic.study(synthetic.grid(schedule=schedule), measures)
     synthetic.write(tmp_path, study)
     runs = run_table.collect(tmp_path, study, "gap")
     tables = {"runs": runs, **long_tables.of_experiment(tmp_path, study, "gap")}
@@ -50,10 +52,10 @@ def test_trends_that_documents_state_of_whole_experiments_are_asked(tmp_path):
     assert experiment_tables._stated_outcomes(study, "second") == {}
 
 
-def compared_at(folder):
-    frame = csv_tables.read(folder / "comparisons.csv")
-    (value,) = frame.loc[frame["budget"] == "target", "budget_value"].unique().tolist()
-    return value
+def test_claims_need_the_tables_of_their_experiments(tmp_path):
+    study = config.study(report_example.write_config(tmp_path))
+    with pytest.raises(UserError, match=r"gap/runs\.csv"):
+        experiment_tables.write_claims(study, tmp_path, tmp_path / "claims.csv")
 
 
 def tabulated(folder, seeds, failed=(), budgets=()):
@@ -61,11 +63,11 @@ def tabulated(folder, seeds, failed=(), budgets=()):
 
     From seed 2 on, losses are 1.5 times as high.
     """
-    study = synthetic.study(synthetic.grid([16, 32, 64], range(seeds)), {"evaluate": {}})
+    study = synthetic.study(synthetic.grid([16, 32, 64], range(seeds)), {})
     experiment = study.experiments["gap"]
     keys = experiment.keys.model_copy(update={"budgets": dict(budgets)})
     study.experiments["gap"] = changed = replace(experiment, keys=keys)
-    vars(changed)["measures"] = experiment.measures
+    vars(changed)["measures"] = {}
     synthetic.write(folder, study, dict.fromkeys(failed, "missing"))
     for run, factors in experiment.runs.items():
         path = paths.run_folder(folder, run) / "history.csv"
@@ -75,7 +77,9 @@ def tabulated(folder, seeds, failed=(), budgets=()):
             rows.to_csv(path, index=False)
             synthetic.write_sha256(path.parent)
     experiment_tables.write(folder, study, "gap", folder / "tables")
-    return compared_at(folder / "tables")
+    frame = csv_tables.read(folder / "tables" / "comparisons.csv")
+    (value,) = frame.loc[frame["budget"] == "target", "budget_value"].unique().tolist()
+    return value
 
 
 def test_more_seeds_move_no_default_target_until_its_file_is_deleted(tmp_path):
@@ -83,13 +87,13 @@ def test_more_seeds_move_no_default_target_until_its_file_is_deleted(tmp_path):
     (stored,) = disk.read_json(tmp_path / "tables" / paths.DEFAULT_TARGETS)["targets"]
     assert (stored["column"], stored["value"]) == ("validation_loss", first)
     assert stored["series"]["dataset"] == "digits" and "learning_rate" not in stored["series"]
-    assert tabulated(tmp_path, 6) == first
+    assert tabulated(tmp_path, 3) == first
     fits = csv_tables.read(tmp_path / "tables" / "critical_batch_size.csv")
     assert fits["target_value"].iloc[-1] == first
-    stated = tabulated(tmp_path, 6, budgets={"target": {"validation_loss": 0.7}})
-    assert stated == 0.7 and tabulated(tmp_path, 6) == first
+    stated = tabulated(tmp_path, 3, budgets={"target": {"validation_loss": 0.7}})
+    assert stated == 0.7 and tabulated(tmp_path, 3) == first
     (tmp_path / "tables" / paths.DEFAULT_TARGETS).unlink()
-    assert tabulated(tmp_path, 6) != first
+    assert tabulated(tmp_path, 3) != first
 
 
 def test_no_target_of_unfinished_runs_is_stored(tmp_path):

@@ -14,7 +14,7 @@ from batchscope.core.errors import UserError
 from batchscope.report import runs_table
 from batchscope.store import jobs, paths, status
 from batchscope.study import planner
-from batchscope.tables import experiment_tables
+from batchscope.tables import experiment_tables, run_table
 
 KEYS = {"vary": {"batch_size": [8, 32, 128], "width": [3, 4]}, "seeds": 2}
 
@@ -38,8 +38,8 @@ def write(results, name, run, scatter=0.0, state="finished", seconds=None) -> No
 @pytest.mark.parametrize("line", [1, 7, -1])
 def test_a_lost_line_of_a_trajectory_is_told(line, tmp_path):
     study = planned(tmp_path)
-    for name, run in study.experiments["a"].commands.items():
-        write(tmp_path, name, run)
+    (name, run), *_ = study.experiments["a"].commands.items()
+    write(tmp_path, name, run)
     path = paths.run_folder(tmp_path, name) / paths.TRAJECTORY
     lines = path.read_text().splitlines(keepends=True)
     del lines[line]
@@ -60,9 +60,8 @@ def test_what_is_made_is_read_and_what_is_missing_has_a_row(tmp_path):
     tables = experiment_tables.make(tmp_path, study, "a")
     found = tables["runs"].set_index("run")
     assert [*found.index] == [*runs]
-    assert [*found["status"]] == ["finished"] * 3 + ["out_of_memory"] + ["finished"] * 6 + [
-        "missing"
-    ] * 2
+    statuses = ["finished"] * 3 + ["out_of_memory"] + ["finished"] * 6 + ["missing"] * 2
+    assert [*found["status"]] == statuses
     assert {*found["own_width"]} == {3, 4} and {*found["machine"]} == {"local"}
     assert found["memory_peak_mb"].notna().sum() == 10 and found["steps_run"].max() == 400
     assert len(tables["trajectories"]) == 10 * 20
@@ -79,12 +78,12 @@ def test_what_is_made_is_read_and_what_is_missing_has_a_row(tmp_path):
 
 def test_a_record_without_its_evaluations_is_made_again(tmp_path):
     study = planned(tmp_path)
-    name, run = next(iter(study.experiments["a"].commands.items()))
+    (name, run), *_ = study.experiments["a"].commands.items()
     write(tmp_path, name, run)
-    state = next(iter(jobs.JobTable(study, tmp_path).by_record.values()))
+    state, *_ = jobs.JobTable(study, tmp_path).by_record.values()
     assert state.complete and not state.lacking
     (paths.run_folder(tmp_path, name) / paths.TRAJECTORY).unlink()
-    state = next(iter(jobs.JobTable(study, tmp_path).by_record.values()))
+    state, *_ = jobs.JobTable(study, tmp_path).by_record.values()
     assert state.missing
 
 
@@ -105,11 +104,12 @@ def test_another_machine_stands_beside(tmp_path):
         write(tmp_path / "here", name, run, 1e-4 * at, seconds=3.0 + at / 100)
         if run.factors["width"] == 3:
             write(tmp_path / "there", name, run, 1e-4 * at, seconds=6.0 + at / 100)
-    tables = experiment_tables.make(tmp_path / "here", study, "a")
-    assert tables["runs"]["machine"].value_counts().to_dict() == {"local": 12, "other": 6}
-    taken = tables["trajectories"].groupby("machine")["seconds"].max()
+    logged = run_table.logged_runs(tmp_path / "here", study, "a")
+    runs = run_table.of_logs(logged, study.name, "a")
+    assert runs["machine"].value_counts().to_dict() == {"local": 12, "other": 6}
+    assert runs["train_seconds"].notna().all()
+    taken = run_table.trajectories(logged).groupby("machine")["seconds"].max()
     assert 3 <= taken["local"] < 4 < 6 <= taken["other"] < 7
-    assert tables["runs"]["train_seconds"].notna().all()
 
 
 def test_what_needs_a_gpu_waits_for_one(tmp_path, monkeypatch):
@@ -119,5 +119,5 @@ def test_what_needs_a_gpu_waits_for_one(tmp_path, monkeypatch):
     study = planned(tmp_path, resources={"gpu": 1})
     assert {row.status for row in status.rows(study, tmp_path)} == {"no_gpu"}
     assert "{gpu: 0}" in plan.text(study, tmp_path)
-    tables = experiment_tables.make(tmp_path, study, "a")
-    assert {*tables["runs"]["status"]} == {"no_gpu"}
+    runs = run_table.of_logs(run_table.logged_runs(tmp_path, study, "a"), study.name, "a")
+    assert {*runs["status"]} == {"no_gpu"}

@@ -17,10 +17,6 @@ from batchscope.study.experiments import TimingExperiment
 from batchscope.study.registry import MEASURES
 from batchscope.tables import csv_tables, experiment_tables, long_tables
 
-# Tables with several rows per run.
-LONG = ["history", "trajectories", "at_epochs"]
-LONG += [name for entry in MEASURES.values() for name in entry.tables]
-
 
 class Written(NamedTuple):
     """Results on disk, and their study."""
@@ -40,18 +36,25 @@ class Written(NamedTuple):
         return paths.measure_path(self.results, [*self.gap.runs][0], measure, settings)
 
 
-@pytest.fixture
-def written(tmp_path):
-    """Results of 2 batch sizes and 2 seeds: one run diverged, one is missing."""
-    runs = synthetic.grid([16, 32], [0, 1])
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    """Results of 2 batch sizes and 2 seeds, to read: one run diverged, one is missing."""
+    runs, results = synthetic.grid([16, 32], [0, 1]), tmp_path_factory.mktemp("results")
     planned = synthetic.study(runs)
-    synthetic.write(tmp_path, planned, {runs[1]: "diverged", runs[3]: "missing"})
-    return Written(tmp_path, planned)
+    synthetic.write(results, planned, {runs[1]: "diverged", runs[3]: "missing"})
+    return Written(results, planned)
 
 
-def test_one_row_per_run_in_the_plans_order(written):
-    frame = written.made("runs")
-    assert [*frame["run"]] == [*written.gap.runs]
+@pytest.fixture
+def written(shared, tmp_path):
+    """A copy of those results, to change."""
+    results = shutil.copytree(shared.results, tmp_path / "results")
+    return Written(results, synthetic.study([*shared.gap.runs]))
+
+
+def test_one_row_per_run_in_the_plans_order(shared):
+    frame = shared.made("runs")
+    assert [*frame["run"]] == [*shared.gap.runs]
     assert list(frame["status"]) == ["finished", "diverged", "finished", "missing"]
     first = frame.iloc[0]
     assert (first["study"], first["experiment"], first["machine"]) == ("made_up", "gap", "local")
@@ -63,8 +66,8 @@ def test_one_row_per_run_in_the_plans_order(written):
     assert first["test_examples"] == 360
 
 
-def test_what_is_not_there_is_empty(tmp_path, written):
-    frame = written.made("runs")
+def test_what_is_not_there_is_empty(tmp_path, shared):
+    frame = shared.made("runs")
     diverged, missing = frame.iloc[1], frame.iloc[3]
     assert math.isnan(diverged["test_accuracy"])
     assert diverged["epochs_run"] == 7 and diverged["stop_reason"] == "diverged"
@@ -72,13 +75,13 @@ def test_what_is_not_there_is_empty(tmp_path, written):
     assert math.isnan(missing["train_seconds"])
     assert diverged["seconds_per_epoch"] > 0  # its configuration was timed all the same
     assert math.isnan(missing["seconds_per_epoch"])  # the second seed's job of it was not
-    nothing = written._replace(results=tmp_path / "nothing").made("runs")
+    nothing = shared._replace(results=tmp_path / "nothing").made("runs")
     assert list(nothing.columns) == list(frame.columns) and set(nothing["status"]) == {"missing"}
 
 
-def test_the_csv_reads_back_as_it_was(written, tmp_path):
-    experiment_tables.write(*written, "gap", tmp_path / "tables")
-    frame = written.made("runs")
+def test_the_csv_reads_back_as_it_was(shared, tmp_path):
+    experiment_tables.write(*shared, "gap", tmp_path / "tables")
+    frame = shared.made("runs")
     read = csv_tables.read(tmp_path / "tables" / "runs.csv")
     assert list(read.columns) == list(frame.columns)
     assert read["learning_rate_scaling"].tolist() == ["none"] * 4
@@ -107,9 +110,9 @@ def test_how_much_others_disturbed_the_timing_job_of_a_run(written):
     assert frame.loc[2:, ["disturbed_share", "foreign_cores"]].isna().all(axis=None)
 
 
-def test_lines(written):
-    frame = written.made("lines")
-    small, _, large, _ = written.gap.runs
+def test_lines(shared):
+    frame = shared.made("lines")
+    small, _, large, _ = shared.gap.runs
     assert frame["run"].unique().tolist() == [small]  # those of the other seed failed
     assert frame["other"].unique().tolist() == [large]
     assert frame[["factor", "small", "large"]].drop_duplicates().to_numpy().tolist() == [
@@ -121,19 +124,19 @@ def test_lines(written):
     assert test["loss"].iloc[2] == pytest.approx(0.12)
 
 
-def test_at_epochs(written):
-    frame = written.made("at_epochs")
-    runs = [*written.gap.runs]
+def test_at_epochs(shared):
+    frame = shared.made("at_epochs")
+    runs = [*shared.gap.runs]
     assert frame["run"].tolist() == [run for run in runs[:3] for _ in synthetic.AT_EPOCHS]
     assert frame["at_epoch"].tolist() == list(synthetic.AT_EPOCHS) * 3
     assert set(frame["machine"]) == {"local"}
     finished = frame[frame["run"] == runs[0]]
-    per_epoch = written.made("runs")["seconds_per_epoch"].iloc[0]
+    per_epoch = shared.made("runs")["seconds_per_epoch"].iloc[0]
     expected = [epoch * per_epoch for epoch in synthetic.AT_EPOCHS]
     assert finished["train_seconds"].tolist() == pytest.approx(expected, rel=1e-12)
     row = finished[finished["at_epoch"] == 5].iloc[0]
-    values = disk.read_json(written.record("evaluate", "at=5"))["values"]
-    values |= disk.read_json(written.record("noise_scale", "at=5"))["values"]
+    values = disk.read_json(shared.record("evaluate", "at=5"))["values"]
+    values |= disk.read_json(shared.record("noise_scale", "at=5"))["values"]
     known = [name for name in values if name in row]
     assert row[known].tolist() == [values[name] for name in known] and len(known) > 6
     diverged = frame[frame["run"] == runs[1]]  # after seven epochs
@@ -157,8 +160,8 @@ def test_at_epochs_of_another_machine_stand_below_with_its_own_times(written, tm
 
 
 def test_a_trajectory_of_epochs_ends_is_that_of_the_history(written):
-    frame = written.made("trajectories")
-    history = written.made("history")
+    long = long_tables.of_experiment(*written, "gap")
+    frame, history = long["trajectories"], long["history"]
     of_classes = tasks.kept(columns.TRAJECTORIES, [tasks.CLASSIFICATION])
     assert list(frame.columns) == [*long_tables.FIRST, *of_classes]
     assert frame["examples"].tolist() == (history["epoch"] * 1149).tolist()
@@ -186,54 +189,41 @@ def test_seconds_of_a_throughput_beside_where_no_epoch_was_timed(written, loop, 
     births = {name: factor.default for name, factor in run_factors.TIMING_ONLY_FACTORS.items()}
     timed = [name for name in run_factors.TIMING_FACTORS if name != "batch_size"]
     factors = {**{name: first[name] for name in timed}, **births, "loop": loop}
-    size = int(first["batch_size"])
     keys = TimingExperiment.model_validate({"timing": "throughput"})
-    sweeps = (names.Sweep(factors, (size,)),)
+    sweeps = (names.Sweep(factors, (16,)),)
     planned.experiments["speed"] = plan.PlannedExperiment("speed", keys, {}, sweeps=sweeps)
     (job,) = jobs.timing_jobs(planned.experiments["speed"], results, planned.machine)
     blocks = [{"seconds_per_step": seconds} for seconds in (0.01, 0.02, 0.9)]
-    disk.write_json(job.path, {"sizes": [{"batch_size": size, "blocks": blocks}]})
+    disk.write_json(job.path, {"sizes": [{"batch_size": 16, "blocks": blocks}]})
     chosen = replace(chosen, keys=chosen.keys.model_copy(update={"beside": ("speed",)}))
-    measures = vars(chosen)["measures"] = dict(written[1].experiments["gap"].measures)
+    measures = vars(chosen)["measures"] = dict(written.gap.measures)
     planned.experiments["gap"] = chosen
-    frame = long_tables.of_experiment(results, planned, "gap")["trajectories"]
-    own = frame["seconds"].tolist()
+    own_seconds = long_tables.of_experiment(results, planned, "gap")["trajectories"]["seconds"]
     del measures["time_epoch"]
     frame = long_tables.of_experiment(results, planned, "gap")["trajectories"]
     # The only job of the sweep is the first seed's.
-    here = (frame["batch_size"] == size) & (frame["seed"] == 0)
+    here = (frame["batch_size"] == 16) & (frame["seed"] == 0)
     assert frame["seconds"].notna().tolist() == (here & known).tolist()
     if known:
-        expected = frame.loc[here, "examples"] / (size / 0.02)
+        expected = frame.loc[here, "examples"] / (16 / 0.02)
         assert frame.loc[here, "seconds"].tolist() == pytest.approx(expected.tolist())
-        assert frame.loc[here, "seconds"].tolist() != [own[row] for row in here[here].index]
+        assert (frame.loc[here, "seconds"] != own_seconds[here]).all()
 
 
-@pytest.fixture
-def evaluated(tmp_path):
-    """Results of a run with three evaluations, and its trajectory's file."""
+def test_a_trajectory_has_what_the_training_wrote(tmp_path):
+    """Three evaluations within an epoch."""
     planned = synthetic.study(synthetic.grid([32], [0], evaluate_every=500, epochs=1))
     synthetic.write(tmp_path, planned)
     (run,) = planned.experiments["gap"].runs
+    names = ("examples", "updates", "train_loss", "test_loss")
+    numbers = ((512, 16, 1.5, 1.75), (1024, 32, 0.5, math.inf), (1149, 36, 0.25, 0.75))
+    rows = [dict(zip(names, each, strict=True)) for each in numbers]
     same = {"validation_loss": 1.0, "validation_accuracy": 0.5, "test_accuracy": 0.5}
-    rows = [
-        {**same, "examples": examples, "updates": updates, "epoch": examples / 1149}
-        | {"train_loss": train_loss, "test_loss": test_loss}
-        for examples, updates, train_loss, test_loss in (
-            (512, 16, 1.5, 1.75),
-            (1024, 32, 0.5, math.inf),
-            (1149, 36, 0.25, 0.75),
-        )
-    ]
+    rows = [{**same, **row, "epoch": row["examples"] / 1149} for row in rows]
     path = paths.run_folder(tmp_path, run) / "trajectory.csv"
     disk.write_rows(path, records.trajectory_columns("classification"), rows)
     synthetic.write_sha256(path.parent)
-    return Written(tmp_path, planned), path
-
-
-def test_a_trajectory_has_what_the_training_wrote(evaluated):
-    written, _ = evaluated
-    frame = written.made("trajectories")
+    frame = synthetic.made("trajectories", tmp_path, planned)
     assert frame["updates"].tolist() == [16, 32, 36]
     assert frame["epoch"].tolist() == [512 / 1149, 1024 / 1149, 1.0]
     assert frame["train_loss"].tolist() == [1.5, 0.5, 0.25]
@@ -241,29 +231,24 @@ def test_a_trajectory_has_what_the_training_wrote(evaluated):
     assert frame["evaluate_every"].tolist() == [500] * 3
     rate = frame["examples"] / frame["seconds"]
     assert rate.tolist() == pytest.approx([rate[0]] * 3) and rate[0] > 0
-
-
-def test_a_trajectory_that_lacks_rows_is_named(evaluated):
-    written, path = evaluated
-    path.write_text("".join(path.read_text().splitlines(True)[:-1]))
-    expected = r"trajectory.csv: received .*\(another content than was written\)"
-    with pytest.raises(errors.UserError, match=expected):
-        written.made("trajectories")
     path.unlink()
     with pytest.raises(errors.UserError, match="trajectory.csv: missing; delete .*record.json"):
-        written.made("trajectories")
+        synthetic.made("trajectories", tmp_path, planned)
 
 
-@pytest.mark.parametrize("name", LONG)
-def test_long_tables_have_the_same_columns_whatever_exists(name, written, tmp_path):
-    columns = list(written.made(name).columns)
-    assert columns[: len(long_tables.FIRST)] == list(long_tables.FIRST)
-    nothing = written._replace(results=tmp_path / "nothing").made(name)
-    assert list(nothing.columns) == columns and len(nothing) == 0
+def test_long_tables_have_the_same_columns_whatever_exists(written, tmp_path):
+    whole = long_tables.of_experiment(*written, "gap")
+    nothing = long_tables.of_experiment(tmp_path / "nothing", written.planned, "gap")
     written.gap.measures.clear()
-    unmeasured = written.made(name)
-    assert list(unmeasured.columns) == columns
-    assert (len(unmeasured) > 0) == (name in ("history", "trajectories"))
+    unmeasured = long_tables.of_experiment(*written, "gap")
+    measured = {name for entry in MEASURES.values() for name in entry.tables}
+    assert {*whole} >= {"history", "trajectories", "at_epochs", *measured}
+    for name, frame in whole.items():
+        columns = list(frame.columns)
+        assert columns[: len(long_tables.FIRST)] == list(long_tables.FIRST), name
+        assert list(nothing[name].columns) == list(unmeasured[name].columns) == columns, name
+        assert nothing[name].empty and len(frame) > 0, name
+        assert unmeasured[name].empty == (name not in ("history", "trajectories")), name
 
 
 def test_seconds_of_a_rising_batch_size_are_those_of_its_examples_at_each_size(tmp_path):

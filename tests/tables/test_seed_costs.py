@@ -17,17 +17,13 @@ def test_trainings_measures_and_timings_of_a_seed(tmp_path):
         "seeds": 3,
         "measure": ["evaluate", "time_epoch"],
     }
-    config = {"study": "s", "defaults": small_study.DEFAULTS, "experiments": {"gap": experiment}}
-    study = planner.make(config)
-    gap = study.experiments["gap"]
-    price = advice.price_of_a_seed(tmp_path, gap)
-    trainings, timings = price(gap.runs)
+    study = planner.make(small_study.config(experiment=experiment))
+    gap = study.experiments["a"]
+    trainings, timings = advice.price_of_a_seed(tmp_path, gap)(gap.runs)
     assert math.isnan(trainings) and timings == 0  # nothing is known yet
     for run, planned in study.runs.items():
         path = paths.run_folder(tmp_path, run) / "record.json"
-        path.parent.mkdir(parents=True)
-        epochs = planned["epochs"]
-        record = {"status": "finished", "contended_seconds": 10.0, "epochs_run": epochs}
+        record = {"status": "finished", "contended_seconds": 10.0, "epochs_run": planned["epochs"]}
         disk.write_json(path, record)
     with open(tmp_path / "job_seconds.csv", "a") as file:
         for job in jobs.measure_jobs(gap, tmp_path, "local"):

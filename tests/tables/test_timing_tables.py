@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-import pandas
 import pytest
 import yaml
 
@@ -39,24 +38,23 @@ def block(seconds: float, disturbed: bool = False) -> dict:
 
 def throughput(sizes: tuple[int, ...], fixed: float = FIXED) -> dict:
     """Blocks that lie symmetrically around t = a + b * B."""
-    return {
-        "measure": "throughput",
-        "status": "finished",
-        "train_examples": 1000,
-        "threads": 2,
-        "sizes": [
-            {
-                "batch_size": size,
-                "status": "finished",
-                "steps": 10,
-                "blocks": [
-                    block((fixed + PER_IMAGE * size) * factor, factor == 1.02)
-                    for factor in (0.98, 0.99, 1.0, 1.01, 1.02)
-                ],
-            }
-            for size in sizes
-        ],
-    }
+    rows = []
+    for size in sizes:
+        factors, seconds = (0.98, 0.99, 1.0, 1.01, 1.02), fixed + PER_IMAGE * size
+        blocks = [block(seconds * factor, factor == 1.02) for factor in factors]
+        rows.append({"batch_size": size, "status": "finished", "steps": 10, "blocks": blocks})
+    record = {"measure": "throughput", "status": "finished", "train_examples": 1000}
+    return {**record, "threads": 2, "sizes": rows}
+
+
+def record_of(job, slow: float = 1) -> dict:
+    """The record of a timing job on a machine that is so slow."""
+    sizes = job.sweep.batch_sizes
+    if job.measure == "throughput":
+        return throughput(sizes, slow * EAGER.get(job.sweep.factors["loop"], 1) * FIXED)
+    if job.measure == "utilisation":
+        return utilisation(sizes)
+    return {"max_batch_size": LARGEST, "profile": PROFILE}[job.measure]
 
 
 @pytest.fixture
@@ -66,26 +64,12 @@ def written(tmp_path, monkeypatch):
     Path("study.yaml").write_text(yaml.safe_dump(STUDY))
     study = config.study("study.yaml")
     experiment = study.experiments["machine"]
-    for place, wanted in (
-        (("results", "desktop"), ("throughput", "utilisation", "max_batch_size", "profile")),
-        (("elsewhere", "local"), ("throughput",)),
-    ):
-        for job in jobs.timing_jobs(experiment, *place):
-            if job.measure not in wanted:
-                continue
-            slow = EAGER.get(job.sweep.factors["loop"], 1) * (2 if place[1] == "local" else 1)
-            make = {
-                "throughput": lambda sizes, by=slow: throughput(sizes, by * FIXED),
-                "utilisation": utilisation,
-                "max_batch_size": lambda _: LARGEST,
-                "profile": lambda _: PROFILE,
-            }
-            disk.write_json(job.path, make[job.measure](job.sweep.batch_sizes))
+    for job in jobs.timing_jobs(experiment, "results", "desktop"):
+        disk.write_json(job.path, record_of(job))
+    for job in jobs.timing_jobs(experiment, "elsewhere", "local"):
+        if job.measure == "throughput":
+            disk.write_json(job.path, record_of(job, slow=2))
     return study
-
-
-def every_table(results, study) -> dict[str, pandas.DataFrame]:
-    return timing_tables.of_experiment(results, study, "machine")
 
 
 def own_jobs(study, measure: str) -> list:
@@ -94,31 +78,18 @@ def own_jobs(study, measure: str) -> list:
     return [job for job in timings if job.measure == measure]
 
 
-PROFILE = {
-    **{"measure": "profile", "status": "finished", "steps": 20, "steps_per_second": 100.0},
-    **{"compute_share": 0.5, "input_share": 0.2, "host_share": 0.3},
-    "utilisation": {"process_percent": 80.0, "gpu_percent": None},
-}
+PROFILE = {"measure": "profile", "status": "finished", "steps": 20, "steps_per_second": 100.0}
+PROFILE |= {"compute_share": 0.5, "input_share": 0.2, "host_share": 0.3}
+PROFILE["utilisation"] = {"process_percent": 80.0, "gpu_percent": None}
 
 
 def utilisation(sizes: tuple[int, ...]) -> dict:
-    return {
-        "measure": "utilisation",
-        "status": "finished",
-        "sizes": [
-            {
-                "batch_size": size,
-                "status": "finished",
-                "steps": 7,
-                "seconds": 5.0,
-                "memory_peak_mb": 500.0 + size,
-                "utilisation": {"process_percent": 90.0, "process_zero_share": 0.1},
-            }
-            for size in sizes[:-1]
-        ]
-        + [{"batch_size": sizes[-1], "status": "out_of_memory", "utilisation": None}],
-        "samples": {"batch_size": [None, 1, 1], "seconds": [0.0, 0.1, 0.2], "memory_mb": [1, 2, 3]},
-    }
+    used = {"process_percent": 90.0, "process_zero_share": 0.1}
+    same = {"status": "finished", "steps": 7, "seconds": 5.0, "utilisation": used}
+    rows = [{"batch_size": size, "memory_peak_mb": 500.0 + size, **same} for size in sizes[:-1]]
+    rows.append({"batch_size": sizes[-1], "status": "out_of_memory", "utilisation": None})
+    samples = {"batch_size": [None, 1, 1], "seconds": [0.0, 0.1, 0.2], "memory_mb": [1, 2, 3]}
+    return {"measure": "utilisation", "status": "finished", "sizes": rows, "samples": samples}
 
 
 LARGEST = {
@@ -170,9 +141,8 @@ def test_each_configuration_on_each_machine_is_a_row(written):
 
 def test_over_jobs_line_and_points_are_of_the_same_medians(written):
     """Six jobs, of which one was slow beyond all measure; an even number has two in its middle."""
-    study = {**STUDY, "machines": {}}
-    study["experiments"] = {"machine": {**STUDY["experiments"]["machine"]}}
-    study["experiments"]["machine"] |= {"timing": {"throughput": {"repeats": 6}}, "at_epochs": [2]}
+    timed = STUDY["experiments"]["machine"] | {"timing": {"throughput": {"repeats": 6}}}
+    study = STUDY | {"machines": {}, "experiments": {"machine": timed | {"at_epochs": [2]}}}
     Path("jobs.yaml").write_text(yaml.safe_dump(study))
     study = config.study("jobs.yaml")
     slow = (1.0, 1.1, 1.2, 1.3, 1.4, 30.0)
@@ -182,7 +152,7 @@ def test_over_jobs_line_and_points_are_of_the_same_medians(written):
             for each in size["blocks"]:
                 each["seconds_per_step"] *= slow[job.repeat - 1]
         disk.write_json(job.path, record)
-    made = every_table("of_jobs", study)
+    made = timing_tables.of_experiment("of_jobs", study, "machine")
     assert {*made["throughput"]["repeat"]} == {*range(1, 7)} and len(made["sweeps"]) == 12
     experiment_tables.write("of_jobs", study, "machine", Path("tables"))
     found = figures.read("tables")
@@ -252,7 +222,7 @@ def test_tries_and_profiles(written):
 
 
 def test_nothing_measured_is_headers(written):
-    for name, made in every_table("nowhere", written).items():
+    for name, made in timing_tables.of_experiment("nowhere", written, "machine").items():
         frame, own = made[made["machine"] == "desktop"], tables.TABLES[name].columns
         assert frame.empty and list(frame.columns) == [*tables.FIRST, *own]
         whole = {column for column in frame if frame[column].dtype == "Int64"}

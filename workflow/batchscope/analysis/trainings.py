@@ -10,7 +10,7 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -70,7 +70,6 @@ class Trainings:
     factors: dict[str, Any]  # those that distinguish it, of all that vary in its experiment
     runs: pandas.DataFrame  # rows of runs.csv: those that left no evaluation too
     evaluations: pandas.DataFrame  # rows of trajectories.csv, in order of updates
-    along: dict[str, list[Any]] = field(default_factory=dict)  # what changes with the batch size
     metrics: tasks.Metrics = ()  # user-defined metrics
 
     @functools.cached_property
@@ -313,12 +312,6 @@ def of_experiment(
             name for name in several if name in group.factors or (name in texts and single[name])
         ]
         rows = evaluations.merge(group.frame[keys], on=keys).sort_values("updates", kind="stable")
-        sizes = group.frame.drop_duplicates("batch_size").sort_values("batch_size")
-        varied = [name for name in several if name not in texts and group.frame[name].nunique() > 1]
         factors = {name: group.frame[name].iloc[0] for name in kept}
-        along = {name: [*sizes[name]] for name in varied}
-        trainings = Trainings(factors, group.frame, rows, along, metrics)
-        if trainings.tuned:
-            trainings.along.pop(RATE, None)
-        result.append(trainings)
+        result.append(Trainings(factors, group.frame, rows, metrics))
     return result

@@ -1,0 +1,65 @@
+"""Numbers of documents beside ours: which rows of ours are meant."""
+
+from __future__ import annotations
+
+import math
+
+import pandas
+import pytest
+
+from batchscope.study.outcomes import Reason
+from batchscope.tables import published
+
+RUNS = pandas.DataFrame(
+    [
+        (0.1, 16, 0, "finished", 0.5),
+        (0.1, 16, 1, "finished", 0.7),
+        (0.1, 16, 2, "diverged", 0.1),
+        (0.2, 16, 0, "finished", 0.9),
+        (0.1, 64, 0, "finished", 0.4),
+    ],
+    columns=["learning_rate", "batch_size", "seed", "status", "test_accuracy"],
+).assign(machine="local", device="cpu")
+TIMED = RUNS[RUNS["learning_rate"] == 0.1].assign(
+    seconds_per_epoch=2.0, seconds_per_epoch_q1=1.5, seconds_per_epoch_q3=2.5
+)
+
+
+def of(column="test_accuracy", size=16, tables=None, **factors):
+    tables = {"runs": RUNS} if tables is None else tables
+    return published.value_here(column, size, factors, tables)
+
+
+def test_ours_is_the_mean_of_the_finished_runs_with_its_interval():
+    found = of(learning_rate=0.1)
+    assert found["here"] == pytest.approx(0.6) and found["here_n"] == 2
+    # t with one degree of freedom is 12.706, and s / sqrt(2) is .1: shares end at 0 and 1.
+    assert (found["here_low"], found["here_high"]) == (0.0, 1.0)
+    found = of(size=64, learning_rate=0.1)
+    assert found == {"here": 0.4, "here_n": 1}
+
+
+def test_a_median_has_its_quartiles_and_no_seeds():
+    found = of("seconds_per_epoch", tables={"runs": TIMED})
+    assert found == {"here": 2.0, "here_low": 1.5, "here_high": 2.5}
+
+
+@pytest.mark.parametrize("gpu", [math.nan, 30.0])
+def test_utilisation_is_that_of_the_gpu_where_there_is_one(gpu):
+    used = RUNS.assign(own_framework="jax", process_percent=95.0, gpu_percent=gpu)
+    used = pandas.concat([used, used.assign(own_framework="mxnet", process_percent=1.0)])
+    found = of("utilisation_percent", 64, {"runs": used}, own_framework="jax")
+    assert found == {"here": 95.0 if math.isnan(gpu) else 30.0, "here_n": 1}
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"size": 128}, Reason.NOT_IN_GRID),
+        ({}, Reason.SEVERAL),  # both rates: settings are not mixed
+        ({"column": "weight_distance"}, Reason.NO_VALUE),
+        ({"tables": {}}, Reason.NO_VALUE),
+    ],
+)
+def test_what_has_nothing_here_says_why(given, reason):
+    assert of(**given) == {"here_reason": reason}
