@@ -8,6 +8,7 @@ import pytest
 from batchscope.analysis import advice
 from batchscope.cli import reference
 from batchscope.report import page
+from batchscope.study import advice_needs
 from batchscope.study.explanations import EXPLANATIONS
 from batchscope.study.outcomes import Verdict
 from html_page import Page
@@ -23,7 +24,8 @@ def checks() -> set[str]:
     """Return the checks and needs that the advice can have, as its code spells them."""
     paths = [*SOURCES.glob("analysis/advice*.py"), SOURCES / "study" / "advice_needs.py"]
     calls = [call for path in paths for call in CALL.findall(path.read_text(encoding="utf-8"))]
-    return {name or getattr(advice, constant) for name, constant in calls}
+    constants = vars(advice_needs) | vars(advice)
+    return {name or constants[constant] for name, constant in calls}
 
 
 def test_each_code_has_a_short_one():
