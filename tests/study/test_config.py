@@ -78,6 +78,9 @@ def test_scalars_are_those_of_yaml_1_2(text, value, written):
     [
         ("a: [1, 2", ":1:9"),
         ("a: *b", ":1:4"),
+        ("a:\n\tb: 2", ":2:1"),
+        ("a: a\x07b", ":1:5"),
+        ("a: !!python/name:os.system x", ":1:4"),
         ("a: 1\nb: 2\na: 3", ":3:1"),
         ("a: !!int abc", ""),
         ("a: !!bool maybe", ""),
@@ -87,6 +90,7 @@ def test_scalars_are_those_of_yaml_1_2(text, value, written):
         ("[" * 500, ""),
         ("- a", ""),
         ("# nothing", ""),
+        ("", ""),
     ],
 )
 def test_invalid_yaml_is_one_line_with_its_place(text, place, written):
