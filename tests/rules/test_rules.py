@@ -75,10 +75,7 @@ def test_a_partial_report_follows_the_logs_that_it_quotes(tmp_path, monkeypatch)
     for log in [*logs, f"logs/train/{small}.log"]:
         Path(log).parent.mkdir(parents=True, exist_ok=True)
         Path(log).touch()
-    for name in paths.run_files(study.plan.runs[small]):
-        path = paths.run_folder("results", small) / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch()
+    small_study.finish_run("results", small)
     assert inputs.quoted_logs(study) == []
     assert inputs.quoted_logs(dataclasses.replace(study, partial=True)) == logs
 
@@ -91,18 +88,15 @@ def test_timing_jobs_take_turns_before_all_else():
     assert turn(SimpleNamespace(settings="rep=102")) == second
 
 
-MEASURED = {"evaluate": None, "time_epoch": None, "landscape": None}
-
-
 def every_file(study: CalledStudy) -> list[str]:
-    """Every file of a study, except data and figures, that is made again if it is deleted."""
+    """Return every file of a study, except data and figures, that is made again if it is lost."""
     runs = [paths.run_folder("results", run) for run in study.plan.runs]
     files = [(run / name).as_posix() for run in runs for name in (*paths.RUN_FILES, paths.RECORD)]
     files += [path for path in inputs.records(study, "a") if not path.endswith("record.json")]
-    return [*files, study.report, study.headline, *inputs.all_tables(study), *_more(study)]
+    return [*files, study.report, study.headline, *inputs.all_tables(study), *_last_files(study)]
 
 
-def _more(study: CalledStudy) -> list[str]:
+def _last_files(study: CalledStudy) -> list[str]:
     return [f"{study.folder}/a/{name}" for name in ("default_targets.json", "complete.txt")]
 
 
@@ -122,7 +116,7 @@ def draw(study: CalledStudy) -> list[Path]:
 def whole(tmp_path, monkeypatch):
     """A study with every file, empty except the list of its figures."""
     monkeypatch.chdir(tmp_path)
-    study = made(measure=MEASURED)
+    study = made(measure=["evaluate", "time_epoch", "landscape"])
     for path in [*rule_targets.data(study), *every_file(study)]:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).touch()
@@ -136,15 +130,12 @@ def targets(study: CalledStudy) -> set[str]:
     return set(rule_targets.of_all(now)) - {now.report}
 
 
-def test_a_deleted_file_is_a_target(whole):
+def test_a_deleted_file_is_a_target_and_a_lost_figure_removes_its_folder(whole):
     assert rule_targets.of_all(whole) == [whole.report]
     for path in every_file(whole):
         Path(path).unlink()
         assert targets(whole) == {path} - {whole.report}
         Path(path).touch()
-
-
-def test_a_folder_that_lost_a_figure_is_drawn_again(whole):
     for path in draw(whole):
         path.unlink()
         assert targets(whole) == {*inputs.all_figures(whole)} and not path.parent.exists()
@@ -176,9 +167,8 @@ def test_deleted_data_are_an_error_that_names_the_command(whole):
     for path in [record, *arrays, *every_file(whole)]:
         Path(path).unlink(missing_ok=True)
     # Nothing was made of them yet. All missing records are behind complete.txt.
-    assert {record, *_more(whole)} < targets(whole) and rule_targets.runs(whole)[0] not in targets(
-        whole
-    )
+    assert {record, *_last_files(whole)} < targets(whole)
+    assert rule_targets.runs(whole)[0] not in targets(whole)
 
 
 @pytest.mark.parametrize("name", ["a{b}", "a<b>", "a{b", "plain"])

@@ -78,7 +78,6 @@ def test_a_full_disk_stops_no_training(tmp_path, monkeypatch, capsys):
 
 
 def test_a_training_reports_and_another_process_sees_it(digits, tmp_path):
-    """Its log has the lines, and its file is gone with it."""
     results = with_digits(digits, tmp_path / "results")
     run = run_name(epochs=100000)
     log = tmp_path / "log"
