@@ -54,9 +54,9 @@ def test_a_folder_is_replaced_as_a_whole_or_not_at_all(tmp_path):
 
 
 def test_records_and_arrays_are_read_as_they_were_written(tmp_path):
-    numbers = {"a": np.float32(0.1), "b": [math.nan, -math.inf, np.int64(3)], "c": None}
+    numbers = {"a": np.float32(0.1), "b": [math.nan, -math.inf, np.int64(3)], "c": "ü"}
     disk.write_json(tmp_path / "a.json", numbers)
-    expected = {"a": float(np.float32(0.1)), "b": [None, None, 3], "c": None}
+    expected = {"a": float(np.float32(0.1)), "b": [None, None, 3], "c": "ü"}
     assert disk.read_json(tmp_path / "a.json", "a") == expected
     with pytest.raises(UserError, match="without d, e"):
         disk.read_json(tmp_path / "a.json", "a", "d", "e")
@@ -70,23 +70,6 @@ def test_records_and_arrays_are_read_as_they_were_written(tmp_path):
     disk.check_sha256(tmp_path / "a.csv", disk.file_sha256(tmp_path / "a.csv"))
     with pytest.raises(UserError, match="received SHA-256 [0-9a-f]{64}; 00 is expected"):
         disk.check_sha256(tmp_path / "a.csv", "00")
-
-
-@pytest.mark.parametrize(
-    ("old", "new"), [('"epochs": 12', '"epochs": 13'), (' "epochs": 12,\n', ""), ("\n}\n", "\n")]
-)
-def test_a_record_that_was_changed_is_refused(old, new, tmp_path):
-    path = tmp_path / "a.json"
-    record = {"epochs": 12, "values": {"loss": 0.25, "name": "ü"}}
-    disk.write_json(path, record)
-    assert disk.read_json(path) == record
-    text = path.read_text()
-    assert text.count(old) == 1
-    path.write_text(text.replace(old, new))
-    with pytest.raises(UserError) as raised:
-        disk.read_json(path)
-    line = str(raised.value)
-    assert line.startswith(f"{path}: received a damaged file (") and "\n" not in line
 
 
 def test_a_link_is_a_copy_where_links_are_not_to_be_had(tmp_path, monkeypatch):

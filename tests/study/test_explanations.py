@@ -7,11 +7,9 @@ import pytest
 
 from batchscope.analysis import advice
 from batchscope.cli import reference
-from batchscope.report import page
 from batchscope.study import advice_needs
 from batchscope.study.explanations import EXPLANATIONS
 from batchscope.study.outcomes import Verdict
-from html_page import Page
 
 SOURCES = Path(advice.__file__).parents[1]
 HEADLINES = {
@@ -40,15 +38,3 @@ def test_each_code_has_a_short_one():
 def test_explain_takes_the_words_of_a_reader(word):
     key = word.lower().replace(" ", "_").replace("-", "_")
     assert EXPLANATIONS[key] in reference.entries(word)
-
-
-def test_a_question_mark_opens_its_text_without_a_script():
-    template = """{% from "macros.html.j2" import help, help_texts -%}
-    {% set content %}<p>{{ help("within") }}{{ help("no_such_word") }}</p>{% endset -%}
-    {{ content }}{{ help_texts(content) }}"""
-    html = page._environment().from_string(template).render()
-    (button,) = Page(html).all("button")
-    assert button["popovertarget"] == "help-within" and button["type"] == "button"
-    assert button["aria-label"] == "Explain: within"
-    (opened,) = Page(html).all("div")
-    assert "popover" in opened and opened["id"] == "help-within"
