@@ -15,8 +15,8 @@ def test_missing_jobs_the_best_finished_run_and_running_jobs(tmp_path):
     lines = watch.text(study, tmp_path, 2).splitlines()
     assert lines[0].startswith("Study s, missing: 2 trainings and 2 measures; ")
     assert lines[1:] == ["No training, measure or timing runs now."]
-    finish_run(tmp_path, small, status="diverged", best_validation_loss=0.1)
-    finish_run(tmp_path, large, best_validation_loss=0.12345)
+    finish_run(tmp_path, small, status="diverged", best_validation_loss=0.1, sha256={})
+    finish_run(tmp_path, large, best_validation_loss=0.12345, sha256={})
     with (
         progress.running(tmp_path, "evaluate", large),
         progress.running(tmp_path, "train", small),

@@ -50,6 +50,34 @@ def test_tables_follow_every_file_that_they_read():
     ]
 
 
+NUMBERS = {"batch_size": [16, 32], "test_accuracy": [0.5, 0.6]}
+OTHERS = {**NUMBERS, "test_accuracy": [0.5, 0.7]}
+
+
+def published(*numbers, figure="Table 4", found="It rises."):
+    words = {"figure": figure, "found": found}
+    return {"published": {"accuracy": {**words, **({"numbers": [*numbers]} if numbers else {})}}}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "again"),
+    [
+        ({}, {"budgets": {"epochs": 1}}, True),
+        ({"budgets": {"epochs": 1}}, {"budgets": {"epochs": 2}}, True),
+        (published(), published(NUMBERS), True),
+        (published(NUMBERS), published(OTHERS), True),
+        (published(NUMBERS), published({**NUMBERS, "optimizer": "adam"}), True),
+        (published(NUMBERS), published(NUMBERS, figure="Table 5"), True),
+        (published(NUMBERS), published(NUMBERS, found="It falls."), False),  # in the report only
+        (published(), {}, False),
+    ],
+)
+def test_a_change_of_a_key_makes_tables_again_and_no_run(before, after, again):
+    plans = [made(measure=["evaluate"], **keys) for keys in (before, after)]
+    assert len({inputs.followed(study, "a") for study in plans}) == 1 + again
+    assert inputs.records(plans[0], "a") == inputs.records(plans[1], "a")
+
+
 @pytest.mark.parametrize(
     ("models", "own_data", "partial", "started"),
     [(OWN, False, False, 1), (OWN, False, True, 0), ({}, True, False, 1), ({}, False, False, 0)],

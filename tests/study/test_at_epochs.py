@@ -7,35 +7,25 @@ import pytest
 from batchscope import datasets, figures
 from batchscope.core import disk
 from batchscope.store import jobs, paths
-from batchscope.study import config, names
+from batchscope.study import names, planner
 from batchscope.tables import csv_tables, experiment_tables
 from digit_runs import step, train
+from small_study import config
 
 pytestmark = pytest.mark.slow
-
-CONFIG = """
-study: tiny
-defaults: {dataset: digits, model: small_cnn, optimizer: sgd, learning_rate: 0.05}
-experiments:
-  epochs:
-    set: {batch_size: 64, epochs: 4}
-    seeds: 1
-    measure: [evaluate]
-    at_epochs: [1, 2, 4]
-"""
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """The study, its one run and the results of every job, each through the door."""
-    folder = tmp_path_factory.mktemp("at_epochs")
-    path, results = folder / "config.yaml", folder / "results"
-    path.write_text(CONFIG)
-    study = config.study(path)
+    """The study, its one run and the results of every job, each by its command."""
+    results = tmp_path_factory.mktemp("at_epochs") / "results"
+    keys = {"vary": {"batch_size": [64]}, "seeds": 1, "measure": ["evaluate"]}
+    raw = config(defaults={"epochs": 4}, experiment={**keys, "at_epochs": [1, 2, 4]})
+    study = planner.make(raw)
     ((token, definition),) = study.datasets.items()
     datasets.prepare(token, definition, results)
     (run,) = study.runs
-    measures = [*jobs.measure_jobs(study.experiments["epochs"], results, study.machine)]
+    measures = [*jobs.measure_jobs(study.experiments["a"], results, study.machine)]
     jobs.note_epochs(jobs.JobTable(study, results))
     train(results, run)
     for job in measures:
@@ -77,14 +67,14 @@ def test_the_validation_after_an_epoch_is_that_of_the_history(made):
 
 def test_the_table_and_its_figure_have_the_evaluations(made, tmp_path):
     study, run, results = made
-    experiment_tables.write(results, study, "epochs", tmp_path)
+    experiment_tables.write(results, study, "a", tmp_path)
     frame = csv_tables.read(tmp_path / "at_epochs.csv")
     assert frame["at_epoch"].tolist() == [1, 2, 4]
     expected = [values(results, run, f"at={epoch}")["test_accuracy"] for epoch in (1, 2, 4)]
     assert frame["test_accuracy"].tolist() == expected
     assert len(set(expected)) == 3  # the weights differ
     assert frame["train_seconds"].isna().all()  # nothing was timed
-    drawn = figures.drawn(study.experiments["epochs"])
+    drawn = figures.drawn(study.experiments["a"])
     assert "accuracy_by_epochs" in drawn and "training_time" not in drawn
     shown = figures.select(figures.read(tmp_path), figures.FIGURES["accuracy_by_epochs"])
     assert shown["test_accuracy"].tolist() == expected

@@ -7,8 +7,6 @@ from pathlib import Path
 import pytest
 
 from batchscope import figures
-from batchscope.rules import inputs
-from batchscope.rules.study import CalledStudy
 from batchscope.study import names, planner, run_factors
 from small_study import config, forbid, problems, timed
 
@@ -70,16 +68,6 @@ def test_other_seeds_than_planned_are_warned_of():
     for seeds in (6, 9):
         (line,) = warnings(seeds)
         assert line.startswith("experiments.a.seeds: ") and f"8 seeds (received {seeds})" in line
-
-
-def test_budgets_change_tables_and_no_run():
-    plans = [
-        planner.make(config(experiment={"budgets": stated} if stated else {}))
-        for stated in ({"epochs": 1}, {"epochs": 2}, None)
-    ]
-    called = [CalledStudy(planned, "config.yaml", "full", False) for planned in plans]
-    assert len({inputs.followed(study, "a") for study in called}) == 3
-    assert plans[0].runs == plans[1].runs == plans[2].runs
 
 
 def test_runs_are_named_by_what_they_are_and_shared_by_experiments():

@@ -1,13 +1,9 @@
 """A document's numbers: from the configuration to a table and the panels beside our own."""
 
-import json
-
 import commanded
 import small_study
 import synthetic
 from batchscope import figures
-from batchscope.rules import inputs
-from batchscope.rules.study import CalledStudy
 from batchscope.study import planner, published_numbers, run_factors
 from batchscope.tables import csv_tables, experiment_tables, published
 
@@ -83,19 +79,6 @@ def test_the_table_has_a_row_per_number_or_headers_only(tmp_path):
     text = (tmp_path / "published.csv").read_text()
     assert text == ",".join(published.COLUMNS) + "\n"
     assert len(figures.read(tmp_path).published) == 0
-
-
-def test_a_change_of_the_numbers_tabulates_again_and_trains_nothing():
-    changed = series() | {"test_accuracy": [0.33, *ACCURACY[1:]]}
-    numbers = (None, [series()], [changed], [series(optimizer="adam")])
-    plans = [made(item) for item in numbers]
-    plans += [made([series()], figure="Table 5"), made([series()], found="It falls.")]
-    called = [CalledStudy(plan, "config.yaml", "full", False) for plan in plans]
-    followed = [inputs.followed(study, "gap") for study in called]
-    assert "published" not in json.loads(followed[0])
-    assert len({tuple(inputs.records(study, "gap")) for study in called}) == 1
-    # The finding of a document is in the report only.
-    assert len(set(followed)) == 5 and followed[1] == followed[5]
 
 
 def test_the_plan_has_the_examples_of_a_document():
