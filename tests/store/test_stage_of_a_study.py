@@ -6,7 +6,6 @@ from collections import Counter
 
 import pytest
 
-import commanded
 from batchscope.core import disk
 from batchscope.core.errors import UserError
 from batchscope.store import interims, jobs, paths
@@ -95,14 +94,6 @@ def test_another_plan_after_an_analysis_is_warned_of():
     (warning,) = [text for text in study.warnings if "28" in text]
     assert warning.startswith("experiments.a.seeds: ") and "(received 13)" in warning
     assert not any("28" in text for text in planned(Stage(13, {})).warnings)
-
-
-def test_runs_of_a_command_come_in_stages_too(tmp_path):
-    raw = commanded.study(tmp_path, seeds=STAGED)
-    first = next(iter(planner.make(raw, folder=tmp_path).commands))
-    stage = {"a": Stage(13, {first: 9})}
-    later = planner.make(raw, folder=tmp_path, looked=lambda _: stage)
-    assert len(later.commands) == 6 + 6 + 9
 
 
 @pytest.mark.parametrize(("number", "delete"), [(1, "interims"), (2, "it")])

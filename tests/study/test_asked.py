@@ -53,6 +53,7 @@ def test_order_settings_and_words_are_those_of_the_file():
         ({"branches": {"examples": 2}}, ("branches",)),
         ({"landscape": {"points": 4}}, ("landscape",)),
         ({"landscape": {"pairs": 0, "lines": 0}}, ("landscape",)),
+        ({"noise_scale": {"examples": 5, "micro_batch": 2}}, ("noise_scale",)),
         # Pairs of runs.
         ({"line": {"between": {}}}, ("line", "between")),
         ({"line": {"between": {"batch_size": [16]}}}, ("line", "between", "batch_size")),

@@ -42,16 +42,6 @@ def test_a_study_of_own_runs_alone_needs_nothing_else(tmp_path):
     ]
 
 
-def test_a_mistake_in_the_file_is_reported_with_its_line_and_its_experiment(tmp_path):
-    frame = own_table.rows().astype({"updates": object})
-    frame.loc[[1, 3], "updates"] = ["ten", -1]
-    (problem,) = refused(tmp_path, frame)
-    path = tmp_path / "own_runs.csv"
-    assert problem.startswith(
-        f"experiments.a.runs: {path}, line 3, updates: received 'ten', and 1 more row like it; a "
-    )
-
-
 def test_every_problem_at_once_with_those_of_other_keys(tmp_path):
     figures = ["landscape", "loss_curves", "generalisation_gap", "learning_rate", "progres"]
     problems = refused(tmp_path, margins={"test_loss": 0.1}, figures=figures)

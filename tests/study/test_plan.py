@@ -40,12 +40,13 @@ def test_five_thousand_runs_are_planned_at_once():
     experiment = {"vary": {"batch_size": list(range(1, 101))}, "seeds": 50}
     experiment["measure"] = ["evaluate", "sharpness", "time_epoch"]
     raw = config(max_runs=5000, experiment=experiment)
-    times = []
-    for _ in range(3):
+
+    def seconds():
         start = time.process_time()
         assert len(planner.make(raw).runs) == 5000
-        times.append(time.process_time() - start)
-    assert min(times) < 1.0
+        return time.process_time() - start
+
+    assert any(seconds() < 1.0 for _ in range(3))
 
 
 def test_too_few_seeds_for_a_verdict_are_warned_of():
