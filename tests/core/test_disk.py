@@ -44,6 +44,7 @@ def test_a_folder_is_replaced_as_a_whole_or_not_at_all(tmp_path):
     path = tmp_path / "folder"
     with disk.atomic_folder(path) as new:
         (new / "a").touch()
+        assert not disk.is_abandoned(new) and not disk.is_abandoned(path)
     with pytest.raises(ValueError), disk.atomic_folder(path) as new:
         (new / "b").touch()
         raise ValueError
