@@ -45,9 +45,9 @@ def test_a_folder_is_replaced_as_a_whole_or_not_at_all(tmp_path):
     with disk.atomic_folder(path) as new:
         (new / "a").touch()
         assert not disk.is_abandoned(new) and not disk.is_abandoned(path)
-    with pytest.raises(ValueError), disk.atomic_folder(path) as new:
+    with pytest.raises(OSError, match="'none'"), disk.atomic_folder(path) as new:
         (new / "b").touch()
-        raise ValueError
+        open("none")
     assert [each.name for each in path.iterdir()] == ["a"]
     with disk.atomic_folder(path) as new:
         (new / "b").touch()
