@@ -47,7 +47,7 @@ def test_a_folder_is_replaced_as_a_whole_or_not_at_all(tmp_path):
         assert not disk.is_abandoned(new) and not disk.is_abandoned(path)
     with pytest.raises(OSError, match="'none'"), disk.atomic_folder(path) as new:
         (new / "b").touch()
-        open("none")
+        os.stat("none")
     assert [each.name for each in path.iterdir()] == ["a"]
     with disk.atomic_folder(path) as new:
         (new / "b").touch()
