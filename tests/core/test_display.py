@@ -76,6 +76,7 @@ def test_counts_agree_with_their_nouns():
         # Not symmetric: by the narrower half, and no end above zero becomes zero.
         ((72.3, 44.7, 741.0), "72 [45, 741]"),
         ((15.0, 0.3, 741.0), "15 [0.3, 740]"),
+        ((0.5, 0.45, 0.9), "0.500 [0.450, 0.900]"),
         # An interval below zero stays below it.
         ((-0.0299, -0.0593, -0.000476), f"{MINUS}0.03 [{MINUS}0.059, {MINUS}0.00048]"),
         ((0.5, NAN, NAN), "0.5"),

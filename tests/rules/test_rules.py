@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import logging
 import os
 import subprocess
 from pathlib import Path
@@ -220,6 +221,15 @@ def test_the_end_of_a_call_is_about_its_report(whole):
     Path(whole.headline).write_text("8 is best.\n")
     assert session.closing_lines(whole, ["results/data/d/record.json"]) == []
     assert session.closing_lines(whole, [whole.report]) == [f"{whole.report}: 8 is best."]
+
+
+def test_an_interrupted_call_shows_no_errors(monkeypatch):
+    def is_shown(level):
+        return session.is_shown(logging.LogRecord("", level, "", 0, "A job failed.", (), None))
+
+    assert is_shown(logging.ERROR)
+    monkeypatch.setattr(session.interruption, "is_interrupted", lambda: True)
+    assert is_shown(logging.WARNING) and not is_shown(logging.ERROR)
 
 
 def test_files_dated_in_the_future_are_named_with_their_fix(tmp_path, monkeypatch):
