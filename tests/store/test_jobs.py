@@ -105,3 +105,9 @@ def test_user_models_with_missing_jobs(tmp_path):
         planned(OWN, vary=vary, set={"device": "gpu"}),
     ):
         assert jobs.JobTable(other, tmp_path).user_models() == set()
+
+
+def test_a_record_of_an_epoch_has_the_settings_of_its_measure():
+    assert jobs.at_epoch("noise_scale", {"examples": 64, "micro_batch": 1}, 2) == "ex=64+at=2"
+    # Weights that are stated by the epoch are stated once.
+    assert jobs.at_epoch("evaluate", {"weights": "best"}, 2) == "at=2"

@@ -58,8 +58,9 @@ def test_each_configuration_has_the_most_seeds_that_an_analysis_gave_it(tmp_path
     assert counts(study) == {16: 13, 32: 6}
     assert study.experiments["a"].seeds == tuple(range(13))
     assert interims.count(tmp_path, "s") == 2 and interims.is_open(tmp_path, "s")
+    assert interims.current(tmp_path, "s") == 3
     wrote(tmp_path, 3, ("", [], ""))
-    assert not interims.is_open(tmp_path, "s")
+    assert not interims.is_open(tmp_path, "s") and interims.current(tmp_path, "s") == 3
 
 
 def test_later_seeds_have_their_own_timing_jobs():

@@ -78,9 +78,3 @@ def test_the_table_and_its_figure_have_the_evaluations(made, tmp_path):
     assert "accuracy_by_epochs" in drawn and "training_time" not in drawn
     shown = figures.select(figures.read(tmp_path), figures.FIGURES["accuracy_by_epochs"])
     assert shown["test_accuracy"].tolist() == expected
-
-
-def test_a_record_of_an_epoch_has_the_settings_of_its_measure():
-    assert jobs.at_epoch("noise_scale", {"examples": 64, "micro_batch": 1}, 2) == "ex=64+at=2"
-    # Weights that are stated by the epoch are stated once.
-    assert jobs.at_epoch("evaluate", {"weights": "best"}, 2) == "at=2"
