@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from batchscope.core import disk
 from batchscope.core.errors import ConfigError
-from batchscope.study import planner
+from batchscope.store import jobs, paths
+from batchscope.study import names, planner
 
 DEFAULTS = {
     "dataset": "digits",
@@ -42,6 +44,37 @@ def timed(**experiment):
     }
     defaults = {"dataset": "mnist", "model": "campbell_cnn", "optimizer": "sgd"}
     return {"study": "s", "defaults": defaults, "experiments": {"a": experiment}}
+
+
+def finish_run(results, run, **record):
+    """Write the files of a finished run; only its record has content."""
+    folder, factors = paths.run_folder(results, run), names.parse_run(run)
+    folder.mkdir(parents=True, exist_ok=True)
+    record = {"status": "finished", "contended_seconds": 8.0, **record}
+    disk.write_json(folder / paths.RECORD, {"epochs_run": factors["epochs"], **record})
+    for name in paths.run_files(factors)[1:]:
+        (folder / name).touch()
+
+
+def finish(results, study, **versions):
+    """Write every file of a study, with versions of the records by step; return the files."""
+    files = [
+        paths.dataset_folder(results, token) / name
+        for token in study.datasets
+        for name in (paths.RECORD, *paths.ARRAYS)
+    ]
+    table = jobs.JobTable(study, results)
+    for state in table.by_record.values():
+        job, version = state.job, versions.get(state.job.measure)
+        if job.measure == "train":
+            finish_run(results, job.runs[0], version=version)
+        else:
+            disk.write_json(job.path, {"version": version})
+        files += table.files(job)
+    for path in files:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    return files
 
 
 def forbid(monkeypatch, method="stat"):

@@ -45,9 +45,7 @@ def test_missing_jobs_by_experiment_and_their_time(tmp_path):
 def test_records_of_another_version_are_counted(tmp_path):
     path, results = write(tmp_path, experiment={"seeds": 1}), tmp_path / "r"
     for run in config.study(path).runs:
-        folder = paths.run_folder(results, run)
-        record = {"status": "finished", "contended_seconds": 8.0, "epochs_run": 1}
-        disk.write_json(folder / paths.RECORD, {**record, "version": "train-v0"})
+        small_study.finish_run(results, run, version="train-v0")
     found = text(path, results)
     assert "train: 2 records of another version (train-v0; now " in found
     assert "Missing: 2 trainings, about " in found

@@ -15,22 +15,22 @@ import yaml
 import small_study
 from batchscope import datasets
 from batchscope.cli import entry, step_times, study_check
+from batchscope.core.errors import UserError
 from batchscope.study import config
 from prepared_data import SPLIT
 
-GOOD = [
-    "age,job,old,y,id",
-    *(
-        f"{20 + x % 9},{'ab'[x % 2]},{x % 3 == 0},{('no', 'yes')[x % 4 // 3]},i{x}"
-        for x in range(40)
-    ),
-]
-TABLE = {"source": "csv", "label": "y", "ignore": ["id"], "split": SPLIT}
+GOOD = ["age,job,old,y,id"]
+GOOD += [f"{20 + x % 9},{'ab'[x % 2]},{x % 3 == 0},{'yn'[x % 4 // 3]},i{x}" for x in range(40)]
+DATASETS = {
+    "a": {"source": "csv", "path": "a.csv", "label": "y", "ignore": ["id"], "split": SPLIT},
+    "b": {"source": "csv", "path": "b.csv", "split": SPLIT},
+    "c": {"source": "npz", "path": "c.npz", "split": SPLIT},
+}
 
 
 @pytest.fixture
 def write(tmp_path, monkeypatch):
-    """Writes a study `c.yaml` of three own data sets, and the first of these."""
+    """Return a function that writes a study `c.yaml` of data sets, and the first of these."""
     monkeypatch.chdir(tmp_path)
     # No copies of a process that may have TensorFlow's threads, and no timed steps.
     monkeypatch.setattr(step_times, "note", lambda *_: None)
@@ -39,31 +39,25 @@ def write(tmp_path, monkeypatch):
         return concurrent.futures.ThreadPoolExecutor(workers)
 
     monkeypatch.setattr(concurrent.futures, "ProcessPoolExecutor", in_a_thread)
+    Path("b.csv").write_text("a,y\n1,x\n2,\n")
+    np.savez("c.npz", inputs=np.random.rand(40, 300), labels=np.arange(40) % 2 + 0.5)
 
-    def written(table: list[str], **models: str) -> Path:
+    def written(table: list[str], datasets=("a", "b", "c"), sizes=(4,), **keys) -> None:
         Path("a.csv").write_text("\n".join(table))
-        Path("b.csv").write_text("a,y\n1,x\n2,\n")
-        rows, labels = np.random.rand(40, 300), np.arange(40) % 2
-        np.savez("c.npz", inputs=rows, labels=labels + 0.5)
-        study = small_study.config(
-            datasets={
-                "a": {**TABLE, "path": "a.csv"},
-                "b": {"source": "csv", "path": "b.csv", "split": SPLIT},
-                "c": {"source": "npz", "path": "c.npz", "split": SPLIT},
-            },
-            models=models,
-            defaults={"model": next(iter(models), "mlp")},
-            experiment={"vary": {"batch_size": [4], "dataset": ["a", "b"]}},
-        )
-        study["experiments"]["c"] = {
-            "vary": {"batch_size": [4]},
-            "set": {"dataset": "c"},
-            "seeds": 1,
-        }
+        experiment = {"vary": {"batch_size": [*sizes], "dataset": [*datasets]}, "seeds": 1}
+        keys["datasets"] = {name: DATASETS[name] for name in datasets}
+        defaults = {"model": next(iter(keys.get("models", ())), "mlp")}
+        experiment["measure"] = keys.pop("measure", None) or ["evaluate"]
+        study = small_study.config(defaults=defaults, experiment=experiment, **keys)
         Path("c.yaml").write_text(yaml.safe_dump(study))
-        return tmp_path
 
     return written
+
+
+def check() -> str:
+    with pytest.raises(SystemExit) as ended:
+        entry.main(["check", "--config", "c.yaml"])
+    return ended.value.code
 
 
 BROKEN = [*GOOD[:3], "x,c,True,no,7", *GOOD[4:], "1,a,True,,8"]
@@ -76,43 +70,33 @@ def places(text: str) -> list[str]:
 
 def test_all_problems_of_all_data_at_once_without_a_model(write, monkeypatch, capfd):
     write(BROKEN)
-    with pytest.raises(SystemExit) as ended:
-        entry.main(["check", "--config", "c.yaml"])
-    assert places(ended.value.code) == [*PLACES, "b.csv, column y, row 2"]
-    assert all(line.startswith("datasets.") for line in ended.value.code.splitlines())
+    text = check()
+    assert places(text) == [*PLACES, "b.csv, column y, row 2"]
+    assert all(line.startswith("datasets.") for line in text.splitlines())
     # Of models, those of sound data alone are built.
-    write(BROKEN, mine=str(small_study.MODEL_FILE))
+    write(BROKEN, models={"mine": str(small_study.MODEL_FILE)})
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(SystemExit) as ended:
-        entry.main(["check", "--config", "c.yaml"])
-    assert places(ended.value.code)[:2] == PLACES
+    assert places(check())[:2] == PLACES
     assert "models: not checked before" in capfd.readouterr().err
 
 
 def test_settings_and_batches_that_do_not_fit_own_data_are_refused_before_any_job(write):
-    write(GOOD)
-    study = yaml.safe_load(Path("c.yaml").read_text())
-    del study["experiments"]["c"], study["datasets"]["b"], study["datasets"]["c"]
-    (experiment,) = study["experiments"].values()
-    experiment |= {"vary": {"batch_size": [4, 25], "dataset": ["a"]}, "measure": ["branches"]}
-    Path("c.yaml").write_text(yaml.safe_dump(study))
+    write(GOOD, datasets="a", sizes=(4, 25), measure=["branches"])
     config.study("c.yaml")  # its size is not known yet
-    with pytest.raises(SystemExit) as ended:
-        entry.main(["check", "--config", "c.yaml"])
-    batch, setting = sorted(ended.value.code.splitlines(), key=lambda line: "measure" in line)
+    batch, setting = sorted(check().splitlines(), key=lambda line: "measure" in line)
     assert "batch_size[1]: Expected at most 24, " in batch
     assert "measure.branches.factors: received 16, a batch size of 64; at most 6 " in setting
 
 
-def test_what_is_prepared_is_not_read_again(write, monkeypatch):
-    results = write(GOOD) / "results"
+def test_prepared_data_are_not_read_again(write):
+    write(GOOD)
     study = config.study("c.yaml", "full", recorded=lambda _: None)
-    first, second, third = study.datasets
+    first, _, third = study.datasets
     for dataset in (first, third):
-        datasets.prepare(dataset, study.datasets[dataset], results)
+        datasets.prepare(dataset, study.datasets[dataset], Path("results"))
     Path("a.csv").write_text("y")
-    with pytest.raises(Exception, match="b.csv, column y, row 2") as raised:
-        study_check.check(study, results)
+    with pytest.raises(UserError, match="b.csv, column y, row 2") as raised:
+        study_check.check(study, Path("results"))
     assert "datasets.a" not in str(raised.value)
 
 
@@ -131,10 +115,10 @@ def wait_for_ever() -> None:
     threading.Event().wait()
 
 
-@pytest.mark.parametrize("function", [leave_a_thread, wait_for_ever])
-def test_what_does_not_end_is_ended(monkeypatch, function):
+@pytest.mark.parametrize(("function", "seconds"), [(leave_a_thread, 5.0), (wait_for_ever, 1.0)])
+def test_what_does_not_end_is_ended(monkeypatch, function, seconds):
+    assert study_check.in_process(abs, -1) == 1
     monkeypatch.setattr(study_check, "_END_SECONDS", 0.5)
     with pytest.raises(TimeoutError):
-        study_check.in_process(function, seconds=5.0)
+        study_check.in_process(function, seconds=seconds)
     assert multiprocessing.active_children() == []
-    assert study_check.in_process(abs, -1) == 1

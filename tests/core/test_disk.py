@@ -27,23 +27,15 @@ def full(size=1000):
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def write_folder(path):
-    with disk.atomic_folder(path) as folder:
-        (folder / "a.txt").write_text("a" * 2000)
-
-
-@pytest.mark.parametrize(
-    "write",
-    [
-        lambda path: disk.write_text(path, "a" * 2000),
-        lambda path: disk.write_arrays(path, {"a": np.zeros(2000)}),
-        write_folder,
-    ],
-)
-def test_an_error_names_the_file_and_nothing_is_left(write, tmp_path):
+@pytest.mark.parametrize("function", [disk.write_text, disk.write_arrays, disk.atomic_folder])
+def test_an_error_names_the_file_and_nothing_is_left(function, tmp_path):
     path = tmp_path / "file"
     with pytest.raises(OSError, match="File too large") as raised, full():
-        write(path)
+        if function is disk.atomic_folder:
+            with function(path) as folder:
+                (folder / "a.txt").write_text("a" * 2000)
+        else:
+            function(path, "a" * 2000 if function is disk.write_text else {"a": np.zeros(2000)})
     assert (raised.value.errno, raised.value.filename) == (errno.EFBIG, str(path))
     assert list(tmp_path.iterdir()) == []
 
@@ -52,9 +44,10 @@ def test_a_folder_is_replaced_as_a_whole_or_not_at_all(tmp_path):
     path = tmp_path / "folder"
     with disk.atomic_folder(path) as new:
         (new / "a").touch()
-    with pytest.raises(ValueError), disk.atomic_folder(path) as new:
+        assert not disk.is_abandoned(new) and not disk.is_abandoned(path)
+    with pytest.raises(OSError, match="'none'"), disk.atomic_folder(path) as new:
         (new / "b").touch()
-        raise ValueError
+        os.stat("none")
     assert [each.name for each in path.iterdir()] == ["a"]
     with disk.atomic_folder(path) as new:
         (new / "b").touch()
@@ -62,9 +55,9 @@ def test_a_folder_is_replaced_as_a_whole_or_not_at_all(tmp_path):
 
 
 def test_records_and_arrays_are_read_as_they_were_written(tmp_path):
-    numbers = {"a": np.float32(0.1), "b": [math.nan, -math.inf, np.int64(3)], "c": None}
+    numbers = {"a": np.float32(0.1), "b": [math.nan, -math.inf, np.int64(3)], "c": "ü"}
     disk.write_json(tmp_path / "a.json", numbers)
-    expected = {"a": float(np.float32(0.1)), "b": [None, None, 3], "c": None}
+    expected = {"a": float(np.float32(0.1)), "b": [None, None, 3], "c": "ü"}
     assert disk.read_json(tmp_path / "a.json", "a") == expected
     with pytest.raises(UserError, match="without d, e"):
         disk.read_json(tmp_path / "a.json", "a", "d", "e")
@@ -78,30 +71,6 @@ def test_records_and_arrays_are_read_as_they_were_written(tmp_path):
     disk.check_sha256(tmp_path / "a.csv", disk.file_sha256(tmp_path / "a.csv"))
     with pytest.raises(UserError, match="received SHA-256 [0-9a-f]{64}; 00 is expected"):
         disk.check_sha256(tmp_path / "a.csv", "00")
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ('"epochs": 12', '"epochs": 13'),
-        ('"epochs": 12', '"epochs": "twelve"'),
-        (' "epochs": 12,\n', ""),
-        ("0.25", "0.35"),
-        ("\n}\n", "\n"),
-    ],
-)
-def test_a_record_that_was_changed_is_refused(old, new, tmp_path):
-    path = tmp_path / "a.json"
-    record = {"epochs": 12, "values": {"loss": 0.25, "name": "ü"}}
-    disk.write_json(path, record)
-    assert disk.read_json(path) == record
-    text = path.read_text()
-    assert text.count(old) == 1
-    path.write_text(text.replace(old, new))
-    with pytest.raises(UserError) as raised:
-        disk.read_json(path)
-    line = str(raised.value)
-    assert line.startswith(f"{path}: received a damaged file (") and "\n" not in line
 
 
 def test_a_link_is_a_copy_where_links_are_not_to_be_had(tmp_path, monkeypatch):

@@ -1,7 +1,7 @@
 """Every file below results/ that is missing its end, is empty or garbage is named, and mended."""
 
-import contextlib
 import errno
+import itertools
 
 import numpy as np
 import pytest
@@ -18,15 +18,35 @@ from batchscope.study import dataset_definitions, names
 from batchscope.tables import csv_tables, long_tables, run_table
 from synthetic import DATASET
 
-GARBAGE = bytes(range(256)) * 8
-
-
 DAMAGES = {
     "empty": lambda whole: b"",
     "truncated": lambda whole: whole[: len(whole) // 2],
-    "garbage": lambda whole: GARBAGE,
+    "garbage": lambda whole: bytes(range(256)) * 8,
     "words": lambda whole: b"Not found\n",
 }
+# Little damages of text tables.
+OF_TABLES = {
+    "last line": lambda whole: b"".join(lines(whole)[:-1]),
+    "end of the last line": lambda whole: whole[:-4],
+    "middle line": lambda whole: b"".join(lines(whole)[:2] + lines(whole)[3:]),
+    "digit": lambda whole: whole[:-2] + (b"1" if whole[-2:-1] == b"2" else b"2") + whole[-1:],
+    "word": lambda whole: b"".join([*lines(whole)[:-1], b"x" + lines(whole)[-1]]),
+}
+BINARY = ("updates", "weights", "measure")
+
+
+def lines(whole):
+    return whole.splitlines(keepends=True)
+
+
+def flip(share):
+    """Return the damage of one bit, at a share of the file."""
+
+    def damage(whole):
+        at = int(share * len(whole))
+        return whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :]
+
+    return damage
 
 
 def collect(results, study, run):
@@ -122,82 +142,36 @@ def whole(tmp_path_factory):
     return results, study, run
 
 
-@contextlib.contextmanager
-def changed(path):
-    """Yields what a file holds, and gives it back afterwards."""
-    kept = path.read_bytes()
-    try:
-        yield kept
-    finally:
-        path.write_bytes(kept)
-
-
 def test_whole_files_are_read(whole):
     for name, (_, read, _) in FILES.items():
         assert len(read(*whole)) > 0, name
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
-@pytest.mark.parametrize("kind", FILES)
-def test_a_damaged_file_is_named_with_what_mends_it(whole, kind, damage):
-    results, study, run = whole
-    pattern, read, mend = FILES[kind]
-    folder = paths.run_folder(results, run).relative_to(results)
-    (path, *_) = sorted(results.glob(pattern.format(run=folder)))
-    with changed(path) as kept, pytest.raises(UserError) as caught:
-        path.write_bytes(DAMAGES[damage](kept))
-        read(results, study, run)
-    message = str(caught.value)
-    what = "an empty file" if damage == "empty" else "a damaged file ("
-    assert message.startswith(f"{path}: received {what}") and "\n" not in message
-    delete = results / mend.format(run=folder) if mend else "it"
-    assert message.endswith(f" is expected. Delete {delete} and run snakemake again.")
-
-
-def lines(whole):
-    return whole.splitlines(keepends=True)
-
-
-LITTLE_DAMAGES = {
-    "last line": lambda whole: b"".join(lines(whole)[:-1]),
-    "end of the last line": lambda whole: whole[:-4],
-    "middle line": lambda whole: b"".join(lines(whole)[:2] + lines(whole)[3:]),
-    "cell": lambda whole: whole.replace(b",", b",9", 12).replace(b",9", b",", 11),
-    "digit": lambda whole: whole[:-2] + (b"1" if whole[-2:-1] == b"2" else b"2") + whole[-1:],
-    "word": lambda whole: b"".join([*lines(whole)[:-1], b"x" + lines(whole)[-1]]),
-}
-FLIPPED = {
-    f"byte {number}": lambda whole, share=number / 10: (
-        whole[: int(share * len(whole))]
-        + bytes([whole[int(share * len(whole))] ^ 1])
-        + whole[int(share * len(whole)) + 1 :]
-    )
-    for number in range(10)
-}
-
-
 @pytest.mark.parametrize(
     ("kind", "damage"),
     [
-        *(
-            (kind, damage)
-            for kind in ("history in runs.csv", "history in curves", "trajectory")
-            for damage in LITTLE_DAMAGES
-        ),
-        *((kind, damage) for kind in ("updates", "weights", "measure") for damage in FLIPPED),
+        *itertools.product(FILES, DAMAGES),
+        *itertools.product(("history in runs.csv", "history in curves", "trajectory"), OF_TABLES),
+        *((kind, flip(share / 10)) for kind in BINARY for share in range(10)),
     ],
 )
-def test_a_little_damage_is_not_missed(whole, kind, damage):
+def test_a_damaged_file_is_named_with_its_fix(whole, kind, damage):
     results, study, run = whole
     pattern, read, delete = FILES[kind]
     folder = paths.run_folder(results, run).relative_to(results)
-    (path,) = results.glob(pattern.format(run=folder))
-    with changed(path) as kept, pytest.raises(UserError) as caught:
-        path.write_bytes((LITTLE_DAMAGES | FLIPPED)[damage](kept))
-        assert path.read_bytes() != kept
-        read(results, study, run)
+    (path, *_) = sorted(results.glob(pattern.format(run=folder)))
+    content = path.read_bytes()
+    damaged = damage(content) if callable(damage) else {**DAMAGES, **OF_TABLES}[damage](content)
+    assert damaged != content
+    path.write_bytes(damaged)
+    try:
+        with pytest.raises(UserError) as caught:
+            read(results, study, run)
+    finally:
+        path.write_bytes(content)
     message = str(caught.value)
-    assert message.startswith(f"{path}: received a damaged file (") and "\n" not in message
+    received = "an empty file" if not damaged else "a damaged file ("
+    assert message.startswith(f"{path}: received {received}") and "\n" not in message
     delete = results / delete.format(run=folder) if delete else "it"
     assert message.endswith(f" is expected. Delete {delete} and run snakemake again.")
 

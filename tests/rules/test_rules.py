@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import logging
 import os
 import subprocess
 from pathlib import Path
@@ -50,6 +51,34 @@ def test_tables_follow_every_file_that_they_read():
     ]
 
 
+NUMBERS = {"batch_size": [16, 32], "test_accuracy": [0.5, 0.6]}
+OTHERS = {**NUMBERS, "test_accuracy": [0.5, 0.7]}
+
+
+def published(*numbers, figure="Table 4", found="It rises."):
+    words = {"figure": figure, "found": found}
+    return {"published": {"accuracy": {**words, **({"numbers": [*numbers]} if numbers else {})}}}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "again"),
+    [
+        ({}, {"budgets": {"epochs": 1}}, True),
+        ({"budgets": {"epochs": 1}}, {"budgets": {"epochs": 2}}, True),
+        (published(), published(NUMBERS), True),
+        (published(NUMBERS), published(OTHERS), True),
+        (published(NUMBERS), published({**NUMBERS, "optimizer": "adam"}), True),
+        (published(NUMBERS), published(NUMBERS, figure="Table 5"), True),
+        (published(NUMBERS), published(NUMBERS, found="It falls."), False),  # in the report only
+        (published(), {}, False),
+    ],
+)
+def test_a_change_of_a_key_makes_tables_again_and_no_run(before, after, again):
+    plans = [made(measure=["evaluate"], **keys) for keys in (before, after)]
+    assert len({inputs.followed(study, "a") for study in plans}) == 1 + again
+    assert inputs.records(plans[0], "a") == inputs.records(plans[1], "a")
+
+
 @pytest.mark.parametrize(
     ("models", "own_data", "partial", "started"),
     [(OWN, False, False, 1), (OWN, False, True, 0), ({}, True, False, 1), ({}, False, False, 0)],
@@ -75,10 +104,7 @@ def test_a_partial_report_follows_the_logs_that_it_quotes(tmp_path, monkeypatch)
     for log in [*logs, f"logs/train/{small}.log"]:
         Path(log).parent.mkdir(parents=True, exist_ok=True)
         Path(log).touch()
-    for name in paths.run_files(study.plan.runs[small]):
-        path = paths.run_folder("results", small) / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch()
+    small_study.finish_run("results", small)
     assert inputs.quoted_logs(study) == []
     assert inputs.quoted_logs(dataclasses.replace(study, partial=True)) == logs
 
@@ -91,18 +117,15 @@ def test_timing_jobs_take_turns_before_all_else():
     assert turn(SimpleNamespace(settings="rep=102")) == second
 
 
-MEASURED = {"evaluate": None, "time_epoch": None, "landscape": None}
-
-
 def every_file(study: CalledStudy) -> list[str]:
-    """Every file of a study, except data and figures, that is made again if it is deleted."""
+    """Return every file of a study, except data and figures, that is made again if it is lost."""
     runs = [paths.run_folder("results", run) for run in study.plan.runs]
     files = [(run / name).as_posix() for run in runs for name in (*paths.RUN_FILES, paths.RECORD)]
     files += [path for path in inputs.records(study, "a") if not path.endswith("record.json")]
-    return [*files, study.report, study.headline, *inputs.all_tables(study), *_more(study)]
+    return [*files, study.report, study.headline, *inputs.all_tables(study), *_last_files(study)]
 
 
-def _more(study: CalledStudy) -> list[str]:
+def _last_files(study: CalledStudy) -> list[str]:
     return [f"{study.folder}/a/{name}" for name in ("default_targets.json", "complete.txt")]
 
 
@@ -122,7 +145,7 @@ def draw(study: CalledStudy) -> list[Path]:
 def whole(tmp_path, monkeypatch):
     """A study with every file, empty except the list of its figures."""
     monkeypatch.chdir(tmp_path)
-    study = made(measure=MEASURED)
+    study = made(measure=["evaluate", "time_epoch", "landscape"])
     for path in [*rule_targets.data(study), *every_file(study)]:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).touch()
@@ -136,15 +159,12 @@ def targets(study: CalledStudy) -> set[str]:
     return set(rule_targets.of_all(now)) - {now.report}
 
 
-def test_a_deleted_file_is_a_target(whole):
+def test_a_deleted_file_is_a_target_and_a_lost_figure_removes_its_folder(whole):
     assert rule_targets.of_all(whole) == [whole.report]
     for path in every_file(whole):
         Path(path).unlink()
         assert targets(whole) == {path} - {whole.report}
         Path(path).touch()
-
-
-def test_a_folder_that_lost_a_figure_is_drawn_again(whole):
     for path in draw(whole):
         path.unlink()
         assert targets(whole) == {*inputs.all_figures(whole)} and not path.parent.exists()
@@ -176,9 +196,8 @@ def test_deleted_data_are_an_error_that_names_the_command(whole):
     for path in [record, *arrays, *every_file(whole)]:
         Path(path).unlink(missing_ok=True)
     # Nothing was made of them yet. All missing records are behind complete.txt.
-    assert {record, *_more(whole)} < targets(whole) and rule_targets.runs(whole)[0] not in targets(
-        whole
-    )
+    assert {record, *_last_files(whole)} < targets(whole)
+    assert rule_targets.runs(whole)[0] not in targets(whole)
 
 
 @pytest.mark.parametrize("name", ["a{b}", "a<b>", "a{b", "plain"])
@@ -202,6 +221,15 @@ def test_the_end_of_a_call_is_about_its_report(whole):
     Path(whole.headline).write_text("8 is best.\n")
     assert session.closing_lines(whole, ["results/data/d/record.json"]) == []
     assert session.closing_lines(whole, [whole.report]) == [f"{whole.report}: 8 is best."]
+
+
+def test_an_interrupted_call_shows_no_errors(monkeypatch):
+    def is_shown(level):
+        return session.is_shown(logging.LogRecord("", level, "", 0, "A job failed.", (), None))
+
+    assert is_shown(logging.ERROR)
+    monkeypatch.setattr(session.interruption, "is_interrupted", lambda: True)
+    assert is_shown(logging.WARNING) and not is_shown(logging.ERROR)
 
 
 def test_files_dated_in_the_future_are_named_with_their_fix(tmp_path, monkeypatch):

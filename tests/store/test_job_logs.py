@@ -5,7 +5,7 @@ import pytest
 import run
 from batchscope.store import job_logs, jobs
 from batchscope.study import planner
-from small_study import config
+from small_study import config, finish_run
 
 RUNS = [f"digits+small_cnn+bs={size}+lr=0.1+seed={seed}" for size in (16, 160) for seed in (0, 1)]
 
@@ -36,15 +36,9 @@ def test_all_words_are_of_a_name(results, capsys):
 def test_jobs_without_results_have_logs_that_are_shown_first(tmp_path):
     study = planner.make(config(experiment={"seeds": 1}))
     first, second = study.runs
-    (state, _) = jobs.JobTable(study, tmp_path / "results").by_record.values()
-    state.job.path.parent.mkdir(parents=True)
-    for file in ("record.json", "history.csv", "final.npz", "best.npz"):
-        (state.job.path.parent / file).write_text("{}")
-    for file in ("initial.npz", "updates.npz"):
-        (state.job.path.parent / file).touch()
-    (dataset,) = study.datasets
-    logs = tmp_path / "logs"
-    assert job_logs.of_missing(jobs.JobTable(study, tmp_path / "results")) == {
+    results, logs = tmp_path / "results", tmp_path / "logs"
+    finish_run(results, first)
+    assert job_logs.of_missing(jobs.JobTable(study, results)) == {
         logs / "train" / f"{second}.log",
-        logs / "prepare_data" / f"{dataset}.log",
+        logs / "prepare_data" / f"{next(iter(study.datasets))}.log",
     }

@@ -5,59 +5,18 @@ from pathlib import Path
 
 import pytest
 
-import small_study
 from batchscope.core import disk
 from batchscope.host import requirements
-from batchscope.store import jobs, paths, status
+from batchscope.store import jobs, status
 from batchscope.study import planner
 from batchscope.study.versions import VERSIONS
+from small_study import config, finish
 
 OWN = {"mine": str(Path(__file__).parents[1] / "data" / "noisy_model.py")}
 
 
 def planned(models=None, **experiment):
-    return planner.make(small_study.config(models=models or {}, experiment=experiment))
-
-
-def finish(results, study, version=None) -> list[Path]:
-    """Writes every file of a study; returns all of them."""
-    wanted = [paths.dataset_folder(results, token) / name
-              for token in study.datasets for name in (paths.RECORD, *paths.ARRAYS)]  # fmt: skip
-    for state in jobs.JobTable(study, results).by_record.values():
-        factors = study.runs[state.job.runs[0]]
-        if state.job.measure == "train":
-            names = paths.run_files(factors)
-        else:
-            names = [state.job.path.name, "default.npz"][: 1 + (state.job.measure == "landscape")]
-        wanted += [state.job.path.with_name(name) for name in names]
-    for path in wanted:
-        record = {"status": "finished", **({"version": version} if version else {})}
-        disk.write_json(path, record if path.suffix == ".json" else {})
-    return wanted
-
-
-def test_each_file_of_a_run_and_of_its_data_is_known(tmp_path):
-    study = planned(set={"evaluate_every": 100}, vary={"batch_size": [16]}, measure=["landscape"])
-    files = finish(tmp_path, study)
-    assert sum(path.name == "trajectory.csv" for path in files) == len(study.runs)
-    table = jobs.JobTable(study, tmp_path)
-    assert not any(state.missing for state in table.by_record.values()) and all(
-        table.data().values()
-    )
-    for path in files:
-        elsewhere = path.rename(tmp_path / "elsewhere")
-        table = jobs.JobTable(study, tmp_path)
-        missing = [state for state in table.by_record.values() if state.missing]
-        lost = [state.job for state in missing if path in table.files(state.job)]
-        if path.parent.parent.name == "data":
-            assert missing == [] and not any(table.data().values())
-        else:
-            assert len(lost) == 1
-            # The measures of a run follow it.
-            followers = [state.job for state in missing if state.job not in lost]
-            assert len(followers) == (lost[0].measure == "train")
-            assert all(job.runs == lost[0].runs for job in followers)
-        elsewhere.rename(path)
+    return planner.make(config(models=models or {}, experiment=experiment))
 
 
 def test_a_measure_is_made_again_after_its_run(tmp_path):
@@ -73,7 +32,7 @@ def test_a_measure_is_made_again_after_its_run(tmp_path):
 @pytest.mark.parametrize(("version", "made"), [("train-v1", True), (VERSIONS["train"], False)])
 def test_a_run_of_another_version_is_not_trained_for_its_files(tmp_path, version, made):
     study = planned(vary={"batch_size": [16]}, seeds=1)
-    finish(tmp_path, study, version)
+    finish(tmp_path, study, train=version)
     next(tmp_path.glob("runs/*/updates.npz")).unlink()
     (state,) = jobs.JobTable(study, tmp_path).by_record.values()
     assert state.complete == made
@@ -82,29 +41,56 @@ def test_a_run_of_another_version_is_not_trained_for_its_files(tmp_path, version
     assert state.missing
 
 
-def test_what_waits_for_what_is_not_here(tmp_path, monkeypatch):
+def test_each_file_of_a_run_and_of_its_data_is_known(tmp_path):
+    study = planned(set={"evaluate_every": 100}, vary={"batch_size": [16]}, measure=["landscape"])
+    files = finish(tmp_path, study)
+    assert sum(path.name == "trajectory.csv" for path in files) == len(study.runs)
+    assert sum(path.name == "default.npz" for path in files) == len(study.runs)
+    table = jobs.JobTable(study, tmp_path)
+    assert not any(state.missing for state in table.by_record.values())
+    assert all(table.data().values())
+    for path in files:
+        elsewhere = path.rename(tmp_path / "elsewhere")
+        table = jobs.JobTable(study, tmp_path)
+        missing = [state.job for state in table.by_record.values() if state.missing]
+        lost = [job for job in missing if path in table.files(job)]
+        if path.parent.parent.name == "data":
+            assert missing == [] and not any(table.data().values())
+        else:
+            assert len(lost) == 1
+            # The measure of a run follows it.
+            assert len(missing) == (2 if lost[0].measure == "train" else 1)
+            assert all(job.runs == lost[0].runs for job in missing)
+        elsewhere.rename(path)
+
+
+@pytest.fixture
+def _without_a_gpu(monkeypatch):
+    def missing(factors):
+        return requirements.GPU if factors["device"] == "gpu" else None
+
+    monkeypatch.setattr(requirements, "missing", missing)
+
+
+@pytest.mark.usefixtures("_without_a_gpu")
+def test_jobs_that_wait_for_a_requirement(tmp_path):
     measures = ["evaluate", "weight_distance"]
     study = planned(vary={"batch_size": [16], "device": ["cpu", "gpu"]}, seeds=1, measure=measures)
-    monkeypatch.setattr(
-        requirements,
-        "missing",
-        lambda factors: requirements.GPU if factors["device"] == "gpu" else None,
-    )
     table = jobs.JobTable(study, tmp_path)
     assert sum(state.missing for state in table.by_record.values()) == 3
     assert [job.measure for job in table.absent()[requirements.GPU]] == ["train"]
     assert status.waiting(table.absent()[requirements.GPU]) == "1 training"
-    # Trained elsewhere: what reads weights alone is measured here.
+    # After a training on another machine, a measure that reads only weights is made here.
     (run,) = (run for run, factors in study.runs.items() if factors["device"] == "gpu")
     disk.write_json(jobs.training_job(tmp_path, run).path, {"status": "finished"})
     table = jobs.JobTable(study, tmp_path)
     assert {job.measure for job in table.absent()[requirements.GPU]} == {"train", "evaluate"}
-    states = [state for state in table.by_record.values() if not state.lacking]
-    assert len([state for state in states if run in state.job.runs]) == 1
+    states = [state for state in table.by_record.values() if run in state.job.runs]
+    assert [state.job.measure for state in states if not state.lacking] == ["weight_distance"]
 
 
-def test_own_models_of_which_something_is_missing(tmp_path, monkeypatch):
-    monkeypatch.setattr(requirements, "missing", lambda factors: factors["device"] == "gpu" or None)
+@pytest.mark.usefixtures("_without_a_gpu")
+def test_user_models_with_missing_jobs(tmp_path):
     vary = {"model": ["small_cnn", "mine"], "batch_size": [16]}
     study = planned(OWN, vary=vary, seeds=1, measure=["evaluate"])
     (token,) = [model for model, path in study.models.items() if path]
@@ -119,3 +105,9 @@ def test_own_models_of_which_something_is_missing(tmp_path, monkeypatch):
         planned(OWN, vary=vary, set={"device": "gpu"}),
     ):
         assert jobs.JobTable(other, tmp_path).user_models() == set()
+
+
+def test_a_record_of_an_epoch_has_the_settings_of_its_measure():
+    assert jobs.at_epoch("noise_scale", {"examples": 64, "micro_batch": 1}, 2) == "ex=64+at=2"
+    # Weights that are stated by the epoch are stated once.
+    assert jobs.at_epoch("evaluate", {"weights": "best"}, 2) == "at=2"

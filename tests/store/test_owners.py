@@ -1,7 +1,6 @@
 """A study's folder belongs to one configuration file: another file cannot overwrite it."""
 
 import os
-import shutil
 from pathlib import Path
 
 import pytest
@@ -34,26 +33,20 @@ def planned(path: str, scale: str = "full") -> str:
     return plan.text(plan.study(path, scale, "results"), "results")
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory):
+@pytest.fixture
+def project(tmp_path, monkeypatch):
     """A project in which `mine.yaml` has made its tables."""
-    folder = tmp_path_factory.mktemp("project")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        write("mine.yaml")
-        tabulate("mine.yaml")
+    folder = tmp_path / "project"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    write("mine.yaml")
+    owners.claim(TABLE.parents[1], "s", "mine.yaml")
+    TABLE.parent.mkdir()
+    TABLE.write_text("run")
     return folder
 
 
-@pytest.fixture
-def project(made, tmp_path, monkeypatch):
-    """A copy of that project, to work in."""
-    monkeypatch.chdir(shutil.copytree(made, tmp_path / "project"))
-    return tmp_path / "project"
-
-
 def refused(call, owner: str = "mine.yaml") -> None:
-    """Checks that a call is refused, and that the file whose tables are there is named."""
     with pytest.raises((UserError, SystemExit), match=f"^study: received 's', as in {owner}, "):
         call()
 
@@ -87,19 +80,16 @@ def test_a_file_that_names_another_study_by_now_has_no_tables(project):
     refused(lambda: plan.study("copy.yaml", "full", "results"))
 
 
-def test_the_reduced_form_has_a_folder_and_an_owner_of_its_own(project):
+def test_the_reduced_form_has_its_own_folder_and_owner(project):
+    assert owners.last("nowhere") is None
+    assert owners.last("results") == ("mine.yaml", "full")
     write("copy.yaml")
     tabulate("copy.yaml", "reduced")
     refused(lambda: plan.study("mine.yaml", "reduced", "results"), "copy.yaml")
     assert planned("mine.yaml")
-
-
-def test_the_study_that_ran_last_is_known_with_its_file_and_form(project):
-    assert owners.last("nowhere") is None
-    assert owners.last("results") == ("mine.yaml", "full")
-    tabulate("mine.yaml", "reduced")
-    os.utime(Path("results/studies/s", owners.FILE), (1, 1))
-    assert owners.last("results") == ("mine.yaml", "reduced")
-    Path("results/studies/s", owners.FILE).touch()
-    os.utime(Path("results/studies/s-reduced", owners.FILE), (1, 1))
-    assert owners.last("results") == ("mine.yaml", "full")
+    # The study that ran last is that of the newest file.
+    for older, last in (("s", ("copy.yaml", "reduced")), ("s-reduced", ("mine.yaml", "full"))):
+        for folder in ("s", "s-reduced"):
+            Path("results/studies", folder, owners.FILE).touch()
+        os.utime(Path("results/studies", older, owners.FILE), (1, 1))
+        assert owners.last("results") == last

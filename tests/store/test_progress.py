@@ -28,7 +28,7 @@ def lines(results: Path) -> list[str]:
 
 
 def test_a_line_has_epoch_losses_and_time_left(tmp_path, monkeypatch, capsys):
-    clock(monkeypatch, 0, 10, 20, 21, 40)
+    clock(monkeypatch, 100, 110, 120, 121, 140, 10_000, 10_010)
     reporter = progress.Reporter(tmp_path, "some+run", epochs=5)
     reporter.report(0, 0.5, [])  # from here on the time is taken
     assert capsys.readouterr().out == "Epoch 1 of 5 (50 % of it).\n"
@@ -40,6 +40,10 @@ def test_a_line_has_epoch_losses_and_time_left(tmp_path, monkeypatch, capsys):
     line = f"Epoch 4 of 5 (50 % of it): {losses} after epoch 3; about 15 s left.\n"
     assert capsys.readouterr().out == line
     assert lines(tmp_path) == [f"train some+run: e{line[1:-2]}"]
+    reporter.report(4, 0, [ROW] * 4)
+    assert capsys.readouterr().out
+    reporter.report(4, 0.5, [ROW] * 4)  # the log of a long training has fewer lines
+    assert capsys.readouterr().out == "" and "50 % of it" in lines(tmp_path)[0]
 
 
 def test_who_runs_is_known_by_the_file_and_its_process(tmp_path):
@@ -78,7 +82,6 @@ def test_a_full_disk_stops_no_training(tmp_path, monkeypatch, capsys):
 
 
 def test_a_training_reports_and_another_process_sees_it(digits, tmp_path):
-    """Its log has the lines, and its file is gone with it."""
     results = with_digits(digits, tmp_path / "results")
     run = run_name(epochs=100000)
     log = tmp_path / "log"

@@ -5,13 +5,14 @@ from dataclasses import replace
 
 import pytest
 
-import small_study
 from batchscope.core import disk
 from batchscope.core.errors import UserError
 from batchscope.host import requirements
 from batchscope.store import estimates, jobs, paths, records, status
 from batchscope.study import config, names, planner
 from batchscope.study.versions import VERSIONS
+from small_study import config as small_config
+from small_study import finish, finish_run
 
 CONFIG = """
 study: s
@@ -49,11 +50,11 @@ def seconds(rows, noun):
     return [row.seconds for row in due(rows, noun)]
 
 
-def seconds_left(study, results, cores):
+def seconds_left(study, results):
     rows = due(status.rows(study, results))
     if any(row.seconds is None for row in rows):
         return None
-    return status.wall_seconds(study, rows, cores)
+    return status.wall_seconds(study, rows, 2)
 
 
 def runs(rows):
@@ -66,56 +67,31 @@ def missing(rows, experiment=None):
     return Counter(row.job.measure for row in lacking if experiment in (None, *row.experiments))
 
 
-def finish(results, run, seconds, word="finished"):
-    """Writes a run's record, and the other files of a run."""
-    folder, factors = paths.run_folder(results, run), names.parse_run(run)
-    record = {"status": word, "contended_seconds": seconds, "epochs_run": factors["epochs"]}
-    disk.write_json(folder / paths.RECORD, record)
-    for name in paths.run_files(factors)[1:]:
-        (folder / name).touch()
-
-
-def complete(study, results, train=None, evaluate=None):
-    """Writes every file of a study, of some version of the training and of evaluate."""
-    for state in jobs.JobTable(study, results).by_record.values():
-        if state.job.measure == "train":
-            finish(results, state.job.runs[0], 8.0)
-            record = disk.read_json(state.job.path)
-            disk.write_json(state.job.path, {**record, "version": train})
-        else:
-            version = evaluate if state.job.measure == "evaluate" else None
-            disk.write_json(state.job.path, {"version": version})
-
-
 def test_of_a_study_half_done(study, tmp_path):
     rows = status.rows(study, tmp_path / "nothing")
     assert runs(rows) == {"missing": 7} and len(due(rows)) == 20
     assert missing(rows, "a") == {"evaluate": 6, "time_epoch": 6}
     assert missing(rows, "b") == {"evaluate": 3}
     assert missing(rows) == {"evaluate": 7, "time_epoch": 6}
-    assert seconds_left(study, tmp_path / "nothing", 2) is None
+    assert seconds_left(study, tmp_path / "nothing") is None
     first, second, third, *_ = study.runs
-    finish(tmp_path, first, 8.0)  # batch 16
-    finish(tmp_path, second, 16.0)
-    finish(tmp_path, third, 1.0, "diverged")  # batch 32
+    finish_run(tmp_path, first)  # batch 16
+    finish_run(tmp_path, second, contended_seconds=16.0)
+    finish_run(tmp_path, third, contended_seconds=1.0, status="diverged")  # batch 32
     disk.write_json(paths.measure_path(tmp_path, first, "evaluate", "default"), {})
     rows = status.rows(study, tmp_path)
     assert runs(rows) == {"finished": 2, "diverged": 1, "missing": 4}
     assert missing(rows)["evaluate"] == 6
     # As batch size 16; above it the same.
     assert seconds(rows, "training") == pytest.approx([12.0] * 4)
-    folder = paths.run_folder(tmp_path, second)
-    (folder / "history.csv").unlink()
-    assert runs(status.rows(study, tmp_path))["missing"] == 5
-    (folder / "history.csv").touch()
-    disk.write_json(folder / paths.RECORD, {})
+    disk.write_json(paths.run_folder(tmp_path, second) / paths.RECORD, {})
     with pytest.raises(UserError, match=r"record.json: received a damaged file \(without status\)"):
         status.rows(study, tmp_path)
 
 
 def test_runs_without_the_weights_that_are_read_now_are_trained_again(tmp_path):
     study = planned(tmp_path, EARLY)
-    complete(study, tmp_path)
+    finish(tmp_path, study)
     first, second, *_ = study.experiments["a"].runs
     assert not due(status.rows(study, tmp_path))
     for epoch in (1, 8):
@@ -131,16 +107,16 @@ def test_runs_without_the_weights_that_are_read_now_are_trained_again(tmp_path):
 
 
 def test_jobs_of_another_version_are_due_again(study, tmp_path, monkeypatch):
-    complete(study, tmp_path, VERSIONS["train"], VERSIONS["evaluate"])
-    assert not due(status.rows(study, tmp_path))
-    complete(study, tmp_path)  # without versions
-    assert not due(status.rows(study, tmp_path))
-    assert seconds_left(study, tmp_path, 2) == 0
-    complete(study, tmp_path, VERSIONS["train"], "evaluate-v0")
-    rows = due(status.rows(study, tmp_path))
+    def due_after(**versions):
+        finish(tmp_path, study, **versions)
+        return due(status.rows(study, tmp_path))
+
+    assert not due_after(train=VERSIONS["train"], evaluate=VERSIONS["evaluate"])
+    assert not due_after()  # without versions
+    assert seconds_left(study, tmp_path) == 0
+    rows = due_after(train=VERSIONS["train"], evaluate="evaluate-v0")
     assert [(row.job.measure, row.version) for row in rows] == [("evaluate", "evaluate-v0")] * 7
-    complete(study, tmp_path, "train-v1")
-    rows = due(status.rows(study, tmp_path))
+    rows = due_after(train="train-v1")
     assert Counter(row.version for row in rows) == {"train-v1": 7, None: 7}
     # Their evaluations follow. Times of an epoch read no run.
     assert Counter(row.job.measure for row in rows) == {"train": 7, "evaluate": 7}
@@ -164,7 +140,7 @@ def measured(results, study, run, measure, seconds, word="finished", settings="d
 def test_measures_and_timings_take_as_long_as_finished_ones_of_their_kind(study, tmp_path):
     first, second, third, *_ = study.runs
     for run in study.runs:
-        finish(tmp_path, run, 1.0)
+        finish_run(tmp_path, run)
     measured(tmp_path, study, first, "evaluate", 2.0)
     measured(tmp_path, study, second, "evaluate", 4.0)
     measured(tmp_path, study, third, "evaluate", 0.1, "diverged")  # measured nothing
@@ -173,13 +149,13 @@ def test_measures_and_timings_take_as_long_as_finished_ones_of_their_kind(study,
     assert seconds(rows, "measure") == pytest.approx([3.0] * 4)  # of seven runs
     assert seconds(rows, "timing") == [None] * 6
     assert status.wall_seconds(study, rows, 2) == pytest.approx((4 * 3.0 + 4) / 2 + 6)
-    assert seconds_left(study, tmp_path, 2) is None
+    assert seconds_left(study, tmp_path) is None
     measured(tmp_path, study, first, "time_epoch", 5.0)
     # Measures share the cores, timings run one after the other.
-    assert seconds_left(study, tmp_path, 2) == pytest.approx(4 * 4.0 / 2 + 5 * 6.0)
+    assert seconds_left(study, tmp_path) == pytest.approx(4 * 4.0 / 2 + 5 * 6.0)
     with open(tmp_path / "job_seconds.csv", "a") as file:
         file.write(f"evaluate,default,{DATA},small_cnn,\nevalu")  # torn by a full disk
-    assert seconds_left(study, tmp_path, 2) == pytest.approx(38.0)
+    assert seconds_left(study, tmp_path) == pytest.approx(38.0)
     (tmp_path / "job_seconds.csv").unlink()
     (tmp_path / "job_seconds.csv").mkdir()  # a job must not fail without it
     measured(tmp_path, study, first, "evaluate", 2.0)
@@ -196,7 +172,7 @@ def test_measures_and_timings_take_as_long_as_finished_ones_of_their_kind(study,
 )
 def test_the_time_left_depends_on_cores_and_gpus(given, cores, expected, monkeypatch):
     monkeypatch.setenv(requirements.REMOTE_GPUS, "true")  # nothing is missing here
-    study = planner.make(small_study.config(defaults=given, experiment={"seeds": 3}))
+    study = planner.make(small_config(defaults=given, experiment={"seeds": 3}))
     monkeypatch.setattr(status, "START_SECONDS", 0.0)
     rows = [replace(row, seconds=3600.0) for row in status.rows(study, "nowhere")]
     trainings = [row for row in rows if row.job.noun == jobs.TRAINING]

@@ -1,6 +1,5 @@
 """One training serves several numbers of epochs: from the configuration to the table."""
 
-import csv
 from pathlib import Path
 
 import pytest
@@ -8,35 +7,25 @@ import pytest
 from batchscope import datasets, figures
 from batchscope.core import disk
 from batchscope.store import jobs, paths
-from batchscope.study import config, names
+from batchscope.study import names, planner
 from batchscope.tables import csv_tables, experiment_tables
 from digit_runs import step, train
+from small_study import config
 
 pytestmark = pytest.mark.slow
-
-CONFIG = """
-study: tiny
-defaults: {dataset: digits, model: small_cnn, optimizer: sgd, learning_rate: 0.05}
-experiments:
-  epochs:
-    set: {batch_size: 64, epochs: 4}
-    seeds: 1
-    measure: [evaluate]
-    at_epochs: [1, 2, 4]
-"""
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """The study, its one run and the results of every job, each through the door."""
-    folder = tmp_path_factory.mktemp("at_epochs")
-    path, results = folder / "config.yaml", folder / "results"
-    path.write_text(CONFIG)
-    study = config.study(path)
+    """The study, its one run and the results of every job, each by its command."""
+    results = tmp_path_factory.mktemp("at_epochs") / "results"
+    keys = {"vary": {"batch_size": [64]}, "seeds": 1, "measure": ["evaluate"]}
+    raw = config(defaults={"epochs": 4}, experiment={**keys, "at_epochs": [1, 2, 4]})
+    study = planner.make(raw)
     ((token, definition),) = study.datasets.items()
     datasets.prepare(token, definition, results)
     (run,) = study.runs
-    measures = [*jobs.measure_jobs(study.experiments["epochs"], results, study.machine)]
+    measures = [*jobs.measure_jobs(study.experiments["a"], results, study.machine)]
     jobs.note_epochs(jobs.JobTable(study, results))
     train(results, run)
     for job in measures:
@@ -49,24 +38,15 @@ def values(results: Path, run: str, settings: str) -> dict[str, float]:
     return disk.read_json(paths.measure_path(results, run, "evaluate", settings))["values"]
 
 
-def test_the_files_are_those_of_the_plan(made):
+def test_every_planned_epoch_is_evaluated(made):
     _, run, results = made
-    found = {path.stem for path in (paths.run_folder(results, run) / "evaluate").iterdir()}
-    assert found == {"default", "at=1", "at=2", "at=4"}
-
-
-def test_a_record_of_an_epoch_has_the_settings_of_its_measure():
-    assert jobs.at_epoch("noise_scale", {"examples": 64, "micro_batch": 1}, 2) == "ex=64+at=2"
-    # Weights that are stated by the epoch are stated once.
-    assert jobs.at_epoch("evaluate", {"weights": "best"}, 2) == "at=2"
-
-
-def test_after_the_last_epoch_the_weights_are_the_final_ones(made):
-    _, run, results = made
+    settings = {path.stem for path in (paths.run_folder(results, run) / "evaluate").iterdir()}
+    assert settings == {"default", "at=1", "at=2", "at=4"}
+    # After the last epoch, the weights are the final ones.
     assert values(results, run, "at=4") == values(results, run, "default")
 
 
-def test_a_training_of_one_epoch_ends_where_a_longer_one_was(made):
+def test_a_training_of_one_epoch_has_the_weights_of_a_longer_one(made):
     _, run, results = made
     short = names.run_name({**names.parse_run(run), "epochs": 1})
     train(results, short)
@@ -76,27 +56,25 @@ def test_a_training_of_one_epoch_ends_where_a_longer_one_was(made):
     assert all(one[name].tobytes() == other[name].tobytes() for name in one)
 
 
-@pytest.mark.parametrize("epoch", [1, 2, 4])
-def test_after_an_epoch_the_validation_is_that_of_the_history(epoch, made):
+def test_the_validation_after_an_epoch_is_that_of_the_history(made):
     _, run, results = made
-    with open(paths.run_folder(results, run) / "history.csv", newline="") as file:
-        row = list(csv.DictReader(file))[epoch - 1]
-    found = values(results, run, f"at={epoch}")
-    assert found["validation_accuracy"] == float(row["validation_accuracy"])
-    assert found["validation_loss"] == pytest.approx(float(row["validation_loss"]), rel=1e-6)
+    history = csv_tables.read(paths.run_folder(results, run) / "history.csv").set_index("epoch")
+    for epoch in (1, 2, 4):
+        found, row = values(results, run, f"at={epoch}"), history.loc[epoch]
+        assert found["validation_accuracy"] == row["validation_accuracy"]
+        assert found["validation_loss"] == pytest.approx(row["validation_loss"], rel=1e-6)
 
 
-def test_the_table_and_its_figure_hold_what_was_evaluated(made, tmp_path):
+def test_the_table_and_its_figure_have_the_evaluations(made, tmp_path):
     study, run, results = made
-    experiment_tables.write(results, study, "epochs", tmp_path)
+    experiment_tables.write(results, study, "a", tmp_path)
     frame = csv_tables.read(tmp_path / "at_epochs.csv")
     assert frame["at_epoch"].tolist() == [1, 2, 4]
     expected = [values(results, run, f"at={epoch}")["test_accuracy"] for epoch in (1, 2, 4)]
     assert frame["test_accuracy"].tolist() == expected
     assert len(set(expected)) == 3  # the weights differ
     assert frame["train_seconds"].isna().all()  # nothing was timed
-    drawn = figures.drawn(study.experiments["epochs"])
+    drawn = figures.drawn(study.experiments["a"])
     assert "accuracy_by_epochs" in drawn and "training_time" not in drawn
-    figure = figures.FIGURES["accuracy_by_epochs"]
-    shown = figures.select(figures.read(tmp_path), figure)
+    shown = figures.select(figures.read(tmp_path), figures.FIGURES["accuracy_by_epochs"])
     assert shown["test_accuracy"].tolist() == expected

@@ -10,50 +10,42 @@ from batchscope.study import planner, tables, tasks
 from batchscope.study.claims import Trend
 from batchscope.tables import long_tables
 
+OF_GAP = {"experiment": "gap", "column": "test_accuracy"}
+FALLS = {"type": "trend", "direction": "falls"}
 
-def study(*tests, seeds=6, **claim):
-    """Returns a study whose document states one claim per test."""
+
+def study(*tests):
+    """Return a study with one claim per test."""
+    words = {"document": "D", "place": "Figure 1", "sentence": "S"}
     return {
         "study": "claims",
+        "defaults": {"model": "small_cnn", "dataset": "digits", "optimizer": "sgd", "epochs": 2},
         "experiments": {
             "gap": {
-                "set": {"model": "small_cnn", "dataset": "digits", "epochs": 2},
                 "cases": [
                     {"optimizer": "sgd", "learning_rate": 0.1},
                     {"optimizer": "adam", "learning_rate": 0.001},
                 ],
                 "vary": {"batch_size": [16, 32, 64]},
-                "seeds": seeds,
+                "seeds": 6,
                 "at_epochs": [1, 2],
                 "measure": ["evaluate", "time_epoch"],
-                "figures": ["accuracy_by_epochs", "accuracy", "time"],
+                "figures": ["accuracy", "accuracy_by_epochs", "time"],
             },
             "times": {
-                "set": {"model": "small_cnn", "dataset": "digits", "optimizer": "sgd"},
                 "vary": {"batch_size": [16, 32, 64], "threads": [1, "all"]},
                 "timing": ["throughput"],
             },
         },
         "claims": [
-            {
-                **{"id": f"c{index}", "document": "D", "place": "Figure 1", "sentence": "S"},
-                **claim,
-                "test": {"experiment": "gap", "column": "test_accuracy", **test},
-            }
+            {"id": f"c{index}", **words, "test": {**OF_GAP, **test}}
             for index, test in enumerate(tests)
         ],
     }
 
 
-def planned(*tests, **given):
-    return planner.make(study(*tests, **given))
-
-
-FALLS = {"type": "trend", "direction": "falls"}
-
-
 def test_a_claim_is_read_with_values_of_factors():
-    made = planned(
+    claims = study(
         {**FALLS, "table": "at_epochs", "cells": {"at_epoch": 1, "learning_rate": 0.001}},
         {"type": "comparison", "of": {"batch_size": 64}, "to": {"batch_size": 16}, "above": 0},
         {
@@ -65,6 +57,7 @@ def test_a_claim_is_read_with_values_of_factors():
         {"type": "argmax", "is": [16, 32]},
         {"type": "order", "order": [{"optimizer": "sgd"}, {"optimizer": "adam"}]},
     )
+    made = planner.make(claims)
     first, second, third, fourth, fifth, last = (claim.test for claim in made.claims)
     assert first.cells == {"at_epoch": (1,), "learning_rate": (0.001,)}
     assert second.sides == ({"batch_size": (64,)}, {"batch_size": (16,)})
@@ -74,15 +67,15 @@ def test_a_claim_is_read_with_values_of_factors():
     assert fifth.chosen == (16, 32) and fifth.best == "highest"
     assert last.sides == ({"optimizer": ("sgd",)}, {"optimizer": ("adam",)})
     assert [test.timed for test in (first, third)] == [False, True]
-    # The first of the experiment's figures that shows it.
-    assert [claim.figure for claim in made.claims[:2]] == ["accuracy_by_epochs"] * 2
+    # The figure of the table, or else the first one that shows the column.
+    assert [claim.figure for claim in made.claims[:2]] == ["accuracy_by_epochs", "accuracy"]
 
 
 def test_claims_change_no_run():
-    without = study()
-    del without["claims"]
-    stated, none = (planner.make(one) for one in (study(FALLS), without))
-    assert stated.runs == none.runs
+    raw = study(FALLS)
+    stated = planner.make(raw)
+    del raw["claims"]
+    assert stated.runs == planner.make(raw).runs
     called = CalledStudy(stated, "config.yaml", "full", False)
     assert inputs.claims(called) == ["results/studies/claims/claims.csv"]
     assert inputs.claimed_tables(called) == ["results/studies/claims/gap/runs.csv"]
@@ -101,7 +94,7 @@ def test_every_table_that_a_claim_may_be_of_has_its_columns():
 
 
 def test_only_a_trend_of_a_whole_experiment_is_asked_of_its_answers():
-    whole = {**FALLS, "experiment": "gap", "column": "test_accuracy"}
+    whole = {**FALLS, **OF_GAP}
     assert Trend(**whole).trend_experiment == "gap"
     for other in ({"cells": {"batch_size": [16, 32]}}, {"table": "at_epochs"}, {"over": "epochs"}):
         assert Trend(**whole, **other).trend_experiment == ""

@@ -15,7 +15,6 @@ from batchscope.core.errors import ConfigError
 from batchscope.host import requirements
 from batchscope.rules import study as rules_study
 from batchscope.study import commands, config, planner, setting
-from batchscope.study.names import is_command
 
 
 def names(folder, *words, **keys):
@@ -26,88 +25,6 @@ def problems(folder, *words, **keys):
     with pytest.raises(ConfigError) as raised:
         commanded.planned(folder, *words, **keys)
     return raised.value.problems
-
-
-def test_every_factor_is_in_the_words_and_in_the_name(tmp_path):
-    cases = [{"width": 64, "optimizer": "AdamW"}, {"width": 128, "optimizer": "muon"}]
-    vary = {"learning_rate": [1e-3, 0.1], "batch_size": [32]}
-    words = ("lr={learning_rate}", "w={width}", "{optimizer}", "{{{seed}}}", "th={threads}{gpus}")
-    found = commanded.planned(
-        tmp_path, *words, cases=cases, vary=vary, seeds=[3], resources={"threads": 4}
-    )
-    token, _, rest = [*found.commands][0].partition("+")
-    assert re.fullmatch("command-[0-9a-f]{8}", token)
-    digest = setting.digest("AdamW")
-    assert rest == f"bs=32+lr=0.001+opt=adamw-{digest}+width=64+seed=3"
-    run = found.commands[f"{token}+bs=32+lr=0.1+opt=muon+width=128+seed=3"]
-    assert run.resolved("/run") == (
-        ["python", "script.py", "bs=32", "seed=3", "out=/run", "lr=0.1", "w=128", "muon", "{3}"]
-        + ["th=40"],
-        {},
-    )
-    assert found.vary == {"learning_rate": (0.001, 0.1), "batch_size": (32,)}
-    assert len(found.commands) == 4 and found.seeds == (3,)
-
-
-def test_a_text_is_split_without_a_shell_and_variables_have_placeholders(tmp_path):
-    text = """bash -c 'echo "$HOME; {batch_size}" > x' --seed {seed} --out {run_dir}"""
-    env = {"WIDTH": "{width}", "FIXED": 3}
-    found = commanded.planned(tmp_path, command=text, env=env, set={"width": 5}, inputs=None)
-    run = next(iter(found.commands.values()))
-    wanted = ["bash", "-c", 'echo "$HOME; 8" > x', "--seed", "0", "--out", "/run"]
-    assert run.resolved("/run") == (wanted, {"WIDTH": "5", "FIXED": "3"})
-
-
-def test_a_flag_may_be_empty_and_a_truth_value_is_a_word(tmp_path):
-    vary = {"batch_size": [8], "flag": ["", "--fast"], "nesterov": [True, False]}
-    found = commanded.planned(tmp_path, "{flag}", "n={nesterov}", vary=vary).commands
-    ends = [run.resolved("/run")[0][5:] for run in found.values()]
-    assert ends == [["n=true"], ["n=false"], ["--fast", "n=true"], ["--fast", "n=false"]]
-    assert len({*found}) == 4 and all(map(is_command, found))
-
-
-def test_defaults_give_what_a_placeholder_names_alone(tmp_path):
-    raw = commanded.study(tmp_path, "lr={learning_rate}")
-    raw["defaults"] = {"learning_rate": 0.3, "dataset": "digits", "model": "small_cnn"}
-    found = planner.make(raw, folder=tmp_path).experiments["a"]
-    assert [*found.commands][0].endswith("+bs=8+lr=0.3+seed=0")
-
-
-def test_whatever_changes_a_number_changes_the_names(tmp_path):
-    """And nothing else does: neither order, nor resources, nor where the study lies."""
-    (tmp_path / "data" / "deep").mkdir(parents=True)
-    (tmp_path / "data" / "deep" / "a.txt").write_text("a")
-    keys = {"inputs": ["script.py", "data"], "resources": {"threads": 2}}
-    before = names(tmp_path, **keys)
-    same = (
-        {**keys, "inputs": ["data", "script.py"]},
-        {**keys, "resources": {"threads": 3, "mem_mb": 9}, "resume": True},
-        {**keys, "vary": {"batch_size": [128, 32, 8]}},
-        {**keys, "title": "Another", "margins": {"test_accuracy": 0.1}},
-    )
-    for each in same:
-        assert {*names(tmp_path, **each)} == {*before}
-    (tmp_path / "data" / ".hidden").write_text("h")
-    (tmp_path / "data" / "__pycache__").mkdir()
-    (tmp_path / "data" / "__pycache__" / "a.pyc").write_text("c")
-    assert names(tmp_path, **keys) == before
-    others = [
-        names(tmp_path, "more", **keys),
-        names(tmp_path, **keys, env={"A": "1"}),
-        names(tmp_path, **keys, alone=True),
-        names(tmp_path, **keys, log={**commanded.LOG, "percent": ["accuracy"]}),
-        names(tmp_path, **{**keys, "inputs": ["script.py"]}),
-        names(tmp_path, "t={threads}", **keys),
-        names(tmp_path, "t={threads}", **{**keys, "resources": {"threads": 3}}),
-    ]
-    (tmp_path / "data" / "deep" / "b.txt").write_text("b")
-    others.append(names(tmp_path, **keys))
-    (tmp_path / "data" / "deep" / "a.txt").write_text("A")
-    others.append(names(tmp_path, **keys))
-    (tmp_path / "script.py").write_text("another")
-    others.append(names(tmp_path, **keys))
-    tokens = [found[0].partition("+")[0] for found in (before, *others)]
-    assert len({*tokens}) == len(tokens)
 
 
 def test_a_large_input_is_hashed_once(tmp_path, monkeypatch):
@@ -134,35 +51,6 @@ def test_a_script_that_is_no_input_is_told(tmp_path):
         assert not planner.make(raw, folder=tmp_path).warnings
 
 
-def test_names_are_short_enough_or_refused(tmp_path):
-    many = {f"a_rather_long_name_{at}": [1] for at in range(12)}
-    words = [f"{{{name}}}" for name in many]
-    (problem,) = problems(tmp_path, *words, vary={"batch_size": [8], **many})
-    assert problem.startswith("experiments.a: ") and " 200 characters" in problem
-    text = "x" * 400
-    (name,) = names(tmp_path, "{note}", set={"note": text}, vary={"batch_size": [8]})
-    assert len(name) < 100
-
-
-def test_two_runs_with_the_same_command_are_refused(tmp_path):
-    vary = {"batch_size": [8], "a": [1, 11], "b": [1, 11]}
-    (problem,) = problems(tmp_path, "{a}{b}", vary=vary)
-    assert problem.startswith("experiments.a.command: ")
-    assert "+a=1+b=11+" in problem and "+a=11+b=1+" in problem
-    (problem,) = problems(tmp_path, cases=[{"batch_size": 8}, {"batch_size": 8}], vary={})
-    assert problem.startswith("experiments.a.command: ")
-
-
-def test_figures_and_budgets_that_need_times_need_the_machine_alone(tmp_path):
-    keys = {"vary": {"batch_size": [8, 32, 128]}, "budgets": {"seconds": 5}}
-    (problem,) = problems(tmp_path, **keys)
-    assert problem.startswith("experiments.a.budgets.seconds: ") and "alone: true" in problem
-    found = commanded.planned(tmp_path, **keys, alone=True)
-    drawn = figures.drawn(found)
-    assert "fastest_batch_size" in drawn
-    assert "fastest_batch_size" not in figures.drawn(commanded.planned(tmp_path))
-
-
 def test_what_plan_says(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     raw = commanded.study(tmp_path / "mine of it", "x={x}", set={"x": "a b"}, seeds=2)
@@ -176,63 +64,6 @@ def test_what_plan_says(tmp_path, monkeypatch):
     assert f"a, first run: {shlex.join(words)}\n" in text
     assert f"in {tmp_path}/mine of it, with 1 thread and no GPU" in text and "alone: true" in text
     assert "6 missing" in text and "Missing: 6 trainings; their time is unknown" in text
-
-
-def test_a_reduced_form_may_have_any_factor(tmp_path):
-    raw = commanded.study(tmp_path, "w={width}", vary={"batch_size": [8, 32], "width": [1, 2]})
-    raw["reduced"] = {"experiments": {"a": {"vary": {"batch_size": [8], "width": [9]}}}}
-    (name,) = planner.make(raw, "reduced", folder=tmp_path).experiments["a"].commands
-    assert "+bs=8+width=9+" in name
-    raw["reduced"]["experiments"]["a"]["vary"]["lr"] = [1]
-    with pytest.raises(ConfigError) as raised:
-        planner.make(raw, "reduced", folder=tmp_path)
-    (problem,) = raised.value.problems
-    assert problem.startswith("reduced.experiments.a.vary.lr: ") and "'learning_rate'" in problem
-
-
-def test_an_edit_behind_a_link_makes_new_runs(tmp_path):
-    data, real = tmp_path / "data", tmp_path / "real"
-    data.mkdir()
-    real.mkdir()
-    (real / "a").write_text("1")
-    (data / "train").symlink_to(real)
-    (data / "loop").symlink_to(data)  # has no end
-    first = commands.sha256(data)
-    (real / "a").write_text("2")
-    assert commands.sha256(data) != first
-
-
-@pytest.mark.parametrize("inputs", [".", "{linked}", "{linked}/mine/.."])
-def test_results_and_logs_are_no_input(inputs, tmp_path, monkeypatch):
-    project, linked = tmp_path / "project", tmp_path / "linked"
-    (project / "mine").mkdir(parents=True)
-    (project / "script.py").touch()
-    linked.symlink_to(project)
-    monkeypatch.chdir(project)
-    path = Path(inputs.format(linked=linked))
-    first = commands.sha256(path)
-    for file in ("results/runs/a/record.json", "logs/train/a.log", ".snakemake/log/a.log"):
-        Path(file).parent.mkdir(parents=True)
-        Path(file).touch()
-    assert commands.sha256(path) == first
-    Path("mine/results").mkdir()
-    Path("mine/results/a.csv").touch()
-    assert commands.sha256(path) != first
-
-
-def test_a_folder_that_contains_the_project_or_too_many_files_is_refused(tmp_path, monkeypatch):
-    project = tmp_path / "project"
-    project.mkdir()
-    monkeypatch.chdir(project)
-    monkeypatch.setattr(commands, "_MOST_FILES", 3)
-    monkeypatch.setattr(commands, "_of_file", lambda path: pytest.fail(f"read {path}"))
-    for folder in ("..", "/"):
-        (problem,) = problems(project, inputs=[folder])
-        assert problem.startswith("experiments.a.inputs[0]: ") and "project's folder" in problem
-    for number in range(4):
-        Path(f"{number}.txt").touch()
-    (problem,) = problems(project, inputs=["."])
-    assert problem.startswith("experiments.a.inputs[0]: ") and "more than 3 files" in problem
 
 
 def test_a_missing_program_stops_a_study_unless_jobs_run_elsewhere(tmp_path, monkeypatch):
@@ -252,3 +83,147 @@ def test_a_missing_program_stops_a_study_unless_jobs_run_elsewhere(tmp_path, mon
     Path("no-program").write_text("#!/bin/sh\n")
     Path("no-program").chmod(0o755)
     assert not any(line.startswith(place) for line in config.study("study.yaml").warnings)
+
+
+def test_every_factor_is_in_the_words_and_in_the_name(tmp_path):
+    cases = [{"width": 64, "optimizer": "AdamW"}, {"width": 128, "optimizer": "muon"}]
+    vary = {"learning_rate": [1e-3, 0.1], "batch_size": [32]}
+    words = ("lr={learning_rate}", "w={width}", "{optimizer}", "{{{seed}}}", "th={threads}{gpus}")
+    keys = {"cases": cases, "vary": vary, "seeds": [3], "resources": {"threads": 4}}
+    planned = commanded.planned(tmp_path, *words, **keys)
+    token, _, rest = [*planned.commands][0].partition("+")
+    assert re.fullmatch("command-[0-9a-f]{8}", token)
+    assert rest == f"bs=32+lr=0.001+opt=adamw-{setting.digest('AdamW')}+width=64+seed=3"
+    run = planned.commands[f"{token}+bs=32+lr=0.1+opt=muon+width=128+seed=3"]
+    expected = ["python", "script.py", "bs=32", "seed=3", "out=/run"]
+    expected += ["lr=0.1", "w=128", "muon", "{3}", "th=40"]
+    assert run.resolved("/run") == (expected, {})
+    assert planned.vary == {"learning_rate": (0.001, 0.1), "batch_size": (32,)}
+    assert len(planned.commands) == 4 and planned.seeds == (3,)
+
+
+def test_a_text_is_split_without_a_shell_and_a_flag_may_be_empty(tmp_path):
+    text = """bash -c 'echo "$HOME; {batch_size}" > x' --seed {seed} {flag} n={nesterov}"""
+    keys = {"env": {"WIDTH": "{width}", "FIXED": 3}, "set": {"width": 5}, "inputs": None}
+    vary = {"batch_size": [8], "flag": ["", "--fast"], "nesterov": [True, False]}
+    planned = commanded.planned(tmp_path, command=text, vary=vary, **keys)
+    start = ["bash", "-c", 'echo "$HOME; 8" > x', "--seed", "0"]
+    ends = (["n=true"], ["n=false"], ["--fast", "n=true"], ["--fast", "n=false"])
+    assert [run.resolved("/run") for run in planned.commands.values()] == [
+        ([*start, *end], {"WIDTH": "5", "FIXED": "3"}) for end in ends
+    ]
+
+
+def test_the_reduced_form_may_have_any_factor_and_defaults_give_those_of_placeholders(tmp_path):
+    raw = commanded.study(tmp_path, "w={width}", "lr={learning_rate}", set={"width": 1})
+    raw["defaults"] = {"learning_rate": 0.3, "dataset": "digits", "model": "small_cnn"}
+    reduced = {"vary": {"batch_size": [8], "width": [9]}, "set": None}
+    raw["reduced"] = {"experiments": {"a": reduced}}
+    (name,) = planner.make(raw, "reduced", folder=tmp_path).experiments["a"].commands
+    assert name.endswith("+bs=8+lr=0.3+width=9+seed=0")
+
+
+def test_every_change_that_may_change_a_number_changes_the_names(tmp_path):
+    """Nothing else does: neither order, nor resources, nor files that are hidden."""
+    data = tmp_path / "data"
+    (data / "deep").mkdir(parents=True)
+    (data / "deep" / "a.txt").write_text("a")
+    keys = {"inputs": ["script.py", "data"], "resources": {"threads": 2}}
+    before = names(tmp_path, **keys)
+    same = (
+        {"inputs": ["data", "script.py"]},
+        {"resources": {"threads": 3, "mem_mb": 9}, "resume": True},
+        {"vary": {"batch_size": [128, 32, 8]}},
+        {"title": "Another", "margins": {"test_accuracy": 0.1}},
+    )
+    for change in same:
+        assert {*names(tmp_path, **{**keys, **change})} == {*before}
+    (data / ".hidden").write_text("h")
+    (data / "__pycache__").mkdir()
+    (data / "__pycache__" / "a.pyc").write_text("c")
+    assert names(tmp_path, **keys) == before
+    others = [
+        names(tmp_path, "more", **keys),
+        names(tmp_path, **keys, env={"A": "1"}),
+        names(tmp_path, **keys, alone=True),
+        names(tmp_path, **keys, log={**commanded.LOG, "percent": ["accuracy"]}),
+        names(tmp_path, inputs=["script.py"]),
+        names(tmp_path, "t={threads}", **keys),
+        names(tmp_path, "t={threads}", **{**keys, "resources": {"threads": 3}}),
+    ]
+    changes = {"data/deep/b.txt": "b", "data/deep/a.txt": "A", "script.py": "another"}
+    for file, text in changes.items():
+        (tmp_path / file).write_text(text)
+        others.append(names(tmp_path, **keys))
+    tokens = [found[0].partition("+")[0] for found in (before, *others)]
+    assert len({*tokens}) == len(tokens)
+
+
+def test_a_text_has_a_short_name_and_many_factors_are_too_long(tmp_path):
+    many = {f"a_rather_long_name_{at}": [1] for at in range(12)}
+    words = [f"{{{name}}}" for name in many]
+    (problem,) = problems(tmp_path, *words, vary={"batch_size": [8], **many})
+    assert problem.startswith("experiments.a: ") and " 200 characters" in problem
+    (name,) = names(tmp_path, "{note}", set={"note": "x" * 400}, vary={"batch_size": [8]})
+    assert len(name) < 100
+
+
+def test_two_runs_with_the_same_command_are_refused(tmp_path):
+    vary = {"batch_size": [8], "a": [1, 11], "b": [1, 11]}
+    (problem,) = problems(tmp_path, "{a}{b}", vary=vary)
+    assert problem.startswith("experiments.a.command: ")
+    assert "+a=1+b=11+" in problem and "+a=11+b=1+" in problem
+    (problem,) = problems(tmp_path, cases=[{"batch_size": 8}, {"batch_size": 8}], vary={})
+    assert problem.startswith("experiments.a.command: ")
+
+
+def test_figures_and_budgets_of_seconds_need_an_exclusive_machine(tmp_path):
+    keys = {"vary": {"batch_size": [8, 32, 128]}, "budgets": {"seconds": 5}}
+    (problem,) = problems(tmp_path, **keys)
+    assert problem.startswith("experiments.a.budgets.seconds: ") and "alone: true" in problem
+    assert "fastest_batch_size" in figures.drawn(commanded.planned(tmp_path, **keys, alone=True))
+    assert "fastest_batch_size" not in figures.drawn(commanded.planned(tmp_path))
+
+
+def test_a_change_behind_a_link_changes_the_digest_of_a_folder(tmp_path):
+    data, real = tmp_path / "data", tmp_path / "real"
+    data.mkdir()
+    real.mkdir()
+    (data / "train").symlink_to(real)
+    (data / "loop").symlink_to(data)  # has no end
+    digests = set()
+    for text in ("1", "2"):
+        (real / "a").write_text(text)
+        digests.add(commands.sha256(data))
+    assert len(digests) == 2
+
+
+@pytest.mark.parametrize("inputs", [".", "{linked}", "{linked}/mine/.."])
+def test_results_and_logs_are_no_input(inputs, tmp_path, monkeypatch):
+    project, linked = tmp_path / "project", tmp_path / "linked"
+    (project / "mine").mkdir(parents=True)
+    linked.symlink_to(project)
+    monkeypatch.chdir(project)
+    path = Path(inputs.format(linked=linked))
+    first = commands.sha256(path)
+    for file in ("results/record.json", "logs/a.log", ".snakemake/log/a.log"):
+        Path(file).parent.mkdir(parents=True)
+        Path(file).touch()
+    assert commands.sha256(path) == first
+    Path("mine/results").mkdir()
+    Path("mine/results/a.csv").touch()
+    assert commands.sha256(path) != first
+
+
+def test_a_folder_that_contains_the_project_or_too_many_files_is_refused(tmp_path, monkeypatch):
+    project = tmp_path / "project"
+    project.mkdir()
+    monkeypatch.chdir(project)
+    monkeypatch.setattr(commands, "_MOST_FILES", 3)
+    monkeypatch.setattr(commands, "_of_file", lambda path: pytest.fail(f"read {path}"))
+    for number in range(3):
+        Path(f"{number}.txt").touch()
+    expected = {"..": "project's folder", "/": "project's folder", ".": "more than 3 files"}
+    for folder, text in expected.items():  # the fourth file is the script
+        (problem,) = problems(project, inputs=[folder])
+        assert problem.startswith("experiments.a.inputs[0]: ") and text in problem

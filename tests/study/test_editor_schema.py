@@ -33,31 +33,28 @@ reduced:
 """
 
 
-def errors(text: str) -> list[list]:
-    validator = jsonschema.Draft202012Validator(editor_schema.document())
+@pytest.fixture(scope="module")
+def validator() -> jsonschema.Draft202012Validator:
+    return jsonschema.Draft202012Validator(editor_schema.document())
+
+
+def errors(validator: jsonschema.Draft202012Validator, text: str) -> list[list]:
     return [list(error.absolute_path) for error in validator.iter_errors(yaml_file.parse(text))]
 
 
-def test_the_file_is_what_the_program_has():
-    same = SCHEMA.read_text(encoding="utf-8") == editor_schema.text()
+def test_the_file_is_what_the_program_has(validator):
+    text = editor_schema.text()
+    same = SCHEMA.read_text(encoding="utf-8") == text
     assert same, "Run `python workflow/run.py schema > docs/study.schema.json`."
-
-
-def test_it_is_a_json_schema():
-    jsonschema.Draft202012Validator.check_schema(json.loads(editor_schema.text()))
+    validator.check_schema(json.loads(text))
 
 
 @pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
-def test_every_study_names_it_and_is_valid(path):
+def test_every_study_names_it_and_is_valid(validator, path):
     text = path.read_text(encoding="utf-8")
     named = re.match(r"# yaml-language-server: \$schema=(\S+)\n", text)
     assert named and (path.parent / named[1]).resolve() == SCHEMA
-    assert not errors(text)
-
-
-def test_what_the_program_takes_is_valid():
-    assert planner.make(yaml_file.parse(STUDY))
-    assert not errors(STUDY)
+    assert not errors(validator, text)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +73,8 @@ def test_what_the_program_takes_is_valid():
         ("study: written", "study: A study", ["study"]),
     ],
 )
-def test_a_slip_is_found_where_it_stands(right, wrong, place):
+def test_a_slip_is_found_where_it_stands(validator, right, wrong, place):
+    assert not errors(validator, STUDY) and planner.make(yaml_file.parse(STUDY))
     assert right in STUDY
-    found = errors(STUDY.replace(right, wrong, 1))
+    found = errors(validator, STUDY.replace(right, wrong, 1))
     assert found and all(one[: len(place)] == place for one in found)

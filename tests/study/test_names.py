@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from batchscope.store import jobs
 from batchscope.study import names, run_factors, setting
 from batchscope.study.versions import ENTRIES
 
@@ -44,15 +45,13 @@ GOLDEN_RUNS = {
 SUBSPACE = {"epsilons": (1e-3,), "spaces": ("subspace",), "examples": 0, "starts": 8}
 GOLDEN_SETTINGS = [
     ("evaluate", {}, "default"),
-    ("evaluate", {"weights": "best"}, "w=best"),
-    ("evaluate", {"epoch": 3}, "at=3"),
     ("evaluate", {"weights": "best", "epoch": 16}, "w=best+at=16"),
-    ("sharpness", {}, "default"),
     ("sharpness", SUBSPACE, "eps=0.001+sp=subspace+ex=0+st=8"),
     ("sharpness", {"batch_norm": "batch"}, "bn=batch"),
-    ("weight_distance", {"weights": "best"}, "w=best"),
     ("time_epoch", {"blocks": 9, "block_seconds": 0.5}, "bl=9+bsec=0.5"),
 ]
+COMMAND = {"width": 64, "seed": 3, "note": "Two words", "optimizer": "adamw", "empty": ""}
+COMMAND |= {"learning_rate": 1e-3, "nesterov": True, "batch_size": 32}
 
 
 @pytest.mark.parametrize("name", GOLDEN_RUNS)
@@ -64,15 +63,10 @@ def test_golden_run_names(name):
     assert list(parsed) == list(run_factors.FACTORS)
 
 
-GOLDEN = [
-    line.split()
-    for line in Path(__file__).with_name("golden_names.txt").read_text().splitlines()[1:]
-]
-
-
-@pytest.mark.parametrize("kind", sorted({kind for kind, _ in GOLDEN}))
-def test_every_golden_name_is_parsed_and_spelled(kind):
-    for name in (name for one, name in GOLDEN if one == kind):
+def test_every_golden_name_is_parsed_and_spelled():
+    path = Path(__file__).with_name("golden_names.txt")
+    for line in path.read_text().splitlines()[1:]:
+        kind, name = line.split()
         if kind == "run":
             assert names.run_name(names.parse_run(name)) == name
         elif kind == "timing":
@@ -83,18 +77,13 @@ def test_every_golden_name_is_parsed_and_spelled(kind):
             assert names.settings_name(kind, names.parse_settings(kind, name)) == name
 
 
-def test_golden_name_of_a_command():
-    values = {"width": 64, "seed": 3, "note": "Two words", "optimizer": "adamw"}
-    values |= {"learning_rate": 1e-3, "nesterov": True, "batch_size": 32, "empty": ""}
-    name = names.command_name("command-1f0a93c2", values)
+def test_golden_names_of_a_command_and_of_a_timing():
+    name = names.command_name("command-1f0a93c2", COMMAND)
     assert name == (
         "command-1f0a93c2+bs=32+lr=0.001+opt=adamw+nest=true+empty=-12ae32cb"
         "+note=two-words-4ccdba81+width=64+seed=3"
     )
     assert names.is_command(name) and not names.is_command("command-1f0a93c2+small_cnn+bs=8")
-
-
-def test_golden_timing_name():
     name = "digits-065f9c58+small_cnn+bs=32+opt=sgd+dev=cpu+th=1+mom=0.9"
     assert names.timing_name({**CORE, "momentum": 0.9, "patience": 5}) == name
     assert names.parse_timing(name)["threads"] == 1
@@ -169,29 +158,68 @@ def test_only_canonical_names_are_read(name):
         names.parse_run(name)
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(1, "1"), (1.0, "1"), (0.1, "0.1"), (1e-3, "0.001"), (1e-7, "1e-7"), (1e16, "1e16")],
-)
-def test_numbers_have_one_text(value, text):
-    assert setting.number_text(value) == text
-
-
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), True, "1"])
-def test_what_is_no_finite_number_is_refused(value):
-    with pytest.raises(ValueError):
-        setting.number_text(value)
-
-
-def test_names_have_an_end():
+def test_a_long_name_and_what_is_no_number_are_refused():
     with pytest.raises(ValueError, match="200 characters"):
         names.run_name({**CORE, "model": "m" * 200})
+    for value in (float("nan"), float("inf"), True, "1"):
+        with pytest.raises(ValueError):
+            setting.number_text(value)
 
 
-def test_aliases_are_distinct_and_safe_in_paths():
-    assert [name for name, factor in run_factors.FACTORS.items() if factor.required] == list(CORE)
-    settings = [entry.parameters.values() for entry in ENTRIES.values()]
-    for known in (run_factors.EVERY_FACTOR.values(), *settings):
-        aliases = [parameter.alias for parameter in known]
-        assert len(set(aliases)) == len(aliases)
-        assert all(alias.isalnum() and alias.islower() for alias in aliases)
+def sweep(*batch_sizes: int, **factors: object) -> names.Sweep:
+    frozen = {name: each.default for name, each in run_factors.SWEEP_FACTORS.items()}
+    del frozen["batch_size"]
+    timed = {"dataset": "mnist-1f0a93c2", "model": "campbell_cnn", "optimizer": "adam"}
+    return names.Sweep({**frozen, **timed, **factors}, batch_sizes)
+
+
+@pytest.mark.parametrize(
+    ("batch_sizes", "text"),
+    [
+        ([1, 2], "1_2"),
+        ([1, 2, 3], "1-3"),
+        ([1, 2, 4, 15, 16, 17, 18, 64, 66], "1_2_4_15-18_64_66"),
+        ([8, 4, 4], "4_8"),
+    ],
+)
+def test_batch_sizes_are_ranges(batch_sizes, text):
+    assert names.format_sizes(batch_sizes) == text
+    name = f"digits-065f9c58+mlp+bs={text}+opt=sgd+dev=cpu+th=1"
+    assert names.parse_sweep(name).batch_sizes == tuple(sorted(set(batch_sizes)))
+
+
+@pytest.mark.parametrize("text", ["", "0", "1_2_3", "3_1", "1-2", "1-", "-3", "01", "1,2", "5-1"])
+def test_other_spellings_of_batch_sizes_are_refused(text):
+    with pytest.raises(ValueError, match="Expected"):
+        names.parse_sweep(f"digits-065f9c58+mlp+bs={text}+opt=sgd+dev=cpu+th=1")
+
+
+GOLDEN_SWEEPS = {
+    "mnist-1f0a93c2+campbell_cnn+bs=16_128+opt=adam+dev=cpu+th=0+loop=eager+delay=0.001": sweep(
+        16, 128, threads=0, loop="eager", delay_seconds=0.001
+    ),
+    "mnist-1f0a93c2+campbell_cnn+opt=adam+dev=cpu+th=1": sweep(),
+}
+
+
+@pytest.mark.parametrize("name", GOLDEN_SWEEPS)
+def test_golden_names_of_sweeps(name):
+    assert GOLDEN_SWEEPS[name].name == name
+    assert names.parse_sweep(name) == GOLDEN_SWEEPS[name]
+
+
+def test_combinations_that_differ_in_batch_size_alone_are_one_sweep():
+    def of(batch_size: int, threads: int) -> dict[str, object]:
+        return {**sweep().factors, "batch_size": batch_size, "threads": threads, "epochs": 3}
+
+    found = list(names.sweeps([of(8, 1), of(4, 1), of(8, 2), of(4, 2), of(8, 1)]))
+    assert found == [sweep(4, 8), sweep(4, 8, threads=2)]
+
+
+def test_jobs_of_each_timing():
+    two = sweep(4, 8, loop="eager", delay_seconds=0.001)
+    assert list(jobs.job_sweeps("throughput", two)) == [two]
+    assert list(jobs.job_sweeps("utilisation", two)) == [two]
+    assert [job.batch_sizes for job in jobs.job_sweeps("profile", two)] == [(4,), (8,)]
+    # Memory is that of the step, whatever drives it.
+    assert list(jobs.job_sweeps("max_batch_size", two)) == [sweep()]

@@ -13,7 +13,7 @@ from batchscope.rules.study import CalledStudy
 from batchscope.store import paths
 from batchscope.study import log_names, planner
 from batchscope.study.tasks import TASKS
-from batchscope.tables import experiment_tables
+from batchscope.tables import experiment_tables, long_tables, run_table
 
 METRICS = {"word_error": "lower", "bleu": "higher"}
 
@@ -35,121 +35,123 @@ def frame() -> pandas.DataFrame:
     return pandas.DataFrame(found)
 
 
-def planned(folder, table=None, **keys):
-    own_table.write(folder, frame() if table is None else table)
-    return planner.make(
-        own_table.study(**{"runs": "own_runs.csv", "metrics": METRICS, **keys}), folder=folder
+def study_of(**experiments: dict) -> dict:
+    """Return a study of external runs; each experiment has its own metrics and keys."""
+    keys = {name: {"runs": "own_runs.csv", **body} for name, body in experiments.items()}
+    return {"study": "mine", "experiments": keys}
+
+
+def planned(folder, **experiments):
+    own_table.write(folder, frame())
+    return planner.make(study_of(**experiments), folder=folder)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """The plan and the tables of experiments with different metrics."""
+    folder = tmp_path_factory.mktemp("metrics")
+    error, bleu = {"validation_word_error": 0.45}, {"validation_bleu": 77.5}
+    margins = {"test_word_error": 0.01, "validation_bleu": 0.5}
+    study = planned(
+        folder,
+        both={"metrics": METRICS, "margins": margins},
+        error={"metrics": {"word_error": "lower"}, "budgets": {"target": error}},
+        bleu={"metrics": {"bleu": "higher"}, "budgets": {"target": bleu}},
     )
+    return study, {name: experiment_tables.make(folder, study, name) for name in study.experiments}
 
 
-def made(folder, table=None, **keys):
-    return experiment_tables.make(folder, planned(folder, table, **keys), "a")
-
-
-def refused(folder, **keys):
-    with pytest.raises(ConfigError) as raised:
-        planned(folder, **keys)
-    return [line.partition(";")[0] for line in raised.value.problems]
-
-
-def test_columns_of_the_metrics_are_outcomes_and_no_factors(tmp_path):
-    study = planned(tmp_path)
-    planned_experiment = study.experiments["a"]
-    external = planned_experiment.external_runs
+def test_columns_of_the_metrics_are_outcomes_and_no_factors(made):
+    study, tables = made
+    experiment = study.experiments["both"]
+    external = experiment.external_runs
     assert len(external.series) == 1 and not external.factors
-    assert {*planned_experiment.columns} >= {
-        "validation_word_error",
-        "test_word_error",
-        "validation_bleu",
-    }
-    tables = experiment_tables.make(tmp_path, study, "a")
+    metrics = {"validation_word_error", "test_word_error", "validation_bleu"}
+    assert {*experiment.columns} >= metrics
     for name in ("runs", "trajectories"):
-        last = tables[name].groupby("batch_size").last()
+        last = tables["both"][name].groupby("batch_size").last()
         assert last["validation_bleu"].tolist() == pytest.approx(
             [100 - 50 * (0.1 + size / 1000 + 0.00025) for size in own_table.SIZES]
         )
-
-
-def test_the_best_size_is_that_of_the_direction(tmp_path):
-    margins = {"test_word_error": 0.01, "validation_bleu": 0.5}
-    found = made(tmp_path, margins=margins)["comparisons"]
-    found = found[found["budget"] == "updates"].set_index(["outcome", "batch_size"])
-    assert found.loc["test_word_error", "mean"].tolist() == pytest.approx([0.108, 0.132, 0.228])
-    assert found.loc["validation_bleu", "mean"].tolist() == pytest.approx([94.6, 93.4, 88.6])
-    for outcome in margins:
-        verdicts = found.loc[outcome, "verdict"].tolist()
-        assert verdicts == ["within", "beyond", "beyond"]
-    assert "validation_word_error" not in found.index.get_level_values(0)
-
-
-@pytest.mark.parametrize("target", [{"validation_word_error": 0.45}, {"validation_bleu": 77.5}])
-def test_a_target_is_reached_from_either_side(tmp_path, target):
-    found = made(tmp_path, budgets={"target": target})["to_target"]
-    taken = found.groupby("batch_size")["updates"].mean().tolist()
-    assert taken == pytest.approx([450 + size for size in own_table.SIZES])
-
-
-def test_what_is_no_number_any_more_has_diverged(tmp_path):
-    table = frame().drop(columns="val_loss").astype({"Valid BLEU": object})
-    for word in ("nan", "inf"):  # higher is better, and this is no success
-        table.loc[8, "Valid BLEU"] = word
-        runs = made(tmp_path, table)["runs"]
-        assert runs["status"].tolist() == ["diverged"] + ["finished"] * 17
-        assert runs["validation_bleu"][0] == -np.inf
-
-
-def test_a_bare_name_is_of_validation_data_unless_another_is():
-    for columns, wanted in (
-        (["WER"], {"validation_wer": ["WER"]}),
-        (["wer", "val_wer"], {"validation_wer": ["val_wer"], "train_wer": ["wer"]}),
-        (["eval/wer", "train/wer"], {"validation_wer": ["eval/wer"], "train_wer": ["train/wer"]}),
-    ):
-        assert log_names.candidates(columns, ("wer",)) == wanted
-        assert log_names.candidates(columns) == {}
-
-
-def test_what_cannot_be_named_so_is_refused(tmp_path):
-    (line,) = refused(tmp_path, metrics={"wer": "up"})
-    assert line.startswith("experiments.a.metrics.wer: ") and "'up'" in line
-    of_ours = {"accuracy": "higher", "val_wer": "lower", "examples": "lower"}
-    assert {line.partition(":")[0] for line in refused(tmp_path, metrics=of_ours)} == {
-        f"experiments.a.metrics.{name}" for name in of_ours
-    }
-    (line,) = refused(tmp_path, margins={"test_bleu": 1})
-    assert line.startswith("experiments.a.margins.test_bleu: ")
-    (line,) = refused(tmp_path, primary=["validation_wer"])
-    assert line.startswith("experiments.a.primary[0]: ")
-    raw = own_table.study(runs="own_runs.csv", metrics=METRICS)
-    raw["experiments"]["b"] = {"runs": "own_runs.csv", "metrics": {"bleu": "lower"}}
-    with pytest.raises(ConfigError) as raised:
-        planner.make(raw, folder=tmp_path)
-    assert raised.value.problems[0].startswith("experiments.b.metrics.bleu: ")
-
-
-def test_a_change_of_direction_makes_the_tables_again(tmp_path):
-    plans = [planned(tmp_path, metrics={"bleu": better}) for better in ("higher", "lower")]
-    called = [CalledStudy(study, "config.yaml", "full", False) for study in plans]
-    assert len({inputs.followed(study, "a") for study in called}) == 2
-
-
-def test_experiments_of_a_study_have_metrics_of_their_own(tmp_path):
-    own_table.write(tmp_path, frame())
-    raw = own_table.study(runs="own_runs.csv", metrics={"word_error": "lower"})
-    raw["experiments"]["b"] = {"runs": "own_runs.csv", "metrics": {"bleu": "higher"}}
-    study = planner.make(raw, folder=tmp_path)
-    for name, others in (("a", "bleu"), ("b", "word_error")):
-        tables = experiment_tables.make(tmp_path, study, name)
-        assert not tables["runs"].filter(like=others).columns.any()
+    for name, other in (("error", "bleu"), ("bleu", "word_error")):
+        assert not tables[name]["runs"].filter(like=other).columns.any()
     assert [metric.name for metric in study.metrics] == ["word_error", "bleu"]
 
 
-@pytest.mark.parametrize(("better", "direction"), [("higher", "rises"), ("lower", "falls")])
-def test_at_a_budget_the_trend_is_that_larger_sizes_are_better(tmp_path, better, direction):
-    keys = {"metrics": {"bleu": better}, "margins": {"validation_bleu": 0.5}}
-    trends = made(tmp_path, **keys)["trends"]
-    (row,) = trends.query("outcome == 'validation_bleu' and budget == 'updates'").to_dict("records")
-    verdict = "contradicted" if better == "higher" else "supported"
-    assert (row["direction"], row["verdict"]) == (direction, verdict)
+def test_the_best_size_is_that_of_the_direction(made):
+    comparisons = made[1]["both"]["comparisons"].query("budget == 'updates'")
+    comparisons = comparisons.set_index(["outcome", "batch_size"])
+    means = {"test_word_error": [0.108, 0.132, 0.228], "validation_bleu": [94.6, 93.4, 88.6]}
+    for outcome, expected in means.items():
+        assert comparisons.loc[outcome, "mean"].tolist() == pytest.approx(expected)
+        verdicts = comparisons.loc[outcome, "verdict"].tolist()
+        assert verdicts == ["within", "beyond", "beyond"]
+    assert "validation_word_error" not in comparisons.index.get_level_values(0)
+
+
+@pytest.mark.parametrize("name", ["error", "bleu"])
+def test_a_target_is_reached_from_either_side(made, name):
+    updates = made[1][name]["to_target"].groupby("batch_size")["updates"].mean()
+    assert updates.tolist() == pytest.approx([450 + size for size in own_table.SIZES])
+
+
+def test_at_a_budget_the_trend_is_that_larger_sizes_are_better(made):
+    trends = made[1]["both"]["trends"].query("budget == 'updates'").set_index("outcome")
+    for outcome, direction in (("validation_bleu", "rises"), ("test_word_error", "falls")):
+        row = trends.loc[outcome]
+        assert (row["direction"], row["verdict"]) == (direction, "contradicted")
+
+
+def test_a_change_of_direction_makes_the_tables_again(tmp_path):
+    plans = [planned(tmp_path, a={"metrics": {"bleu": better}}) for better in ("higher", "lower")]
+    called = [CalledStudy(plan, "config.yaml", "full", False) for plan in plans]
+    assert len({inputs.followed(study, "a") for study in called}) == 2
+
+
+@pytest.mark.parametrize("word", ["nan", "inf"])
+def test_a_metric_that_is_no_finite_number_has_diverged(tmp_path, word):
+    table = frame().drop(columns="val_loss").astype({"Valid BLEU": object})
+    table.loc[8, "Valid BLEU"] = word  # higher is better, and this is no success
+    own_table.write(tmp_path, table)
+    study = planner.make(study_of(a={"metrics": METRICS}), folder=tmp_path)
+    runs = run_table.of_logs(run_table.logged_runs(tmp_path, study, "a"), "mine", "a")
+    assert runs["status"].tolist() == ["diverged"] + ["finished"] * 17
+    assert runs["validation_bleu"][0] == -np.inf
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        (["WER"], {"validation_wer": ["WER"]}),
+        (["wer", "val_wer"], {"validation_wer": ["val_wer"], "train_wer": ["wer"]}),
+        (["eval/wer", "train/wer"], {"validation_wer": ["eval/wer"], "train_wer": ["train/wer"]}),
+    ],
+)
+def test_a_bare_name_is_of_validation_data_unless_another_is(columns, expected):
+    assert log_names.candidates(columns, ("wer",)) == expected
+    assert log_names.candidates(columns) == {}
+
+
+@pytest.mark.parametrize(
+    ("keys", "places"),
+    [
+        ({"metrics": {"wer": "up"}}, ["a.metrics.wer"]),
+        (
+            {"metrics": {"accuracy": "higher", "val_wer": "lower", "examples": "lower"}},
+            ["a.metrics.accuracy", "a.metrics.examples", "a.metrics.val_wer"],
+        ),
+        (
+            {"margins": {"test_bleu": 1}, "primary": ["validation_wer"]},
+            ["a.margins.test_bleu", "a.primary[0]"],
+        ),
+        ({"metrics": {"bleu": "lower"}}, ["b.metrics.bleu"]),
+    ],
+)
+def test_a_metric_that_cannot_be_named_so_is_refused(tmp_path, keys, places):
+    with pytest.raises(ConfigError) as raised:
+        planned(tmp_path, a={"metrics": METRICS, **keys}, b={"metrics": {"bleu": "higher"}})
+    found = sorted(problem.partition(": ")[0] for problem in raised.value.problems)
+    assert found == [f"experiments.{place}" for place in places]
 
 
 def test_a_claim_and_a_trend_have_the_direction_of_a_document(tmp_path):
@@ -178,10 +180,11 @@ def test_a_claim_and_a_trend_have_the_direction_of_a_document(tmp_path):
 @pytest.mark.parametrize("metric", ["r2", "f1"])
 def test_the_logs_of_a_command_tell_its_task(tmp_path, metric):
     study = planner.make(commanded.study(tmp_path / "mine"), folder=tmp_path / "mine")
-    for at, (name, run) in enumerate(study.commands.items()):
-        rows = pandas.DataFrame({"updates": [1, 2], "validation_loss": [2.0, 1.0 + at]})
-        commanded.write(tmp_path, name, run, rows.assign(**{f"test_{metric}": 0.5}))
-    tables = experiment_tables.make(tmp_path, study, "a")
+    rows = pandas.DataFrame({"updates": [1], "validation_loss": [2.0], f"test_{metric}": [0.5]})
+    for name, run in study.commands.items():
+        commanded.write(tmp_path, name, run, rows)
+    logged = run_table.logged_runs(tmp_path, study, "a")
+    tables = long_tables.of_experiment(tmp_path, study, "a", list(logged.rows))
     (task,) = figures.FigureTables(history=tables["history"]).tasks
     assert metric in TASKS[task]
 

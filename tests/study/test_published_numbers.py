@@ -1,14 +1,10 @@
 """A document's numbers: from the configuration to a table and the panels beside our own."""
 
-import json
-
 import commanded
 import small_study
 import synthetic
 from batchscope import figures
-from batchscope.rules import inputs
-from batchscope.rules.study import CalledStudy
-from batchscope.study import planner, published_numbers, run_factors, tables
+from batchscope.study import planner, published_numbers, run_factors
 from batchscope.tables import csv_tables, experiment_tables, published
 
 SIZES = (4, 8, 16, 32, 64, 128, 256, 512, 1024)
@@ -16,29 +12,19 @@ ACCURACY = (0.3255, 0.4583, 0.6306, 0.6859, 0.6897, 0.6977, 0.6482, 0.5728, 0.51
 DOCUMENT = {"figure": "Table 4,\n in percent", "found": "It rises and falls."}
 
 
-def study(numbers=None, **experiment):
-    given = {"accuracy": DOCUMENT | ({"numbers": numbers} if numbers else {})}
+def study(numbers=None, **words):
+    published = DOCUMENT | words | ({"numbers": numbers} if numbers else {})
     gap = {"vary": {"batch_size": [16, 64]}, "seeds": 1, "measure": ["evaluate"]}
-    gap |= {"published": given, **experiment}
+    gap |= {"published": {"accuracy": published}}
     return {"study": "s", "defaults": small_study.DEFAULTS, "experiments": {"gap": gap}}
 
 
-def made(numbers=None, **experiment):
-    return planner.make(study(numbers, **experiment))
+def made(numbers=None, **words):
+    return planner.make(study(numbers, **words))
 
 
 def series(**factors):
     return {**factors, "batch_size": list(SIZES), "test_accuracy": list(ACCURACY)}
-
-
-def test_the_plan_carries_them_and_keeps_the_words_apart():
-    experiment = made([series(), series(optimizer="adam", model="small_cnn")]).experiments["gap"]
-    stated = {name: figure.explicit() for name, figure in experiment.keys.published.items()}
-    assert {name: stated["accuracy"][name] for name in DOCUMENT} == DOCUMENT
-    first, second = experiment.numbers["accuracy"]
-    assert first == published_numbers.PublishedValues({}, SIZES, {"test_accuracy": ACCURACY})
-    assert second.factors == {"optimizer": "adam", "model": "small_cnn"}
-    assert made().experiments["gap"].numbers == {}
 
 
 def test_an_experiment_of_a_command_takes_its_own_factors_and_columns(tmp_path):
@@ -72,8 +58,13 @@ def test_every_figure_with_panels_for_numbers_is_drawn_and_has_columns():
     assert not published_numbers.COLUMNS.keys() & {*run_factors.EVERY_FACTOR}
 
 
-def test_the_table_has_a_row_per_number(tmp_path):
+def test_the_table_has_a_row_per_number_or_headers_only(tmp_path):
     planned = made([series(optimizer="adam", threads=2), series()])
+    experiment = planned.experiments["gap"]
+    assert DOCUMENT.items() <= experiment.keys.published["accuracy"].explicit().items()
+    first, second = experiment.numbers["accuracy"]
+    assert first.factors == {"optimizer": "adam", "threads": 2}
+    assert second == published_numbers.PublishedValues({}, SIZES, {"test_accuracy": ACCURACY})
     synthetic.tabulate(tmp_path, planned, tmp_path, ["published"])
     frame = csv_tables.read(tmp_path / "published.csv")
     assert list(frame.columns) == list(published.COLUMNS)
@@ -84,38 +75,13 @@ def test_the_table_has_a_row_per_number(tmp_path):
     assert frame["series"].tolist()[:9] == ["Adam, 2 threads"] * 9
     assert frame["series"][9:].isna().all() and frame["optimizer"][9:].isna().all()
     assert ",adam," in (tmp_path / "published.csv").read_text() and "2.0" not in frame["series"][0]
-
-
-def test_nothing_published_is_headers(tmp_path):
     experiment_tables.write(tmp_path, made(), "gap", tmp_path)
     text = (tmp_path / "published.csv").read_text()
     assert text == ",".join(published.COLUMNS) + "\n"
     assert len(figures.read(tmp_path).published) == 0
 
 
-def called(planned):
-    return CalledStudy(planned, "config.yaml", "full", False)
-
-
-def test_a_change_of_the_numbers_tabulates_again_and_trains_nothing():
-    before, other = series(), series()
-    other["test_accuracy"][0] = 0.33
-    plans = [made(), made([before]), made([other]), made([series(optimizer="adam")])]
-    renamed = study([before])
-    renamed["experiments"]["gap"]["published"]["accuracy"] |= {"figure": "Table 5"}
-    plans.append(planner.make(renamed))
-    found = [inputs.followed(called(planned), "gap") for planned in plans]
-    assert len(set(found)) == len(found)
-    assert "published" not in json.loads(found[0])
-    assert len({tuple(inputs.records(called(planned), "gap")) for planned in plans}) == 1
-    # What a document found stands in the report alone.
-    reworded = study([before])
-    reworded["experiments"]["gap"]["published"]["accuracy"] |= {"found": "It falls."}
-    assert inputs.followed(called(planner.make(reworded)), "gap") == found[1]
-    assert "published.csv" in tables.FILES
-
-
-def test_the_plan_carries_the_examples_of_a_document():
+def test_the_plan_has_the_examples_of_a_document():
     stated = {"digits": {"examples": 1797, "place": "Section 2"}}
     planned = planner.make(study() | {"published": stated})
     assert planned.published == {next(iter(planned.datasets)): (1797, "Section 2")}

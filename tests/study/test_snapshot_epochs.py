@@ -7,13 +7,7 @@ from batchscope.study import snapshot_epochs
 
 @pytest.mark.parametrize(
     ("epochs", "kept"),
-    [
-        (1, (1,)),
-        (3, (1, 2, 3)),
-        (7, (1, 2, 3, 4, 5, 7)),
-        (8, (1, 2, 3, 4, 5, 8)),
-        (40, (1, 2, 3, 4, 5, 8, 16, 32, 40)),
-    ],
+    [(1, (1,)), (7, (1, 2, 3, 4, 5, 7)), (40, (1, 2, 3, 4, 5, 8, 16, 32, 40))],
 )
 def test_kept_epochs(epochs, kept):
     assert snapshot_epochs.kept_epochs(epochs) == kept
@@ -27,13 +21,12 @@ def test_the_middle_is_the_nearest_epoch_that_is_no_end(epochs_run, epoch):
     assert snapshot_epochs.middle(epochs_run) == epoch  # of 24 both are four off: the earlier
 
 
-def test_nothing_is_kept_that_nobody_reads():
-    assert (
-        snapshot_epochs.epochs_to_keep((), 8, over=False)
-        == snapshot_epochs.epochs_to_keep((), 8, over=True)
-        == set()
-    )
+def test_only_epochs_that_a_measure_reads_are_kept():
+    for over in (False, True):
+        assert snapshot_epochs.epochs_to_keep((), 8, over=over) == set()
     assert snapshot_epochs.epochs_to_keep((2, 7), 5, over=False) == {2}
+    assert snapshot_epochs.weights_name(3, 10) == "epochs/3"
+    assert snapshot_epochs.weights_name(10, 10) == "final"
 
 
 @pytest.mark.parametrize("last", [*range(20), 63, 64, 65])
@@ -61,8 +54,3 @@ def test_the_middle_of_every_end_was_kept_until_then(last):
 )
 def test_what_a_measure_reads_of_five_epochs(measure, epoch, read):
     assert snapshot_epochs.read_by(measure, epoch, 5) == read
-
-
-def test_where_weights_lie():
-    assert snapshot_epochs.weights_name(3, 10) == "epochs/3"
-    assert snapshot_epochs.weights_name(10, 10) == "final"

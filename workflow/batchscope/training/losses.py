@@ -128,7 +128,7 @@ class Objective:
 
     def over(self, examples: Examples) -> Objective:
         other = copy.copy(self)
-        other._place(examples)
+        other._place(examples)  # noqa: SLF001
         return other
 
     # Operations of graphs, on one chunk or on a vector of all weights.
