@@ -11,35 +11,17 @@ from batchscope.datasets.model_inputs import ModelInput
 from batchscope.measures import line, measure_job
 from batchscope.measures.finished_run import FinishedRun
 from batchscope.store import paths, records
-from batchscope.study import model_files, names
+from batchscope.study import names
 from batchscope.training import losses, models
 from measured_run import DATASET, RUN, write_dataset, write_record
+from own_model import of, own
 
-NORMALISED = """
-import keras
-from keras import layers
-
-def build(input_shape, classes):
-    return keras.Sequential([
-        keras.Input(input_shape),
-        layers.Conv2D(4, 3, name="conv"),
-        layers.BatchNormalization(name="norm_1"),
-        layers.Activation("relu"),
-        layers.Flatten(),
-        layers.Dropout(0.5),
-        layers.Dense(8, name="dense"),
-        layers.BatchNormalization(name="norm_2"),
-        layers.Dense(classes, activation="softmax", name="output"),
-    ], name="normalised")
-"""
-LINEAR = """
-import keras
-
-def build(input_shape, classes):
-    inputs = keras.Input(input_shape)
-    outputs = keras.layers.Dense(classes, name="output")(keras.layers.Flatten()(inputs))
-    return keras.Model(inputs, outputs)
-"""
+NORMALISED = of(
+    "keras.Input(input_shape), layers.Conv2D(4, 3, name='conv'), layers.BatchNormalization(), "
+    "layers.Activation('relu'), layers.Flatten(), layers.Dropout(0.5), layers.Dense(8), "
+    "layers.BatchNormalization(), layers.Dense(classes, activation='softmax')"
+)
+LINEAR = of("keras.Input(input_shape), layers.Flatten(), layers.Dense(classes, name='output')")
 
 
 def run_name(**factors):
@@ -63,12 +45,6 @@ def write_run(results, run, seed, model_file):
     noisy = {key: array + np.float32(random.uniform(0, 1)) for key, array in state.items()}
     records.write_weights(folder / "final.npz", moved, noisy)
     records.write_weights(folder / "best.npz", trainable, state)
-
-
-def user_model(folder, text):
-    path = folder / "own.py"
-    path.write_text(text)
-    return path, f"own-{model_files.digest(path)}"
 
 
 def pair(results, model_file, model):
@@ -111,7 +87,7 @@ def test_between_by_hand():
 
 
 def test_linear_network(tmp_path):
-    model_file, token = user_model(tmp_path, LINEAR)
+    model_file, token = own(tmp_path, LINEAR)
     small, large = pair(tmp_path, model_file, token)
     given = {"points": 2, "start": 0.0, "stop": 1.0, "weights": "best", "examples": 25}
     record = measured(tmp_path, small, large, model_file, **given)
@@ -141,7 +117,7 @@ def test_linear_network(tmp_path):
 @pytest.fixture(scope="module")
 def normalised(tmp_path_factory):
     results = tmp_path_factory.mktemp("normalised")
-    model_file, token = user_model(results, NORMALISED)
+    model_file, token = own(results, NORMALISED)
     return results, *pair(results, model_file, token), model_file
 
 

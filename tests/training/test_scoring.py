@@ -1,9 +1,5 @@
 """Losses and metrics of each task, against NumPy and scikit-learn."""
 
-from batchscope.host import tensorflow_start
-
-tensorflow_start.start(1, "cpu")
-
 import keras
 import numpy as np
 import pytest
@@ -77,30 +73,21 @@ def loss_of_a_step(network, images, targets, learned):
     return totals.loss / len(images), network.get_weights()[0]
 
 
-@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.6])
+@pytest.mark.parametrize("smoothing", [0.0, 0.6])
 @pytest.mark.parametrize(
-    ("units", "task", "targets", "for_keras", "of_keras"),
+    ("task", "targets", "for_keras"),
     [
-        (
-            3,
-            tasks.CLASSIFICATION,
-            CLASSES,
-            np.eye(3, dtype=np.float32)[CLASSES],
-            keras.losses.CategoricalCrossentropy,
-        ),
-        (
-            1,
-            tasks.CLASSIFICATION,
-            NAMED[:, 0],
-            NAMED[:, :1].astype(np.float32),
-            keras.losses.BinaryCrossentropy,
-        ),
-        (2, tasks.MULTI_LABEL, NAMED, NAMED.astype(np.float32), keras.losses.BinaryCrossentropy),
+        (tasks.CLASSIFICATION, CLASSES, np.eye(3, dtype=np.float32)[CLASSES]),
+        (tasks.CLASSIFICATION, NAMED[:, 0], NAMED[:, :1].astype(np.float32)),
+        (tasks.MULTI_LABEL, NAMED, NAMED.astype(np.float32)),
     ],
     ids=["classes", "one output", "labels"],
 )
-def test_label_smoothing_is_that_of_keras(smoothing, units, task, targets, for_keras, of_keras):
+def test_label_smoothing_is_that_of_keras(smoothing, task, targets, for_keras):
     """An update minimises the smoothed loss; evaluations have none."""
+    units, of_keras = for_keras.shape[1], keras.losses.BinaryCrossentropy
+    if units == 3:
+        of_keras = keras.losses.CategoricalCrossentropy
     learned = Learned(task, {"label_smoothing": smoothing})
     plain = losses.Objective(model(units), Examples(ROWS, targets, 1.0, learned)).evaluate()[0]
     smoothed = of_keras(from_logits=True, label_smoothing=smoothing)(for_keras, model(units)(ROWS))
@@ -166,17 +153,3 @@ def test_an_epoch_adds_up_its_scores_however_it_is_cut(examples):
     _, expected = losses.Objective(model(), examples).evaluate()
     assert all(item == pytest.approx(expected, rel=1e-6) for item in result)
     assert result[0] == result[1]
-
-
-def test_a_step_follows_the_gradient_of_the_mean_squared_error():
-    network = model()
-    weights, bias = network.get_weights()
-    batches = step_loop.Batches(50)
-    loop = step_loop.StepLoop(network, keras.optimizers.SGD(0.1), numbers(), batches)
-    loop.run(np.arange(50, dtype=np.int32), 0, 1, step_loop.Totals())
-    error = ROWS @ weights + bias - NUMBERS
-    by_hand = weights - 0.1 * ROWS.T @ (2 * error / error.size)
-    np.testing.assert_allclose(network.get_weights()[0], by_hand, rtol=1e-5)
-
-
-CLASSES = (ROWS[:, 0] > 0.5).astype(np.int32) + (ROWS[:, 1] > 0).astype(np.int32)
