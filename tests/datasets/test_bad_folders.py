@@ -16,15 +16,6 @@ def definition(path, **options):
     return dataset_definitions.resolve({**source, "split": SPLIT, **options})
 
 
-def check(tmp_path, own, lines):
-    """The same lines before any image is decoded, and when they are."""
-    result = problems(own)
-    assert refused(tmp_path, own).splitlines() == result
-    assert len(result) == len(lines)
-    for line, expected in zip(result, lines, strict=True):
-        assert line.startswith(f"datasets.own{expected.replace('HERE', str(tmp_path))}")
-
-
 @pytest.mark.parametrize(
     ("content", "options", "lines"),
     [
@@ -59,8 +50,11 @@ def check(tmp_path, own, lines):
 )
 def test_problems_of_a_folder_are_known_before_images_are_read(content, options, lines, tmp_path):
     (tmp_path / "mine").mkdir()
-    image_files(tmp_path / "mine", content)
-    check(tmp_path, definition(tmp_path / "mine", **options), lines)
+    own = definition(image_files(tmp_path / "mine", content), **options)
+    result = problems(own)
+    assert refused(tmp_path, own).splitlines() == result  # the same when images are decoded
+    for line, expected in zip(result, lines, strict=True):
+        assert line.startswith(f"datasets.own{expected.replace('HERE', str(tmp_path))}")
 
 
 def test_unreadable_images_are_listed_if_a_class_has_no_other(tmp_path):

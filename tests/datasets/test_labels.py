@@ -12,16 +12,15 @@ PAIRS = np.stack([LABELS, np.arange(40) // 20], axis=1)
 
 
 @pytest.mark.parametrize(
-    ("labels", "task", "result", "names"),
+    ("labels", "options", "result", "names"),
     [
-        (LABELS + 0.5, None, "regression", ["0"]),
-        (ROWS[:, :2], None, "regression", ["0", "1"]),
-        (LABELS, "regression", "regression", ["0"]),
-        (PAIRS, "multi_label", "multi_label", ["0", "1"]),
+        (LABELS + 0.5, {}, "regression", ["0"]),
+        (ROWS[:, :2], {}, "regression", ["0", "1"]),
+        (LABELS, {"task": "regression"}, "regression", ["0"]),
+        (PAIRS, {"task": "multi_label"}, "multi_label", ["0", "1"]),
     ],
 )
-def test_the_task_of_arrays(labels, task, result, names, tmp_path):
-    options = {"task": task} if task else {}
+def test_the_task_of_arrays(labels, options, result, names, tmp_path):
     arrays = {"x_train": ROWS, "y_train": labels, "x_test": ROWS[:9], "y_test": labels[:9]}
     data = prepared(tmp_path, npz(tmp_path, arrays, split={"validation": 8}, **options))
     assert (data.task, data.record["class_names"]) == (result, names)

@@ -14,14 +14,9 @@ LABELS, TOKENS = np.arange(30) % 3, np.arange(300).reshape(30, 10) % 7
 
 
 def folder(path):
-    content = {"b": 5, "a": 5, "c": 5, ".hidden": 5}
-    return {
-        "source": "image_folder",
-        "path": str(image_files(path / "mine", content)),
-        "image_size": 4,
-        "channels": 1,
-        "split": SPLIT,
-    }
+    path = image_files(path / "mine", {"b": 5, "a": 5, "c": 5, ".hidden": 5})
+    source = {"source": "image_folder", "path": str(path), "image_size": 4, "channels": 1}
+    return {**source, "split": SPLIT}
 
 
 def text(path):

@@ -140,14 +140,10 @@ def test_a_batch_above_the_training_set_is_refused(results):
     assert not any((results / "runs" / run).glob("*"))  # its lock needed the folder
 
 
-def logistic():
-    layers = keras.layers.Flatten(), keras.layers.Dense(1, activation="sigmoid")
-    return keras.Sequential([keras.Input((1, 1, 2)), *layers])
-
-
 def test_one_step_of_sgd_against_the_update_by_hand():
     """One step on two examples: the new weights are the old ones minus rate times gradient."""
-    model = logistic()
+    layers = keras.layers.Flatten(), keras.layers.Dense(1, activation="sigmoid")
+    model = keras.Sequential([keras.Input((1, 1, 2)), *layers])
     kernel = np.array([[0.3], [-0.2]], np.float32)
     model.set_weights([kernel, np.array([0.2], np.float32)])
     images = np.array([[[[1.0, 2.0]]], [[[-1.0, 0.5]]]], np.float32)
