@@ -10,7 +10,7 @@ from batchscope.core.errors import TrainsItself, UserError
 from batchscope.datasets.model_inputs import ImageScaling, ModelInput
 from batchscope.store import weights
 from batchscope.study import dataset_definitions
-from batchscope.training import model_checks, models, runs, scoring, trainer
+from batchscope.training import model_checks, models, runs, scoring, trainer, user_models
 from digit_runs import run_name
 from own_model import BODY, HEAD, changed, of, own, subclass, token
 
@@ -38,11 +38,6 @@ def problem(folder, text, model_input):
     return str(caught.value)
 
 
-def notes(folder, text, model_input):
-    path, name = own(folder, text)
-    return model_checks.check(name, model_input, path)
-
-
 SCALING = {
     "Rescaling 'r": of(f"layers.Rescaling(1 / 255), {END}"),
     "Normalization 'n": of(f"layers.Normalization(mean=[99.] * 3, variance=[9.] * 3), {END}"),
@@ -58,35 +53,37 @@ SCALING = {
 
 @pytest.mark.parametrize("layer", SCALING)
 def test_a_layer_that_scales_bytes_gets_them(layer, tmp_path):
-    (line,) = notes(tmp_path, SCALING[layer], IMAGES)
-    assert layer in line and "raw values" in line
     path, name = own(tmp_path, SCALING[layer])
+    (note,) = model_checks.check(name, IMAGES, path)
+    assert layer in note and "raw values" in note
     scaled, unscaled = (models.build(name, look, 0, path) for look in (IMAGES, RAW))
     images = np.random.default_rng(0).integers(0, 256, (4, 8, 8, 3)).astype(np.float32)
     assert np.allclose(scaled(images * np.float32(1 / 255)), unscaled(images), atol=1e-5)
     assert list(models.weights(scaled)[0]) == list(models.weights(unscaled)[0])
     # A definition with a `scale` is what the user asks for. Floats have none.
     for look in (RAW, FLOATS):
-        assert notes(tmp_path, SCALING[layer], look) == []
+        assert user_models.scaling_layer(unscaled, look) is None
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "model_input"),
     [
-        of(f"layers.Rescaling(1.0), {END}"),
-        of(f"layers.Rescaling(2.0, -1), {END}"),
-        of(f"layers.Normalization(mean=0.5, variance=0.1), {END}"),
-        of(f"layers.Conv2D(2, 3), layers.Rescaling(1 / 255), {END}"),
-        of(f"layers.RandomFlip(), layers.Dropout(0.5), layers.LayerNormalization(), {END}"),
-        subclass("self.out(self.flat(x))"),  # which never calls its Rescaling
+        (of(f"layers.Rescaling(1.0), {END}"), IMAGES),
+        (of(f"layers.Rescaling(2.0, -1), {END}"), IMAGES),
+        (of(f"layers.Normalization(mean=0.5, variance=0.1), {END}"), IMAGES),
+        (of(f"layers.Conv2D(2, 3), layers.Rescaling(1 / 255), {END}"), IMAGES),
+        (
+            of(f"layers.RandomFlip(), layers.Dropout(0.5), layers.LayerNormalization(), {END}"),
+            IMAGES,
+        ),
+        (subclass("self.out(self.flat(x))"), IMAGES),  # which never calls its Rescaling
+        (of(f"layers.BatchNormalization(), {END}"), ROWS),
     ],
 )
-def test_a_layer_that_does_not_scale_bytes(text, tmp_path):
-    assert notes(tmp_path, text, IMAGES) == []
-
-
-def test_rows_may_be_normalised_by_the_batch(tmp_path):
-    assert notes(tmp_path, of(f"layers.BatchNormalization(), {END}"), ROWS) == []
+def test_a_layer_that_does_not_scale_its_input(text, model_input, tmp_path):
+    path, name = own(tmp_path, text)
+    model = models.build(name, model_input, 0, path)
+    assert user_models.scaling_layer(model, model_input) is None
 
 
 @pytest.mark.parametrize("method", ["train_step", "compute_loss"])
