@@ -8,6 +8,7 @@ import os
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from batchscope import datasets
 from batchscope.core.errors import UserError
@@ -61,10 +62,53 @@ def refused(tmp_path, definition):
     return fault(tmp_path, dataset_definitions.resolve(definition))
 
 
-def npz(tmp_path, values, without=None):
-    path = tmp_path / "own.npz"
-    np.savez(path, **{key: value for key, value in values.items() if key != without})
-    return path
+def npz(tmp_path, values, **options):
+    """Write arrays; return the definition of their data set."""
+    np.savez(tmp_path / "own.npz", **values)
+    return {"source": "npz", "path": str(tmp_path / "own.npz"), "split": SPLIT, **options}
+
+
+def csv(tmp_path, text, **options):
+    """Write a table; return the definition of its data set."""
+    (tmp_path / "own.csv").write_text(text)
+    return {"source": "csv", "path": str(tmp_path / "own.csv"), "split": SPLIT, **options}
+
+
+def all_parts(data):
+    """Return the examples and the labels of all parts."""
+    arrays = (map(get, paths.SPLITS) for get in (data.images, data.labels))
+    return tuple(np.concatenate(list(parts)) for parts in arrays)
+
+
+def everything(data):
+    """Return the examples of all parts as bytes, each with the name of its class."""
+    names = data.record["class_names"]
+    pairs = zip(*all_parts(data), strict=True)
+    return sorted((example.tobytes(), names[label]) for example, label in pairs)
+
+
+def image_files(folder, content):
+    """Write images below a folder, by class folder, or files by name; return the folder.
+
+    Args:
+        content: Folder or file -> bytes of a file, a number of images, or a mode and a number.
+            Images of the n-th class are 50 n levels brighter than those of the first.
+    """
+    for position, (name, given) in enumerate(content.items()):
+        path = folder / name
+        if isinstance(given, bytes):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(given)
+            continue
+        mode, count = given if isinstance(given, tuple) else ("RGB", given)
+        path.mkdir(parents=True, exist_ok=True)
+        for number in range(count):
+            level = 10 + 50 * (position % 5) + number
+            colour = (level,) * 3 if mode == "RGB" else 40000
+            Image.new(mode, (9, 7), colour).save(
+                path / f"{number}.{'png' if mode == 'RGB' else 'tif'}"
+            )
+    return folder
 
 
 def little_mnist(train=50, test=20):

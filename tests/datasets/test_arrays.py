@@ -12,7 +12,7 @@ import pytest
 from batchscope.datasets import labels
 from batchscope.store import paths
 from batchscope.study import dataset_definitions
-from prepared_data import DATA, SPLIT, fault, little_mnist, prepared, real
+from prepared_data import DATA, SPLIT, everything, fault, little_mnist, npz, prepared, real
 
 RANDOM = np.random.default_rng(0)
 IMAGES = RANDOM.integers(0, 256, (40, 4, 3, 1), np.uint8)
@@ -20,21 +20,6 @@ ROWS = RANDOM.normal((3, -2, 0), (2, 5, 1), (40, 3))
 TOKENS = np.arange(400).reshape(40, 10) % 7
 LABELS = np.arange(40) % 2
 WORDS = np.array(["no", "yes"])
-
-
-def npz(tmp_path, values, **options):
-    np.savez(tmp_path / "own.npz", **values)
-    return {"source": "npz", "path": str(tmp_path / "own.npz"), "split": SPLIT, **options}
-
-
-def everything(data):
-    """Returns the examples of all parts as bytes, each with its class's name."""
-    names = data.record["class_names"]
-    return sorted(
-        (image.tobytes(), names[label])
-        for split in paths.SPLITS
-        for image, label in zip(data.images(split), data.labels(split), strict=True)
-    )
 
 
 @pytest.mark.parametrize(
@@ -115,6 +100,32 @@ def test_labels_of_every_kind_are_the_same_classes(given, names):
     assert pairs["train"][1].tolist() == LABELS.tolist() and class_names == names
     assert pairs["test"][1].tolist() == LABELS[3:].tolist()
     assert pairs["test"][1].dtype == np.int32 and task == "classification"
+
+
+ZEROS = np.zeros(6, int)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "kind"),
+    [
+        ({"images": np.zeros((6, 8, 8), np.uint8), "labels": ZEROS}, "images"),
+        ({"inputs": np.zeros((6, 8, 8, 3)), "labels": ZEROS}, "images"),
+        ({"x_train": np.zeros((6, 4)), "y_train": ZEROS}, "rows"),
+        ({"x_train": np.zeros((6, 4), int)}, "tokens"),
+        ({"x_train": np.zeros((6, 4), int), "y_train": np.zeros((6, 4), int)}, "tokens"),
+        ({"x_train": np.zeros((6, 4), np.uint8), "y_train": np.zeros((6, 1), int)}, "sequences"),
+        ({"images": np.zeros((6, 1), int), "labels": np.zeros((6, 1), int)}, "tokens"),
+        ({"images": np.zeros((6, 4), bool), "labels": ZEROS}, None),
+        ({"images": ZEROS, "labels": ZEROS}, None),
+        ({"other": np.zeros((6, 4))}, None),
+    ],
+)
+def test_the_kind_of_arrays_is_known_from_their_headers(arrays, kind, tmp_path):
+    definition = npz(tmp_path, arrays)
+    assert dataset_definitions.read(definition).kind_of_examples() == kind
+    assert dataset_definitions.read({**definition, "kind": "rows"}).kind_of_examples() == "rows"
+    (tmp_path / "own.npz").write_bytes(b"PK")
+    assert dataset_definitions.read(definition).kind_of_examples() is None
 
 
 def altered(array, where, value):

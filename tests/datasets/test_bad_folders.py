@@ -1,46 +1,19 @@
 """Folders of images as users have them: all problems are reported at once."""
 
-import numpy as np
 import pytest
 from PIL import Image
 
 from batchscope.study import dataset_definitions
-from prepared_data import SPLIT, prepared, problems, refused
+from prepared_data import SPLIT, all_parts, image_files, prepared, problems, refused
 
 FLAT = {"cat": 6, "dog": 6}
 IN_PARTS = {f"{part}/{name}": 3 for part in ("train", "val", "test") for name in FLAT}
 LOOSE = "(in no class folder)"
 
 
-def written(folder, content):
-    """Writes images, as many as there is a number, or a mode too; or a file with bytes."""
-    for name, given in content.items():
-        path = folder / name
-        mode, count = given if isinstance(given, tuple) else ("RGB", given)
-        if isinstance(given, bytes):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(given)
-            continue
-        at, ending = (path, "png") if mode == "RGB" else (path.parent, "tif")
-        at.mkdir(parents=True, exist_ok=True)
-        for number in range(count):
-            grey = (10 + number,) * 3 if mode == "RGB" else 40000
-            Image.new(mode, (9, 7), grey).save(at / f"{number}.{ending}")
-    return folder
-
-
-def definition(source, path, **options):
-    result = {"source": source, "path": str(path), "image_size": 8, "split": SPLIT, **options}
-    return dataset_definitions.resolve(result)
-
-
-def check(tmp_path, own, lines):
-    """The same lines before any image is decoded, and when they are."""
-    result = problems(own)
-    assert refused(tmp_path, own).splitlines() == result
-    assert len(result) == len(lines)
-    for line, expected in zip(result, lines, strict=True):
-        assert line.startswith(f"datasets.own{expected.replace('HERE', str(tmp_path))}")
+def definition(path, **options):
+    source = {"source": "image_folder", "path": str(path), "image_size": 8}
+    return dataset_definitions.resolve({**source, "split": SPLIT, **options})
 
 
 @pytest.mark.parametrize(
@@ -77,14 +50,16 @@ def check(tmp_path, own, lines):
 )
 def test_problems_of_a_folder_are_known_before_images_are_read(content, options, lines, tmp_path):
     (tmp_path / "mine").mkdir()
-    check(
-        tmp_path, definition("image_folder", written(tmp_path / "mine", content), **options), lines
-    )
+    own = definition(image_files(tmp_path / "mine", content), **options)
+    result = problems(own)
+    assert refused(tmp_path, own).splitlines() == result  # the same when images are decoded
+    for line, expected in zip(result, lines, strict=True):
+        assert line.startswith(f"datasets.own{expected.replace('HERE', str(tmp_path))}")
 
 
 def test_unreadable_images_are_listed_if_a_class_has_no_other(tmp_path):
-    folder = written(tmp_path / "mine", {"cat/0.jpg": b"text", "cat/deep": ("I;16", 1), "dog": 6})
-    lines = refused(tmp_path, definition("image_folder", folder)).splitlines()
+    folder = image_files(tmp_path / "mine", {"cat/0.jpg": b"text", "cat": ("I;16", 1), "dog": 6})
+    lines = refused(tmp_path, definition(folder)).splitlines()
     assert lines == [
         "datasets.own: cat: received 0 readable images; 1 or more are expected.",
         "datasets.own: skipped files: cat/0.jpg (cannot identify image file) and cat/0.tif "
@@ -93,39 +68,43 @@ def test_unreadable_images_are_listed_if_a_class_has_no_other(tmp_path):
 
 
 def test_links_and_damaged_files_are_skipped_and_files_of_the_system_ignored(tmp_path):
-    folder = written(tmp_path / "mine", FLAT)
+    folder = image_files(tmp_path / "mine", FLAT)
     Image.new("RGBA", (5, 30), (250, 0, 0, 0)).save(folder / "cat" / "alpha.png")
     for name in (".DS_Store", "Thumbs.db", "desktop.ini"):
         (folder / "dog" / name).write_text("a system's")
         (folder / name).write_text("a system's")
-    (folder / "__MACOSX" / "cat").mkdir(parents=True)
+    for name in (".git", "__MACOSX"):
+        (folder / name).mkdir()
     (folder / "dog" / "loop.png").symlink_to("loop.png")
     (folder / "dog" / "up").symlink_to("..")
     complete = (folder / "cat" / "alpha.png").read_bytes()
     (folder / "dog" / "cut.png").write_bytes(complete[: len(complete) // 2])
-    own = definition("image_folder", folder)
+    own = definition(folder)
     assert problems(own) == []
     data = prepared(tmp_path, own)
     assert data.record["class_names"] == ["cat", "dog"]
     skipped = [entry["file"] for entry in data.record["skipped"]]
     assert skipped == ["dog/loop.png", "dog/up", "dog/cut.png"]
     assert sum(map(sum, data.record["class_counts"].values())) == 7 + 6
-    images = np.concatenate([data.images(part) for part in ("train", "validation", "test")])
-    assert any((image == (250, 0, 0)).all() for image in images)
+    images, labels = all_parts(data)
+    transparent = (images == (250, 0, 0)).all(axis=(1, 2, 3))
+    assert labels[transparent].tolist() == [0]
+    levels = images[~transparent].max(axis=(1, 2, 3))
+    assert (levels >= 60).tolist() == (labels[~transparent] == 1).tolist()
 
 
 @pytest.mark.parametrize("names", [("train", "val", "test"), ("Training", "dev", "testing")])
 def test_folders_of_the_parts_are_the_split(names, tmp_path):
     folder = tmp_path / "mine"
     content = {f"{name}/{pet}": 6 - at for at, name in enumerate(names) for pet in FLAT}
-    written(folder, {**content, f"{names[0]}/labels.txt": b"beside the class folders"})
-    own = definition("image_folder", folder, split=None)
+    image_files(folder, {**content, f"{names[0]}/labels.txt": b"beside the class folders"})
+    own = definition(folder, split=None)
     data = prepared(tmp_path, own)
     assert data.record["counts"] == {"train": 12, "validation": 10, "test": 8}
-    few = definition("image_folder", folder, split={"test": 0.5}, per_class=5)
+    few = definition(folder, split={"test": 0.5}, per_class=5)
     assert prepared(tmp_path, few).record["counts"]["train"] == 10
     (folder / names[1]).rename(tmp_path / "away")  # this part is then drawn from train
     assert problems(own)[0].startswith("datasets.own.split.validation: received nothing;")
-    drawn = definition("image_folder", folder, split={"validation": 2})
+    drawn = definition(folder, split={"validation": 2})
     assert problems(drawn) == []
     assert prepared(tmp_path, drawn).record["counts"] == {"train": 8, "validation": 4, "test": 8}

@@ -1,9 +1,8 @@
 """Tables as people have them: all problems of a table are reported at once."""
 
 import pytest
-from test_csv_file import csv
 
-from prepared_data import faults
+from prepared_data import csv, faults
 
 DAYS = [f"2024-01-{day:02}" for day in range(1, 13)]
 NUMBERS = [0.5, 2, 2, 7.25, 1, 1, 3, 8, 2.5, 0, 4, 4]

@@ -4,39 +4,34 @@ import numpy as np
 import pytest
 import sklearn.datasets
 
-from batchscope import datasets
-from batchscope.datasets import model_inputs, preparation
+from batchscope.datasets import model_inputs
 from batchscope.datasets.sources import patches
-from batchscope.store import paths
 from batchscope.study import dataset_definitions
-from prepared_data import prepared
+from prepared_data import all_parts, everything, prepared
 
 
 def cut(size, **options):
     return dataset_definitions.resolve({"source": "patches", "image_size": size, **options})
 
 
-@pytest.mark.parametrize("source", ["digits", "breast_cancer", "wine"])
-def test_tables_are_those_of_scikit_learn(source, tmp_path):
-    definition = dataset_definitions.resolve({"source": source})
+@pytest.mark.parametrize("name", ["digits", "breast_cancer", "wine"])
+def test_tables_are_those_of_scikit_learn(name, tmp_path):
+    definition = dataset_definitions.resolve({"source": name})
     data = prepared(tmp_path, definition)
-    theirs = getattr(sklearn.datasets, f"load_{source}")()
+    theirs = getattr(sklearn.datasets, f"load_{name}")()
     examples = theirs.data.astype(np.uint8)
-    if source != "digits":
+    if name != "digits":
         keys = ("feature_means", "feature_deviations")
         mean, deviation = (np.array(data.record[key]) for key in keys)
         examples = ((theirs.data - mean) / deviation).astype(np.float32)
-    result = [
-        (image.tobytes(), label)
-        for split in paths.SPLITS
-        for image, label in zip(data.images(split), data.labels(split), strict=True)
-    ]
-    expected = zip(map(bytes, map(np.ascontiguousarray, examples)), theirs.target, strict=True)
-    assert sorted(result) == sorted(expected)
-    assert data.record["class_names"] == [str(name) for name in theirs.target_names]
-    assert data.scale == (1 / 16 if source == "digits" else 1.0)
-    sizes = dataset_definitions.read(definition).training_size()
-    assert sizes == data.record["counts"]["train"]
+    names = [str(name) for name in theirs.target_names]
+    pairs = zip(examples, theirs.target, strict=True)
+    assert everything(data) == sorted((row.tobytes(), names[label]) for row, label in pairs)
+    assert data.record["class_names"] == names
+    assert data.scale == (1 / 16 if name == "digits" else 1.0)
+    source = dataset_definitions.read(definition)
+    assert source.class_members() == tuple(np.bincount(theirs.target))
+    assert source.training_size() == data.record["counts"]["train"]
 
 
 def test_patches_are_squares_of_each_photograph(tmp_path):
@@ -48,16 +43,18 @@ def test_patches_are_squares_of_each_photograph(tmp_path):
     assert data.record["source"].endswith("CC BY 2.0")
     assert dataset_definitions.read(definition).training_size() == 18
     places = set()
-    for split in paths.SPLITS:
-        for image, label in zip(data.images(split), data.labels(split), strict=True):
-            photograph = sklearn.datasets.load_sample_image(("china.jpg", "flower.jpg")[label])
-            corner = (photograph[:-39, :-39] == image[0, 0]).all(axis=-1)
-            result = [
-                (int(label), top, left)
-                for top, left in np.argwhere(corner).tolist()
-                if (photograph[top : top + 40, left : left + 40] == image).all()
-            ]
-            places.update(result[:1])
+    photographs = [
+        sklearn.datasets.load_sample_image(f"{name}.jpg") for name in ("china", "flower")
+    ]
+    for image, label in zip(*all_parts(data), strict=True):
+        photograph = photographs[label]
+        corner = (photograph[:-39, :-39] == image[0, 0]).all(axis=-1)
+        result = [
+            (int(label), top, left)
+            for top, left in np.argwhere(corner).tolist()
+            if (photograph[top : top + 40, left : left + 40] == image).all()
+        ]
+        places.update(result[:1])
     assert len(places) == 30  # all distinct
 
 
@@ -77,12 +74,10 @@ def test_positions_of_patches_are_distinct_where_possible():
 def test_numbers_to_predict_are_standardised_by_the_training_part(tmp_path):
     """Errors of the mean, in the target's own unit, are what the data set's record has."""
     definition = dataset_definitions.BUILT_IN["diabetes"]
-    token = definition.token("diabetes")
-    preparation.prepare(token, definition.resolved(), tmp_path)
-    data = datasets.load(tmp_path, token)
+    data = prepared(tmp_path, definition.resolved(), "diabetes")
     given = sklearn.datasets.load_diabetes(scaled=False)
     (mean,), (deviation,) = data.record["target_means"], data.record["target_deviations"]
-    result = np.concatenate([data.labels(split) for split in paths.SPLITS])[:, 0]
+    result = all_parts(data)[1][:, 0]
     np.testing.assert_allclose(np.sort(result * deviation + mean), np.sort(given.target), 1e-5)
     train, test = (data.labels(split) for split in ("train", "test"))
     assert abs(train.mean()) < 1e-6 and abs(train.std() - 1) < 1e-6

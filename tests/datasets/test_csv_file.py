@@ -2,19 +2,13 @@
 
 import numpy as np
 import pytest
-from test_arrays import LABELS, ROWS, npz
+from test_arrays import LABELS, ROWS
 
-from batchscope.core.errors import UserError
 from batchscope.datasets.raw import Request
 from batchscope.datasets.sources import csv as source
 from batchscope.store import paths
 from batchscope.study import dataset_definitions
-from prepared_data import SPLIT, prepared
-
-
-def csv(tmp_path, text, **options):
-    (tmp_path / "own.csv").write_text(text)
-    return {"source": "csv", "path": str(tmp_path / "own.csv"), "split": SPLIT, **options}
+from prepared_data import SPLIT, csv, fault, npz, prepared
 
 
 def table(line="{0},{1},{2},{label}", head="a,b,c,class", words=("no", "yes")):
@@ -23,6 +17,12 @@ def table(line="{0},{1},{2},{label}", head="a,b,c,class", words=("no", "yes")):
         for row, label in zip(ROWS, LABELS, strict=True)
     ]
     return "\n".join([head, *lines] if head else lines) + "\n"
+
+
+@pytest.fixture(scope="module")
+def arrays(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("arrays")
+    return prepared(folder, npz(folder, {"inputs": ROWS, "labels": LABELS}))
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,6 @@ def table(line="{0},{1},{2},{label}", head="a,b,c,class", words=("no", "yes")):
             {"label": "class", "separator": ";"},
         ),
         (table(line="x,{0},{1},{label},{2}", head="2,a,b,c,d"), {"label": "4", "ignore": ["2"]}),
-        (table(line='{0},{1},{2},"{label}"', head='"a","b","c","class"') + "\n\n", {}),
         (
             table(line='{0};{1};{2};"{label}"', head='"a, m";"b, m";"c, m";class'),
             {"separator": ";"},
@@ -45,14 +44,13 @@ def table(line="{0},{1},{2},{label}", head="a,b,c,class", words=("no", "yes")):
         (table(line="{0},{1},{2},{label}", head="0,1,2,3"), {}),
     ],
 )
-def test_a_table_is_what_its_arrays_are(text, options, tmp_path):
+def test_a_table_is_what_its_arrays_are(text, options, arrays, tmp_path):
     data = prepared(tmp_path, csv(tmp_path, text, **options))
-    plain = prepared(tmp_path, npz(tmp_path, {"inputs": ROWS, "labels": LABELS}))
     for key in ("feature_means", "feature_deviations"):
-        assert data.record[key] == plain.record[key]
+        assert data.record[key] == arrays.record[key]
     for split in paths.SPLITS:
-        assert data.images(split).tobytes() == plain.images(split).tobytes()
-        assert data.labels(split).tolist() == plain.labels(split).tolist()
+        assert data.images(split).tobytes() == arrays.images(split).tobytes()
+        assert data.labels(split).tolist() == arrays.labels(split).tolist()
 
 
 @pytest.mark.parametrize(
@@ -86,18 +84,10 @@ def test_a_column_without_values_in_the_training_part_is_refused(tmp_path):
     for row in range(3, 41):
         cells = lines[row].split(",")
         lines[row] = ",".join([*cells[:1], "", *cells[2:]])
-    refusals = 0
-    for seed in range(12):
-        definition = csv(tmp_path, "\n".join(lines), missing="median")
-        definition["split"] = {**SPLIT, "seed": seed}
-        try:
-            data = prepared(tmp_path, definition)
-        except UserError as error:
-            refusals += 1
-            assert "no value of b to train on" in str(error)
-        else:
-            assert np.isfinite(data.images("train")).all()
-    assert 0 < refusals < 12
+    definition = csv(tmp_path, "\n".join(lines), missing="median")
+    drawn, left_out = ({**definition, "split": {**SPLIT, "seed": seed}} for seed in (0, 1))
+    assert np.isfinite(prepared(tmp_path, drawn).images("train")).all()
+    assert "no value of b to train on" in fault(tmp_path, left_out)
 
 
 def test_names_above_numbers_are_names_if_words_are_features(tmp_path):

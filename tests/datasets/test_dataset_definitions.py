@@ -4,14 +4,12 @@ import re
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
 import pytest
 from pydantic import ValidationError
 
 from batchscope.datasets import sources
 from batchscope.datasets.raw import Request
 from batchscope.datasets.source import DataSource
-from batchscope.datasets.splits import split_counts
 from batchscope.study import dataset_definitions
 from batchscope.study.dataset_definitions import SOURCES, DatasetInfo, read
 
@@ -27,20 +25,7 @@ NPZ = {"source": "npz", "path": "x.npz"}
 CSV = {"source": "csv", "path": "x.csv", "split": TENTHS}
 PATCHES = {"source": "patches", "image_size": 256}
 FROM_TEST = {"validation_from": "test"}
-
-
-@pytest.mark.parametrize(
-    ("split", "members", "counts"),
-    [
-        ((0.6, 0.2, 0.2), 178, (108, 35, 35)),
-        ((0.7, 0.2, 0.1), 10, (7, 2, 1)),
-        ((0.3, 0.3, 0.3), 10, (3, 3, 3)),
-        ((1, 1, 1), 3, (1, 1, 1)),
-    ],
-)
-def test_split_counts(split, members, counts):
-    named = dict(zip(("train", "validation", "test"), split, strict=True))
-    assert split_counts(named, members) == counts
+LESS_TESTED = {"validation": 6000, **FROM_TEST}
 
 
 @pytest.mark.parametrize(
@@ -48,25 +33,15 @@ def test_split_counts(split, members, counts):
     [
         ({"source": "digits"}, "d-065f9c58"),
         ({"source": "digits", "split": {**COUNTS, "seed": 3}}, "d-7796e03f"),
-        (MNIST, "d-2f01a1fe"),
+        ({"source": "wine"}, "d-e0b3da2e"),
         ({**MNIST, "per_class": 500, "split": {"validation": 5000, **FROM_TEST}}, "d-c3ab792c"),
         ({**MNIST, "path": "a.npz", "sha256": SHA256}, "d-810b1acb"),
         (CATS, "d-e72570b2"),
         ({**FOLDER, "path": "~/images", "channels": 1, "per_class": 100}, "d-21d1d972"),
-        ({**NPZ, "path": "2020"}, "d-6cb3c7fa"),
         ({**NPZ, "scale": 2.0, "kind": "rows", "split": {"validation": 0.1}}, "d-a4b6ca15"),
         ({**CSV, "label": "2", "ignore": [1, "name"]}, "d-70417dfa"),
-        ({"source": "breast_cancer"}, "d-c197e5c1"),
-        ({"source": "wine"}, "d-e0b3da2e"),
-        ({"source": "diabetes"}, "d-d99bf685"),
         ({"source": "text"}, "d-880a519f"),
-        ({"source": "text", "path": "a.txt", "length": 64}, "d-3157f8f4"),
         (PATCHES, "d-2175fc43"),
-        ({**MNIST, "scale": 1}, "d-1df73119"),
-        (
-            {key: FOLDER[key] for key in ("source", "path", "image_size")} | {"scale": 0.5},
-            "d-6c6bd4e8",
-        ),
     ],
 )
 def test_ids_are_those_of_older_results(raw, token):
@@ -108,14 +83,8 @@ def test_every_module_of_the_package_defines_sources_that_read():
         ({**MNIST, "split": {"train": 50000}}, ("split", "train")),
         ({**MNIST, "split": {"validation": 60000}}, ("split", "validation")),
         ({**CATS, "split": {"train": 0.8, "validation": 0.2}}, ("split", "test")),
-        ({**FOLDER, "channels": 2}, ("channels",)),
         ({**CSV, "label": 0}, ("label",)),
-        ({**CSV, "label": ""}, ("label",)),
-        ({**CSV, "label": ["a", 1.5]}, ("label", 1)),
         ({**CSV, "label": ["a", "a"]}, ("label", 1)),
-        ({**MNIST, "per_class": "500"}, ("per_class",)),
-        ({**CATS, "split": {**TENTHS, "train": True}}, ("split", "train")),
-        ({**CSV, "label": 1.5}, ("label",)),
         ({**CSV, "ignore": ["a", True]}, ("ignore", 1)),
         ({"source": "text", "split": {**TENTHS, "test": 1}}, ("split", "test")),
         ({"source": "patches", "image_size": 428}, ("image_size",)),
@@ -126,23 +95,6 @@ def test_what_a_source_does_not_take(raw, place):
         read(raw)
     (error,) = caught.value.errors()
     assert error["loc"][1:] == place
-
-
-@pytest.mark.parametrize(
-    ("raw", "size"),
-    [
-        ({"source": "digits"}, 1087),
-        (MNIST, 50000),
-        ({**MNIST, "split": {"validation": 6000, **FROM_TEST}}, 60000),
-        ({**MNIST, "per_class": 2000, "split": {"validation": 5000, **FROM_TEST}}, 20000),
-        (CATS, 20000),
-        ({**CATS, "path": "a.zip", "split": COUNTS}, 1200),
-        ({**CATS, "path": "a.zip", "per_class": 20000}, 32000),
-        (NPZ, None),
-    ],
-)
-def test_training_size(raw, size):
-    assert read(raw).training_size() == size
 
 
 @pytest.mark.parametrize(
@@ -186,31 +138,34 @@ def test_a_path_may_begin_in_a_users_home(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("raw", "examples", "side", "kind"),
+    ("raw", "examples", "side", "kind", "size"),
     [
-        ({"source": "digits"}, ((8, 8, 1), 10), 8, "images"),
-        (MNIST, ((28, 28, 1), 10), 28, "images"),
-        ({**MNIST, "path": "a.npz"}, None, None, "images"),
-        ({**CATS, "path": "a.zip"}, ((64, 64, 3), 2), 64, "images"),
-        ({**FOLDER, "channels": 1}, None, 32, "images"),
-        (NPZ, None, None, None),
-        (CSV, None, None, "rows"),
-        ({"source": "breast_cancer"}, ((30,), 2), None, "rows"),
-        ({"source": "text"}, None, None, "tokens"),
-        (PATCHES, ((256, 256, 3), 2), 256, "images"),
+        ({"source": "digits"}, ((8, 8, 1), 10), 8, "images", 1087),
+        (MNIST, ((28, 28, 1), 10), 28, "images", 50000),
+        ({**MNIST, "split": LESS_TESTED}, ((28, 28, 1), 10), 28, "images", 60000),
+        (
+            {**MNIST, "per_class": 2000, "split": LESS_TESTED},
+            ((28, 28, 1), 10),
+            28,
+            "images",
+            20000,
+        ),
+        ({**MNIST, "path": "a.npz"}, None, None, "images", None),
+        (CATS, ((64, 64, 3), 2), 64, "images", 20000),
+        ({**CATS, "path": "a.zip", "split": COUNTS}, ((64, 64, 3), 2), 64, "images", 1200),
+        ({**CATS, "path": "a.zip", "per_class": 20000}, ((64, 64, 3), 2), 64, "images", 32000),
+        ({**FOLDER, "channels": 1}, None, 32, "images", None),
+        (NPZ, None, None, None, None),
+        (CSV, None, None, "rows", None),
+        ({"source": "breast_cancer"}, ((30,), 2), None, "rows", 343),
+        ({"source": "text"}, None, None, "tokens", None),
+        (PATCHES, ((256, 256, 3), 2), 256, "images", 600),
     ],
 )
-def test_what_is_known_when_planning(raw, examples, side, kind):
+def test_what_is_known_when_planning(raw, examples, side, kind, size):
     definition = read(raw)
     info = DatasetInfo.of("mine", definition, lambda _: None)
     assert definition.examples() == examples
-    assert (info.image_side, info.kind) == (side, kind)
+    assert (info.image_side, info.kind, info.training_examples) == (side, kind, size)
     assert (info.name, info.id) == ("mine", definition.token("mine"))
-    assert info.training_examples == definition.training_size()
-    recorded = {info.id: 7}
-    assert DatasetInfo.of("mine", definition, recorded.get).training_examples == 7
-
-
-def test_digits_are_as_scikit_learn_has_them():
-    labels = pytest.importorskip("sklearn.datasets").load_digits().target
-    assert tuple(np.bincount(labels)) == read({"source": "digits"}).class_members()
+    assert DatasetInfo.of("mine", definition, {info.id: 7}.get).training_examples == 7

@@ -7,9 +7,7 @@ from PIL import Image
 
 from batchscope.datasets import samples
 from batchscope.study import dataset_definitions
-from prepared_data import prepared
-
-SPLIT = {"train": 0.5, "validation": 0.25, "test": 0.25}
+from prepared_data import npz, prepared
 
 
 def few(tmp_path, **raw):
@@ -29,17 +27,15 @@ def test_one_image_of_each_class_has_every_pixel(tmp_path):
 
 def test_images_of_bytes_without_scaling_keep_their_brightness(tmp_path):
     images = np.full((20, 5, 5, 1), np.uint8(200))
-    np.savez(tmp_path / "own.npz", images=images, labels=np.arange(20) % 2)
-    path = str(tmp_path / "own.npz")
-    _, result = few(tmp_path, source="npz", path=path, split=SPLIT, scale=1)
+    values = {"images": images, "labels": np.arange(20) % 2}
+    _, result = few(tmp_path, **npz(tmp_path, values, scale=1))
     assert (np.asarray(Image.open(io.BytesIO(result[0].image)).convert("L")) == 200).all()
 
 
 def test_several_of_few_classes_and_large_images_are_made_smaller(tmp_path):
     random = np.random.default_rng(0)
     images, labels = random.integers(0, 256, (40, 200, 100, 3), np.uint8), np.arange(40) % 2
-    np.savez(tmp_path / "own.npz", images=images, labels=labels)
-    _, result = few(tmp_path, source="npz", path=str(tmp_path / "own.npz"), split=SPLIT)
+    _, result = few(tmp_path, **npz(tmp_path, {"images": images, "labels": labels}))
     assert [item.label for item in result] == ["0"] * 4 + ["1"] * 4
     assert not result[0].small and Image.open(io.BytesIO(result[0].image)).size == (48, 96)
     assert all(len(item.image) < 12_000 for item in result)
@@ -49,6 +45,7 @@ def test_tokens_are_lines_and_rows_have_no_sample(tmp_path):
     assert few(tmp_path, source="wine")[1] == []
     (tmp_path / "own.txt").write_text("ab\ncdefg" * 9)
     path = str(tmp_path / "own.txt")
-    data, result = few(tmp_path, source="text", path=path, length=8, split=SPLIT)
+    split = {"train": 0.5, "validation": 0.25, "test": 0.25}
+    data, result = few(tmp_path, source="text", path=path, length=8, split=split)
     assert {"".join(sorted(item.text)) for item in result} == {"abcdefg\u21b5"}
     assert len(result) == min(4, data.record["counts"]["train"])

@@ -2,39 +2,28 @@
 
 import numpy as np
 import pytest
-from test_arrays import LABELS, ROWS, npz
-from test_csv_file import csv
+from test_arrays import LABELS, ROWS
 
-from prepared_data import faults, prepared
+from batchscope.datasets import labels as label_values
+from prepared_data import all_parts, csv, faults, npz, prepared
 
 MANY = np.arange(400) % 120
 PAIRS = np.stack([LABELS, np.arange(40) // 20], axis=1)
 
 
 @pytest.mark.parametrize(
-    ("labels", "task", "result", "names"),
+    ("labels", "options", "result", "names"),
     [
-        (LABELS + 0.5, None, "regression", ["0"]),
-        (ROWS[:, :2], None, "regression", ["0", "1"]),
-        (LABELS, "regression", "regression", ["0"]),
-        (PAIRS, "multi_label", "multi_label", ["0", "1"]),
-        (np.arange(40), "classification", "classification", [str(row) for row in range(40)]),
+        (LABELS + 0.5, {}, "regression", ["0"]),
+        (ROWS[:, :2], {}, "regression", ["0", "1"]),
+        (LABELS, {"task": "regression"}, "regression", ["0"]),
+        (PAIRS, {"task": "multi_label"}, "multi_label", ["0", "1"]),
     ],
 )
-def test_the_task_of_arrays(labels, task, result, names, tmp_path):
-    options = {"task": task} if task else {}
+def test_the_task_of_arrays(labels, options, result, names, tmp_path):
     arrays = {"x_train": ROWS, "y_train": labels, "x_test": ROWS[:9], "y_test": labels[:9]}
-    split = {"validation": 8} if result != "classification" else {"validation": 0.1}
-    if len(names) == 40:
-        arrays = {
-            f"{key}_{part}": value
-            for part in ("train", "test", "validation")
-            for key, value in (("x", ROWS), ("y", labels))
-        }
-    data = prepared(tmp_path, npz(tmp_path, arrays, split=split, **options))
+    data = prepared(tmp_path, npz(tmp_path, arrays, split={"validation": 8}, **options))
     assert (data.task, data.record["class_names"]) == (result, names)
-    if result == "classification":
-        return
     assert data.record["counts"] == {"train": 32, "validation": 8, "test": 9}  # not by class
     kept = data.labels("test").astype(float)
     if result == "regression":
@@ -46,7 +35,6 @@ def test_the_task_of_arrays(labels, task, result, names, tmp_path):
     ("labels", "options", "message"),
     [
         (np.where(LABELS, np.nan, 0.5), {"task": "regression"}, "labels: received nan in row 1;"),
-        (np.arange(40), {}, "labels: received 40 different whole numbers in 40 rows"),
         (np.array(["no", "No"])[LABELS], {}, "labels: received 'No' (20 rows) and 'no' (20 rows);"),
     ],
 )
@@ -62,6 +50,8 @@ def test_many_classes_of_images_are_classes(tmp_path):
     assert data.classes == 120
     rows = {"inputs": np.random.rand(400, 2), "labels": MANY}
     assert "received 120 different" in faults(tmp_path, npz(tmp_path, rows))[0]
+    named = npz(tmp_path, rows, split=split, task="classification")
+    assert prepared(tmp_path, named).classes == 120
     letters = {"images": images, "labels": np.array(["a", "A"])[MANY % 2]}
     assert prepared(tmp_path, npz(tmp_path, letters)).classes == 2
 
@@ -83,11 +73,19 @@ def test_the_task_of_a_table(options, task, names, first, tmp_path):
     assert ("target_means" in data.record) == (task == "regression")
     if first:
         # The row of x = 0 is the smallest, wherever it lies.
-        parts = ("train", "validation", "test")
-        rows, labels = (
-            np.concatenate([get(part) for part in parts]) for get in (data.images, data.labels)
-        )
+        rows, labels = all_parts(data)
         kept = labels[rows[:, 0].argmin()].astype(float)
         if task == "regression":
             kept = kept * data.record["target_deviations"] + data.record["target_means"]
         assert kept == pytest.approx(first, abs=1e-5)
+
+
+def test_the_best_labels_for_every_example_are_chosen_by_the_training_part():
+    train = np.array([[1, 1, 0], [1, 0, 0], [1, 1, 0], [1, 0, 1]])
+    # Naming the first: 2*4 / (4 + 7); the first two: 2*6 / (8 + 7); all: 2*7 / (12 + 7).
+    other = np.array([[1, 0, 0], [0, 1, 1]])
+    result = label_values.baselines(
+        "multi_label", {"train": train, "validation": train, "test": other}
+    )
+    assert result["validation"]["f1"] == pytest.approx(12 / 15)
+    assert result["test"]["f1"] == pytest.approx(2 * 2 / (4 + 3))

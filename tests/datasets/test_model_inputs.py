@@ -2,68 +2,55 @@
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from batchscope import datasets
 from batchscope.datasets import model_inputs
 from batchscope.store import records
 from batchscope.study import dataset_definitions, example_kinds
-from prepared_data import SPLIT, little_mnist
+from prepared_data import SPLIT, csv, image_files, little_mnist, npz
 
 GREY, COLOUR = np.zeros((30, 6, 5), np.uint8), np.zeros((30, 6, 5, 3), np.float32)
 LABELS, TOKENS = np.arange(30) % 3, np.arange(300).reshape(30, 10) % 7
 
 
 def folder(path):
-    for name in ("b", "a", "c", ".hidden"):
-        (path / name).mkdir(parents=True)
-        for number in range(5):
-            Image.new("RGB", (9, 7)).save(path / name / f"{number}.png")
-    return path
+    path = image_files(path / "mine", {"b": 5, "a": 5, "c": 5, ".hidden": 5})
+    source = {"source": "image_folder", "path": str(path), "image_size": 4, "channels": 1}
+    return {**source, "split": SPLIT}
 
 
-def npz(**arrays):
-    def write(path):
-        np.savez(path.with_suffix(".npz"), **arrays)
-        return path.with_suffix(".npz")
-
-    return write
+def text(path):
+    (path / "own.txt").write_text("abcd" * 99)
+    return {"source": "text", "path": str(path / "own.txt"), "length": 5}
 
 
-def text(content):
-    def write(path):
-        path.write_text(content)
-        return path
-
-    return write
+def mnist(path):
+    split = {"validation": 9}
+    return {"source": "mnist", "path": npz(path, little_mnist())["path"], "split": split}
 
 
-IMAGES_OF_A_FOLDER = {"source": "image_folder", "image_size": 4, "channels": 1, "split": SPLIT}
-NPZ = {"source": "npz", "split": SPLIT}
+SEQUENCES = {"x_train": TOKENS, "y_train": LABELS, "x_test": TOKENS + 2, "y_test": LABELS}
 
 
 @pytest.mark.parametrize(
-    ("make", "definition", "expected"),
+    ("make", "expected"),
     [
-        (None, {"source": "digits"}, ((8, 8, 1), 10)),
-        (None, {"source": "patches", "image_size": 16, "per_class": 10}, ((16, 16, 3), 2)),
-        (folder, IMAGES_OF_A_FOLDER, ((4, 4, 1), 3)),
-        (npz(images=COLOUR, labels=LABELS[:, None]), NPZ, ((6, 5, 3), 3)),
-        (npz(inputs=TOKENS), NPZ, ((9,), 7, "tokens")),
+        (lambda _: {"source": "digits"}, ((8, 8, 1), 10)),
         (
-            npz(x_train=TOKENS, y_train=LABELS, x_test=TOKENS + 2, y_test=LABELS),
-            NPZ,
-            ((10,), 3, "sequences", 8),
+            lambda _: {"source": "patches", "image_size": 16, "per_class": 10},
+            ((16, 16, 3), 2),
         ),
-        (npz(**little_mnist()), {"source": "mnist", "split": {"validation": 9}}, ((6, 5, 1), 10)),
-        (text("1,2,x\n3,4,y\n" * 9), {"source": "csv", "split": SPLIT}, ((2,), 2, "rows")),
-        (text("abcd" * 99), {"source": "text", "length": 5}, ((5,), 4, "tokens")),
+        (folder, ((4, 4, 1), 3)),
+        (lambda at: npz(at, {"images": COLOUR, "labels": LABELS[:, None]}), ((6, 5, 3), 3)),
+        (lambda at: npz(at, {"inputs": TOKENS}), ((9,), 7, "tokens")),
+        (lambda at: npz(at, SEQUENCES), ((10,), 3, "sequences", 8)),
+        (mnist, ((6, 5, 1), 10)),
+        (lambda at: csv(at, "1,2,x\n3,4,y\n" * 9), ((2,), 2, "rows")),
+        (text, ((5,), 4, "tokens")),
     ],
 )
-def test_a_look_is_what_preparing_finds(make, definition, expected, tmp_path):
-    if make:
-        definition = {**definition, "path": str(make(tmp_path / "mine"))}
-    definition = dataset_definitions.resolve(definition)
+def test_a_look_is_what_preparing_finds(make, expected, tmp_path):
+    definition = dataset_definitions.resolve(make(tmp_path))
     token = dataset_definitions.token("own", definition)
     _, examples = model_inputs.sized("own", definition)
     for _ in range(2):
@@ -75,18 +62,18 @@ def test_a_look_is_what_preparing_finds(make, definition, expected, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("definition", "expected"),
+    ("images", "options", "expected"),
     [
-        ({"source": "digits"}, (1 / 16, False, "")),
-        ({**NPZ, "images": GREY}, (1 / 255, False, "datasets.own.scale")),
-        ({**NPZ, "images": GREY, "scale": 1}, (1, True, "datasets.own.scale")),
-        ({**NPZ, "images": COLOUR}, (1, False, "datasets.own.scale")),
+        (None, {}, (1 / 16, False, "")),
+        (GREY, {}, (1 / 255, False, "datasets.own.scale")),
+        (GREY, {"scale": 1}, (1, True, "datasets.own.scale")),
+        (COLOUR, {}, (1, False, "datasets.own.scale")),
     ],
 )
-def test_what_images_are_multiplied_by_and_who_says_so(definition, expected, tmp_path):
-    if "images" in definition:
-        np.savez(tmp_path / "own.npz", images=definition.pop("images"), labels=LABELS)
-        definition = {**definition, "path": str(tmp_path / "own.npz")}
+def test_what_images_are_multiplied_by_and_who_says_so(images, options, expected, tmp_path):
+    definition = {"source": "digits"}
+    if images is not None:
+        definition = npz(tmp_path, {"images": images, "labels": LABELS}, **options)
     definition = dataset_definitions.resolve(definition)
     token = dataset_definitions.token("own", definition)
     assert datasets.model_input(tmp_path, token, definition).scaling == expected

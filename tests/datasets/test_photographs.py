@@ -11,14 +11,13 @@ from PIL import ExifTags, Image
 from batchscope.core import disk
 from batchscope.core.errors import UserError
 from batchscope.datasets import photographs, preparation
-from batchscope.host import tensorflow_start
 from batchscope.store import paths
 from prepared_data import THIRDS, fault, prepared
 
 
-def picture(grey, size=(10, 6), mode="RGB", kind="JPEG"):
+def picture(grey):
     file = io.BytesIO()
-    Image.new(mode, size, grey if mode == "L" else (grey,) * len(mode)).save(file, kind)
+    Image.new("RGB", (10, 6), (grey,) * 3).save(file, "JPEG")
     return file.getvalue()
 
 
@@ -30,13 +29,8 @@ def write_zip(path, members):
 
 
 def cats(path, **options):
-    return {
-        "source": "cats_vs_dogs",
-        "path": str(path),
-        "image_size": 4,
-        "split": THIRDS,
-        **options,
-    }
+    source = {"source": "cats_vs_dogs", "path": str(path), "image_size": 4}
+    return {**source, "split": THIRDS, **options}
 
 
 def members(count=12):
@@ -101,19 +95,6 @@ def test_faults_of_an_archive(tmp_path):
         assert f"{broken}: cannot be read (" in fault(tmp_path, cats(broken))
 
 
-def test_bytes_are_left_as_they_are_where_the_scale_is_1(tmp_path):
-    """For models that rescale their images themselves."""
-    usual = prepared(tmp_path, folder_of(write_folder(tmp_path / "mine")))
-    raw = prepared(tmp_path, folder_of(tmp_path / "mine", scale=1))
-    assert raw.record["sha256"] == usual.record["sha256"]
-    assert (usual.scale, raw.scale, raw.record["scale"]) == (1 / 255, 1.0, 1.0)
-    tensorflow_start.start()
-    from batchscope.training import losses
-
-    seen = losses.scaled(raw.images("train"), raw.examples("train").scale)
-    assert (np.asarray(seen) == raw.images("train")).all()
-
-
 def test_images_are_turned_as_their_exif_says():
     upright = np.zeros((16, 16), np.uint8)
     upright[:8, :8], upright[:8, 8:], upright[8:, :8] = 240, 160, 80
@@ -123,35 +104,3 @@ def test_images_are_turned_as_their_exif_says():
     Image.fromarray(np.rot90(upright).copy()).save(file, "JPEG", exif=exif, quality=100)
     pixels = photographs.decode(file, 16, 1)[..., 0].astype(int)
     assert np.abs(pixels - upright).max() < 8
-
-
-def write_folder(folder, names=("b", "a"), count=4):
-    for base, name in enumerate(names):
-        (folder / name).mkdir(parents=True)
-        for number in range(count):
-            data = picture(50 * base + number, mode="L", kind="PNG")
-            (folder / name / f"img{number}.png").write_bytes(data)
-    return folder
-
-
-def folder_of(path, **options):
-    source = {"source": "image_folder", "path": str(path), "image_size": 4, "channels": 1}
-    return {**source, "split": THIRDS, **options}
-
-
-def test_image_folder(tmp_path):
-    folder = write_folder(tmp_path / "mine")
-    (folder / "a" / "notes.txt").write_text("no image")
-    (folder / "a" / ".hidden").write_text("not looked at")
-    (folder / ".git").mkdir()
-    definition = folder_of(folder)
-    data = prepared(tmp_path, definition)
-    assert data.record["class_names"] == ["a", "b"] and data.input_shape == (4, 4, 1)
-    skipped = {"file": "a/notes.txt", "reason": "cannot identify image file"}
-    assert data.record["skipped"] == [skipped]
-    assert {int(image.max()) for image in data.images("train")} <= set(range(60))
-    bright = [int(image.max()) >= 50 for image in data.images("train")]
-    assert bright == [label == 0 for label in data.labels("train")]
-    (folder / "b").rename(tmp_path / "b")
-    message = fault(tmp_path, definition, "one")
-    assert f"one: received {folder} with 1 folder(s) and 0 file(s);" in message

@@ -1,20 +1,20 @@
 """What a prepared folder holds, what a crash leaves behind, and what people are told."""
 
+import itertools
+import multiprocessing
 import os
-import subprocess
-import sys
+import resource
+import signal
 
 import numpy as np
 import pytest
-from test_arrays import npz
 from test_verification import TOKEN, alter
 
 from batchscope import datasets
-from batchscope.core import disk, project_files
+from batchscope.core import disk
 from batchscope.core.errors import UserError
 from batchscope.store import paths
-from costs import first
-from prepared_data import fault, read
+from prepared_data import fault, npz, read
 
 
 def test_a_folder_holds_its_arrays_and_their_record(tmp_path):
@@ -49,27 +49,22 @@ def test_a_class_that_nothing_trains_is_refused(tmp_path):
     assert message.startswith("datasets.own: received no example of ")
 
 
-def run(code, folder):
-    environment = {**os.environ, "PYTHONPATH": str(project_files.WORKFLOW)}
-    command = [sys.executable, "-c", code, str(folder)]
-    return subprocess.run(command, env=environment, capture_output=True, text=True)
+def exit_status(work):
+    """Call a function in a process of its own; return the exit status."""
+    process = multiprocessing.get_context("fork").Process(target=work)
+    process.start()
+    process.join()
+    return process.exitcode
 
 
-@pytest.mark.parametrize("moment", first([1, 2, 3]))
+@pytest.mark.parametrize("moment", [1, 2, 3])
 def test_a_crash_leaves_nothing_that_looks_prepared(tmp_path, moment):
-    # The process dies at its n-th rename, as if it had been killed there.
-    code = (
-        "import os, sys; from batchscope import datasets; count = 0\n"
-        "real = os.replace\n"
-        "def dying(*args):\n"
-        "    global count\n"
-        "    count += 1\n"
-        f"    if count == {moment}: os._exit(9)\n"
-        "    real(*args)\n"
-        "os.replace = dying\n"
-        "datasets.prepare('digits-00000000', {'source': 'digits'}, sys.argv[1])\n"
-    )
-    assert run(code, tmp_path).returncode == 9
+    def crash():
+        count, replace = itertools.count(1), os.replace
+        os.replace = lambda *paths: os._exit(9) if next(count) == moment else replace(*paths)
+        datasets.prepare(TOKEN, {"source": "digits"}, tmp_path)
+
+    assert exit_status(crash) == 9
     with pytest.raises(UserError, match="record.json: missing; run snakemake"):
         datasets.load(tmp_path, TOKEN)
     datasets.prepare(TOKEN, {"source": "digits"}, tmp_path)
@@ -77,16 +72,13 @@ def test_a_crash_leaves_nothing_that_looks_prepared(tmp_path, moment):
 
 
 def test_a_full_disk_is_an_error_and_no_signal(tmp_path):
-    code = (
-        "import resource, signal, sys; from batchscope import datasets\n"
-        "from batchscope.core import errors\n"
-        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000))\n"
-        "try: datasets.prepare('digits-00000000', {'source': 'digits'}, sys.argv[1])\n"
-        "except errors.UserError as error: print(error)\n"
-    )
-    done = run(code, tmp_path)
-    assert done.stdout.startswith("datasets.digits: File too large "), done.stderr
+    def fill():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000))
+        with pytest.raises(UserError, match="^datasets.digits: File too large "):
+            datasets.prepare(TOKEN, {"source": "digits"}, tmp_path)
+
+    assert exit_status(fill) == 0
     assert list((tmp_path / "data").iterdir()) == []
 
 

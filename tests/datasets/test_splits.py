@@ -11,6 +11,20 @@ FIFTHS = {"train": 0.6, "validation": 0.2, "test": 0.2}
 
 
 @pytest.mark.parametrize(
+    ("split", "members", "counts"),
+    [
+        ((0.6, 0.2, 0.2), 178, (108, 35, 35)),
+        ((0.7, 0.2, 0.1), 10, (7, 2, 1)),
+        ((0.3, 0.3, 0.3), 10, (3, 3, 3)),
+        ((1, 1, 1), 3, (1, 1, 1)),
+    ],
+)
+def test_split_counts(split, members, counts):
+    named = dict(zip(("train", "validation", "test"), split, strict=True))
+    assert splits.split_counts(named, members) == counts
+
+
+@pytest.mark.parametrize(
     ("split", "drawn", "expected"),
     [
         ({"validation": 0.2, "test": 0.1}, ("validation", "test"), [7, 2, 1]),

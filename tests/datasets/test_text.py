@@ -38,3 +38,8 @@ def test_no_window_lies_in_two_parts(tmp_path):
     assert data.model_input[:4] == ((4,), 200, "tokens", 1) and data.scale == 1.0
     assert data.record["class_names"] == list(letters)
     assert not data.record["class_counts"]
+
+
+def test_control_characters_of_a_text_stay_its_classes(tmp_path):
+    data = read(tmp_path, text(tmp_path, "a\tb\nc\x07" * 20))
+    assert data.record["class_names"] == ["\x07", "\t", "\n", "a", "b", "c"]

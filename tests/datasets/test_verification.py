@@ -13,7 +13,7 @@ TOKEN = "digits-00000000"
 
 
 @pytest.fixture
-def digits(tmp_path):
+def folder(tmp_path):
     datasets.prepare(TOKEN, {"source": "digits"}, tmp_path)
     return paths.dataset_folder(tmp_path, TOKEN)
 
@@ -34,25 +34,25 @@ def alter(path):
 
 
 @pytest.mark.parametrize("file", ["train_images.npy", "test_labels.npy"])
-def test_an_altered_array_of_the_same_length_is_refused(digits, file):
-    load(digits)
-    alter(digits / file)
+def test_an_altered_array_of_the_same_length_is_refused(folder, file):
+    load(folder)
+    alter(folder / file)
     for _ in range(2):  # and not only the first time
         with pytest.raises(UserError) as caught:
-            load(digits)
-    received = f"{digits / file}: received SHA-256 {disk.file_sha256(digits / file)};"
-    assert str(caught.value).startswith(received) and f"Delete {digits} " in str(caught.value)
+            load(folder)
+    received = f"{folder / file}: received SHA-256 {disk.file_sha256(folder / file)};"
+    assert str(caught.value).startswith(received) and f"Delete {folder} " in str(caught.value)
 
 
-def test_arrays_are_hashed_once_per_change(digits, monkeypatch):
+def test_arrays_are_hashed_once_per_change(folder, monkeypatch):
     hashed = []
     real = disk.file_sha256
     monkeypatch.setattr(disk, "file_sha256", lambda path: hashed.append(path.name) or real(path))
-    load(digits)
+    load(folder)
     assert hashed == []  # they were hashed when they were prepared
-    os.utime(digits / "test_labels.npy", (0, 0))
-    load(digits)
-    load(digits)
+    os.utime(folder / "test_labels.npy", (0, 0))
+    load(folder)
+    load(folder)
     assert hashed == ["test_labels.npy"]
 
 
@@ -68,13 +68,13 @@ def test_arrays_are_hashed_once_per_change(digits, monkeypatch):
         (None, ""),
     ],
 )
-def test_an_array_that_does_not_fit_the_record_is_refused(change, received, digits):
-    path = digits / "test_images.npy"
+def test_an_array_that_does_not_fit_the_record_is_refused(change, received, folder):
+    path = folder / "test_images.npy"
     content = change and change(path.read_bytes())
     path.unlink()
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(UserError) as caught:
-        load(digits)
+        load(folder)
     place = f"{path}: received {received}" if change else f"{path}: missing;"
-    assert str(caught.value).startswith(place) and f"elete {digits} " in str(caught.value)
+    assert str(caught.value).startswith(place) and f"elete {folder} " in str(caught.value)

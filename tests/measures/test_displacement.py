@@ -68,7 +68,11 @@ def test_record_and_a_run_without_norms(tmp_path):
     record = measured("displacement", tmp_path, tmp_path)
     assert record["values"]["update_norm_median"] == 3.0
     assert record["values"]["straightness"] == 5 / 7
-    assert sum(record["histogram"]["counts"]) == 2
+    rows = MEASURES["displacement"].tables["updates"].rows(record, None)
+    moved = [(row["low"], row["high"], row["share"]) for row in rows if row["count"]]
+    assert len(moved) == 2
+    for norm, (low, high, share) in zip((3, 4), moved, strict=True):
+        assert low <= norm < high and share == pytest.approx(1 / 3)  # of three updates
     disk.write_arrays(folder / "updates.npz", {"update_norms": norms[:0]})
     with pytest.raises(UserError, match=r"\+seed=3: received no norms"):
         measured("displacement", tmp_path, tmp_path)

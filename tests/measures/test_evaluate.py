@@ -3,27 +3,24 @@
 import pytest
 
 import measured_run
-from batchscope import datasets
 from batchscope.core.errors import UserError
 from batchscope.measures import evaluate
+from batchscope.measures.finished_run import FinishedRun
 from batchscope.store import paths, records
-from measured_run import DATASET, RUN, write_dataset, write_record, write_run
+from measured_run import RUN, write_dataset, write_record, write_run
 
 
-def measured(results, **settings):
-    return measured_run.measured("evaluate", results, results, settings)
+def measured(results, folder, **settings):
+    return measured_run.measured("evaluate", results, folder, settings)
 
 
 @pytest.mark.slow
-def test_same_numbers_as_keras(tmp_path):
-    write_dataset(tmp_path)
-    model = write_run(tmp_path)
-    record = measured(tmp_path)
-    values = record["values"]
+def test_same_numbers_as_keras(results, tmp_path):
+    run = FinishedRun(results, RUN)
+    values, model = measured(results, tmp_path)["values"], run.model("final")
     model.compile(loss="sparse_categorical_crossentropy", metrics=["accuracy"])
-    dataset = datasets.load(tmp_path, DATASET)
     for split in paths.SPLITS:
-        images, labels = dataset.images(split) / 16.0, dataset.labels(split)
+        images, labels = run.data.images(split) / 16.0, run.data.labels(split)
         loss, accuracy = model.evaluate(images, labels, verbose=0)
         assert values[f"{split}_loss"] == pytest.approx(loss, rel=1e-5)
         assert values[f"{split}_accuracy"] == pytest.approx(accuracy, abs=1e-6)
@@ -40,15 +37,17 @@ def test_weights_after_an_epoch_of_the_run_or_beyond_it(tmp_path):
     initial = records.RunFiles(folder).weights("initial")
     for name in ("epochs/2", "best"):
         records.write_weights(folder / f"{name}.npz", *initial)
-    final, early = measured(tmp_path), measured(tmp_path, epoch=2)
-    assert early["values"] == measured(tmp_path, weights="best")["values"] != final["values"]
+    final, early = measured(tmp_path, tmp_path), measured(tmp_path, tmp_path, epoch=2)
+    assert (
+        early["values"] == measured(tmp_path, tmp_path, weights="best")["values"] != final["values"]
+    )
     assert (early["settings"]["epoch"], early["status"]) == (2, "finished")
-    assert measured(tmp_path, epoch=9)["values"] == final["values"]  # the last: final.npz
-    never = measured(tmp_path, epoch=16)
+    assert measured(tmp_path, tmp_path, epoch=9)["values"] == final["values"]  # the last: final.npz
+    never = measured(tmp_path, tmp_path, epoch=16)
     assert never["status"] == "finished" and "epoch 9" in never["message"]
     assert never["values"] == dict.fromkeys(final["values"])
     with pytest.raises(UserError, match="3.npz: missing"):
-        measured(tmp_path, epoch=3)
+        measured(tmp_path, tmp_path, epoch=3)
 
 
 @pytest.mark.parametrize(

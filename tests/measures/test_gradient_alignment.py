@@ -5,7 +5,7 @@ import pytest
 
 from batchscope.measures import gradient_alignment
 from batchscope.measures.finished_run import FinishedRun
-from measured_run import RUN, measured, write_dataset, write_run, write_run_of_four_epochs
+from measured_run import RUN, measured, write_run_of_four_epochs
 
 
 def norms(vectors, draws=5):
@@ -107,10 +107,8 @@ def test_record(tmp_path):
     assert few["places"][2]["norm"][-1] == pytest.approx(np.linalg.norm(mean), rel=1e-5)
 
 
-def test_run_of_one_epoch_has_no_middle(tmp_path):
-    write_dataset(tmp_path)
-    write_run(tmp_path)
-    record = measured("gradient_alignment", tmp_path, tmp_path, {"examples": 4, "draws": 1})
+def test_run_of_one_epoch_has_no_middle(results, tmp_path):
+    record = measured("gradient_alignment", results, tmp_path, {"examples": 4, "draws": 1})
     assert [place["place"] for place in record["places"]] == ["start", "end"]
     assert record["values"]["gradient_cosine_middle"] is None
     assert record["values"]["gradient_cosine_end"] is not None

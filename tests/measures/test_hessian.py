@@ -1,22 +1,17 @@
 """Products with the Hessian, its largest eigenvalue and its trace, against known ones."""
 
+import keras
 import numpy as np
 import pytest
-
-from batchscope.core.errors import UserError
-from batchscope.host import tensorflow_start
-from batchscope.study import names
-from measured_run import measured
-
-tensorflow_start.start()
-
-import keras
 import tensorflow as tf
 
+from batchscope.core.errors import UserError
 from batchscope.datasets import Examples
 from batchscope.measures import hessian
 from batchscope.measures.finished_run import FinishedRun
+from batchscope.study import names
 from batchscope.training.losses import Objective
+from measured_run import measured
 
 SETTINGS = names.parse_settings("hessian", "default")
 SHAPE = (4, 4, 1)
@@ -101,19 +96,6 @@ def built(*layers):
     return keras.Sequential([keras.Input(SHAPE), *layers])
 
 
-def convolutional():
-    return built(
-        keras.layers.Conv2D(3, 3, padding="same"),
-        keras.layers.BatchNormalization(),
-        keras.layers.Activation("relu"),
-        keras.layers.MaxPooling2D(2),
-        keras.layers.Flatten(),
-        keras.layers.Dropout(0.5),
-        keras.layers.Dense(5, activation="tanh"),
-        keras.layers.Dense(3, activation="softmax", kernel_regularizer="l2"),
-    )
-
-
 def columns_of(objective):
     return np.stack([objective.hessian_times(row) for row in np.eye(objective.size)], 1)
 
@@ -142,7 +124,10 @@ def test_logistic_and_softmax_regression_by_formula(classes):
 
 
 def test_symmetric_whatever_the_chunks_and_nothing_moves():
-    model = convolutional()
+    layers = keras.layers
+    first = layers.Conv2D(3, 3, activation="relu"), layers.BatchNormalization(), layers.Flatten()
+    last = layers.Dense(3, activation="softmax", kernel_regularizer="l2")
+    model = built(*first, layers.Dropout(0.5), layers.Dense(5, activation="tanh"), last)
     before = [variable.numpy() for variable in model.variables]
     whole, chunks = (Objective(model, examples(), chunk=chunk) for chunk in (40, 11))
     one, two = np.random.default_rng(1).standard_normal((2, whole.size))

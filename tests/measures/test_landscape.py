@@ -70,7 +70,6 @@ def test_directions_are_normal_draws_with_the_norms_of_the_weights_filters():
         assert d[key].shape == w[key].shape and not d[key].any()
     # Filters of equal norms: only then is the direction itself a sample of a normal.
     d = landscape.direction({"kernel": np.ones((2000, 50), np.float32)}, 4)["kernel"]
-    assert abs(d.mean()) < 0.01 and d.std() == pytest.approx(1.0, abs=1e-3)
     assert (d**4).mean() == pytest.approx(3.0, abs=0.1)
 
 

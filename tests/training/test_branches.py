@@ -100,13 +100,11 @@ def test_known_risks_of_a_noisy_quadratic():
             risk = risk * ((1 - 2 * step) ** 2 + spread * (dimension + 1)) + spread * dimension
         return risk
 
-    losses = []
-    for seed in range(60):
-        images, targets, truth = regression(seed, 128, dimension)
-        left, _ = stem(images, targets, truth, batch_size=size, learning_rate=rate)
-        window = Window.from_settings(settings, size, 128)
-        order = np.arange(128, dtype=np.int32)
-        losses.append(Branches(*left, window).losses(order, rate))
+    images, targets, truth = regression(0, 60 * 128, dimension)
+    left, _ = stem(images, targets, truth, batch_size=size, learning_rate=rate)
+    branches = Branches(*left, Window.from_settings(settings, size, 128))
+    orders = np.split(np.arange(60 * 128, dtype=np.int32), 60)
+    losses = [branches.losses(order, rate) for order in orders]
     means, errors = np.mean(losses, axis=0), np.std(losses, axis=0, ddof=1) / np.sqrt(60)
     known = [expected(factor) for factor in (1, 2, 4, 8, 16)]
     assert np.all(np.abs(means - known) < 4 * errors)

@@ -71,16 +71,9 @@ def test_one_that_cannot_be_read_now_is_not_lost(path, monkeypatch):
 ADAM = {"optimizer": "adamw", "learning_rate": 0.001}
 FACTORS = {
     "sgd": {},
-    "constants": {
-        **ADAM,
-        **{"beta_1": 0.8, "beta_2": 0.99, "epsilon": 1e-6, "weight_decay": 0.1},
-        "beta_scaling": "half_life",
-    },
-    "line after warm-up": {"schedule": "linear", "warmup_epochs": 1},
+    "line after warm-up": {**ADAM, "schedule": "linear", "warmup_epochs": 1, "method": "sam"},
     "pieces": {**ADAM, "micro_batch_size": 6, "augmentation": "random"},
-    "bfloat16": {**ADAM, "precision": "mixed_bfloat16", "micro_batch_size": 6},
     "float16": {**ADAM, "precision": "mixed_float16", "schedule": "cosine"},
-    "sam": {**ADAM, "method": "sam"},
 }
 
 

@@ -1,18 +1,21 @@
 """Updates that XLA compiles: those of TensorFlow up to rounding, and the same bits each time."""
 
+from collections.abc import Callable
+
 import keras
 import numpy as np
 import pytest
 
 from batchscope.core.errors import UserError
 from batchscope.datasets import Examples
-from batchscope.datasets.model_inputs import ModelInput
 from batchscope.host import memory_limits
-from batchscope.study import run_factors
-from batchscope.training import models, optimizers
+from batchscope.study import names
+from batchscope.training import optimizers
 from batchscope.training.step_loop import Batches, StepLoop, Totals
+from digit_runs import run_name
 
 COUNT, SIZE = 50, 16
+DEFAULTS = names.parse_run(run_name(batch_size=SIZE, learning_rate=0.1, epochs=2))
 
 
 def examples() -> Examples:
@@ -21,17 +24,16 @@ def examples() -> Examples:
     return Examples(images, generator.integers(0, 3, COUNT).astype(np.int32), 1 / 255)
 
 
+def network(layer: Callable[[], keras.layers.Layer]) -> keras.Model:
+    keras.utils.set_random_seed(0)  # layers draw their seeds when they are created
+    layers = layer(), keras.layers.Flatten(), keras.layers.Dense(3, activation="softmax")
+    return keras.Sequential([keras.Input((8, 8, 1)), *layers])
+
+
 def trained(cuts=(0, 4), given: Examples | None = None, **changes) -> tuple[Totals, list]:
     """Totals, norms and weights after two epochs, whose calls are cut at some steps."""
-    factors = {name: factor.default for name, factor in run_factors.FACTORS.items()}
-    factors |= {
-        "batch_size": SIZE,
-        "optimizer": "sgd",
-        "learning_rate": 0.1,
-        "epochs": 2,
-        **changes,
-    }
-    model = models.build("small_cnn", ModelInput((8, 8, 1), 3), seed=0)
+    factors = {**DEFAULTS, **changes}
+    model = network(lambda: keras.layers.Conv2D(4, 3, activation="relu"))
     batches = Batches.from_factors(factors, SIZE, None)
     loop = StepLoop(model, optimizers.make_optimizer(factors), given or examples(), batches, True)
     norms = []
@@ -43,10 +45,8 @@ def trained(cuts=(0, 4), given: Examples | None = None, **changes) -> tuple[Tota
     return totals, [*norms, *(part for item in model.weights for part in item.numpy().ravel())]
 
 
-@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
-@pytest.mark.parametrize("changes", [{}, {"momentum": 0.9}])
-def test_it_is_the_same_up_to_rounding(optimizer, changes):
-    changes = {"optimizer": optimizer, **({} if optimizer == "adam" else changes)}
+@pytest.mark.parametrize("changes", [{"momentum": 0.9}, {"optimizer": "adam"}])
+def test_it_is_the_same_up_to_rounding(changes):
     totals, weights = trained(**changes)
     compiled, others = trained(**changes, compilation="xla")
     assert compiled.loss == pytest.approx(totals.loss, rel=1e-5)
@@ -56,9 +56,7 @@ def test_it_is_the_same_up_to_rounding(optimizer, changes):
 
 def test_wherever_calls_are_cut_the_bits_are_the_same():
     """The last batch of an epoch is smaller: another program."""
-    complete = trained(compilation="xla")
-    assert trained((0, 1, 3, 4), compilation="xla") == complete
-    assert trained(compilation="xla") == complete
+    assert trained((0, 1, 3, 4), compilation="xla") == trained(compilation="xla")
 
 
 def test_it_takes_no_examples_from_the_disk(tmp_path, monkeypatch):
@@ -74,18 +72,8 @@ def test_dropout_draws_as_often_and_the_same_each_time():
     """A generator is a variable, which the program changes too; what it draws is XLA's."""
 
     def drawn(compilation: str) -> list:
-        factors = {name: factor.default for name, factor in run_factors.FACTORS.items()}
-        factors |= {"batch_size": SIZE, "optimizer": "sgd", "learning_rate": 0.1}
-        factors |= {"epochs": 1, "compilation": compilation}
-        keras.utils.set_random_seed(0)
-        model = keras.Sequential(
-            [
-                keras.Input((8, 8, 1)),
-                keras.layers.Flatten(),
-                keras.layers.Dropout(0.5, seed=1),
-                keras.layers.Dense(3, activation="softmax"),
-            ]
-        )
+        factors = {**DEFAULTS, "compilation": compilation}
+        model = network(lambda: keras.layers.Dropout(0.5, seed=1))
         batches = Batches.from_factors(factors, SIZE, None)
         loop = StepLoop(model, optimizers.make_optimizer(factors), examples(), batches)
         loop.run(np.arange(COUNT, dtype=np.int32), 0, 4, Totals())

@@ -1,15 +1,10 @@
 """Loss and gradient against answers worked out by hand."""
 
-import numpy as np
-import pytest
-
-from batchscope.host import tensorflow_start
-
-tensorflow_start.start()
-
 from types import SimpleNamespace
 
 import keras
+import numpy as np
+import pytest
 import tensorflow as tf
 
 from batchscope.datasets import Examples, Learned

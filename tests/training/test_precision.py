@@ -51,7 +51,7 @@ def test_layers_and_outputs_have_half_the_width_and_weights_and_losses_keep_thei
     assert [item.dtype for item in losses.penalties(model)] == [tf.float32] * 2
 
 
-@pytest.mark.parametrize(("precision", "micro_batch"), zip(MIXED, (0, 4), strict=True))
+@pytest.mark.parametrize(("precision", "micro_batch"), list(zip(MIXED, (0, 4), strict=True)))
 @pytest.mark.slow
 def test_it_trains_nearly_as_float32_does(precision, micro_batch):
     plain, mixed = trained("float32"), trained(precision, micro_batch)

@@ -1,26 +1,15 @@
 """Short trainings, whose numbers choose a grid."""
 
-from batchscope.host import tensorflow_start
-
-tensorflow_start.start(1, "cpu")
-
 import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from batchscope import datasets
 from batchscope.datasets.model_inputs import ModelInput
-from batchscope.study import dataset_definitions, tasks
+from batchscope.study import tasks
 from batchscope.training import models, probe
-
-
-def prepared(name, folder):
-    definition = dataset_definitions.BUILT_IN[name]
-    token = definition.token(name)
-    datasets.prepare(token, definition.resolved(), folder)
-    return datasets.load(folder, token)
+from prepared_data import read
 
 
 def built(data, model="mlp"):
@@ -29,12 +18,12 @@ def built(data, model="mlp"):
 
 @pytest.fixture(scope="module")
 def diabetes(tmp_path_factory):
-    return built(prepared("diabetes", tmp_path_factory.mktemp("diabetes")))
+    return built(read(tmp_path_factory.mktemp("diabetes"), {"source": "diabetes"}))
 
 
 @pytest.fixture(scope="module")
 def wine(tmp_path_factory):
-    return prepared("wine", tmp_path_factory.mktemp("wine"))
+    return read(tmp_path_factory.mktemp("wine"), {"source": "wine"})
 
 
 def test_each_training_begins_anew(diabetes):
@@ -101,12 +90,7 @@ def entropy(shares):
         (CLASSES.reshape(10, 5), tasks.CLASSIFICATION, entropy(np.bincount(CLASSES) / 50), True),
         (2 * NAMED[:, 0], tasks.CLASSIFICATION, entropy(np.bincount(NAMED[:, 0]) / 50), True),
         (NUMBERS, tasks.REGRESSION, NUMBERS.var(axis=0).mean(), False),
-        (
-            NAMED,
-            tasks.MULTI_LABEL,
-            np.mean([entropy(np.bincount(label) / 50) for label in NAMED.T]),
-            1,
-        ),
+        (NAMED, tasks.MULTI_LABEL, np.mean([entropy(np.bincount(one) / 50) for one in NAMED.T]), 1),
     ],
     ids=("classes", "positions", "a class without examples", "numbers", "labels"),
 )

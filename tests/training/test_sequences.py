@@ -2,21 +2,14 @@
 
 import math
 
+import keras
 import numpy as np
 import pytest
-
-from batchscope.core.errors import UserError
-from batchscope.host import tensorflow_start
-from batchscope.study import example_kinds
-
-tensorflow_start.start()
-
-import keras
 import tensorflow as tf
 
 from batchscope.datasets import Examples, model_inputs
-from batchscope.study import model_files
-from batchscope.training import losses, model_checks, models, step_loop
+from batchscope.study import example_kinds
+from batchscope.training import losses, models, step_loop
 
 LENGTH, CLASSES = 6, 11
 RANDOM = np.random.default_rng(0)
@@ -49,7 +42,6 @@ def test_loss_is_the_mean_over_positions_and_accuracy_their_share():
     objective = losses.Objective(model, Examples(INPUTS, LABELS, 1.0), chunk=7)
     loss, metrics = objective.evaluate()
     assert np.allclose((loss, metrics["accuracy"]), expected, rtol=1e-5)
-    assert losses.together([objective])() == [(loss, metrics)]
 
 
 @pytest.mark.slow
@@ -59,9 +51,8 @@ def test_a_batch_counts_sequences():
     objective = losses.Objective(model, Examples(INPUTS, LABELS, 1.0))
     start = objective.weights()
     loss, gradient = objective.loss_and_gradient(start)
-    optimizer = keras.optimizers.SGD(0.5)
-    examples = Examples(INPUTS, LABELS, 1.0)
-    loop = step_loop.StepLoop(model, optimizer, examples, step_loop.Batches(20))
+    examples, batches = Examples(INPUTS, LABELS, 1.0), step_loop.Batches(20)
+    loop = step_loop.StepLoop(model, keras.optimizers.SGD(0.5), examples, batches)
     order = np.arange(20, dtype=np.int32)
     steps, totals, _, _ = loop.run(order, 0, 1, step_loop.Totals())
     assert steps == 1
@@ -77,35 +68,3 @@ def test_an_embedding_has_a_dense_gradient():
     (result,) = losses.dense([tape.gradient(picked, table)])
     assert result.numpy().tolist() == [[0, 0], [2, 2], [0, 0], [1, 1], [0, 0]]
     assert losses.dense([None]) == [None]
-
-
-def own_model(tmp_path, body, classes=CLASSES, kind=example_kinds.TOKENS, **options):
-    path = tmp_path / "own.py"
-    path.write_text(
-        "import keras\nfrom keras import layers\n\n\ndef build(input_shape, classes):\n"
-        f"    return keras.Sequential([{body}])\n"
-    )
-    token = model_files.token("own", str(path))
-    model_input = model_inputs.ModelInput((LENGTH,), classes, kind, **options)
-    model_checks.check(token, model_input, path)
-    return models.build(token, model_input, 0, path)
-
-
-FLAT = "layers.Embedding(classes, 4), layers.Flatten(), layers.Dense(classes)"
-EACH = "layers.Embedding(11, 4), layers.Dense(classes)"
-FEW = "layers.Embedding(10, 4), layers.GlobalMaxPooling1D(), layers.Dense(classes)"
-OF_CLASSES = {"classes": 3, "kind": example_kinds.SEQUENCES, "largest": 10}
-
-
-@pytest.mark.parametrize(
-    ("body", "look", "received"),
-    [
-        (FLAT, {}, r"shape \(None, 6, 11\) .*received \(None, 11\)"),
-        (EACH, OF_CLASSES, r"shape \(None, 3\) .*received \(None, 6, 3\)"),
-        (FEW, OF_CLASSES, r"own\.py: cannot train .*10 is not in \[0, 10\)"),
-    ],
-    ids=["one per sequence", "one per position", "fewer tokens"],
-)
-def test_a_users_model_that_does_not_fit_the_tokens_is_refused(tmp_path, body, look, received):
-    with pytest.raises(UserError, match=received):
-        own_model(tmp_path, body, **look)

@@ -1,9 +1,5 @@
 """The seconds of a step, on examples that only look like those of the data set."""
 
-from batchscope.host import tensorflow_start
-
-tensorflow_start.start(1, "cpu")
-
 import pytest
 
 from batchscope.datasets.model_inputs import ModelInput

@@ -53,17 +53,13 @@ def test_distances_of_the_epochs(dropout_run):
 
 
 @pytest.mark.slow
-def test_norms_of_all_updates_are_kept_where_they_are_asked_for(results, dropout_run):
+def test_norms_of_all_updates_are_kept(dropout_run):
     folder = dropout_run[0] / "runs" / dropout_run[1]
     norms = arrays(folder / "updates.npz")["update_norms"]
     assert (norms.dtype, norms.shape) == (np.float32, (66,))  # 6 epochs of 11 updates
     assert (norms > 0).all()
     # No way from one epoch's end to the next is longer than its updates one after the other.
     assert (np.array(column(folder, "epoch_distance")) <= norms.reshape(6, 11).sum(1)).all()
-    run = run_name(epochs=1)
-    train(results, run)
-    kept = arrays(results / "runs" / run / "updates.npz")
-    assert (list(kept), kept["update_norms"].shape) == (["update_norms"], (0,))
 
 
 @pytest.mark.slow
@@ -125,11 +121,15 @@ def test_equal_weights_are_stored_once_and_the_last_smaller_batch_is_trained_on(
     run, other = run_name(epochs=1, batch_size=1000), run_name(epochs=1, batch_size=300)
     assert train(results, run)["steps_run"] == 2  # 1,087 examples: 1,000 and 87
     folder, beside = (results / "runs" / name for name in (run, other))
+    assert not list(folder.glob("epochs/*"))  # nothing reads earlier weights
     assert os.path.samefile(folder / "final.npz", folder / "best.npz")
     train(results, other)
     assert os.path.samefile(folder / "initial.npz", beside / "initial.npz")
     left, right = arrays(folder / "initial.npz"), arrays(folder / "final.npz")
     assert list(left) == list(right) and any((left[key] != right[key]).any() for key in left)
+    assert {key: norms.shape for key, norms in arrays(folder / "updates.npz").items()} == {
+        "update_norms": (0,)  # not asked for
+    }
 
 
 def test_a_batch_above_the_training_set_is_refused(results):
@@ -140,14 +140,10 @@ def test_a_batch_above_the_training_set_is_refused(results):
     assert not any((results / "runs" / run).glob("*"))  # its lock needed the folder
 
 
-def logistic():
-    layers = keras.layers.Flatten(), keras.layers.Dense(1, activation="sigmoid")
-    return keras.Sequential([keras.Input((1, 1, 2)), *layers])
-
-
 def test_one_step_of_sgd_against_the_update_by_hand():
     """One step on two examples: the new weights are the old ones minus rate times gradient."""
-    model = logistic()
+    layers = keras.layers.Flatten(), keras.layers.Dense(1, activation="sigmoid")
+    model = keras.Sequential([keras.Input((1, 1, 2)), *layers])
     kernel = np.array([[0.3], [-0.2]], np.float32)
     model.set_weights([kernel, np.array([0.2], np.float32)])
     images = np.array([[[[1.0, 2.0]]], [[[-1.0, 0.5]]]], np.float32)
@@ -222,8 +218,10 @@ def test_running_out_of_memory_is_recorded(kind, refusal, described, monkeypatch
 
 
 @pytest.mark.slow
-def test_an_allocators_refusal_is_recorded(results):
+def test_an_allocators_refusal_is_recorded(results, monkeypatch):
     """4 GB of activations under a limit of 7 GB of addresses, of which TensorFlow has 4.5."""
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)  # of this process's TensorFlow: addresses differ
     model = ROOT / "tests" / "data" / "wide_model.py"
     token = model_files.token("wide", str(model))
     run = run_name(model=token, batch_size=500, epochs=1)

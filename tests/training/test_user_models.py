@@ -1,21 +1,18 @@
 """Models as users write them: each trains as its file says, or is refused in one line."""
 
+import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from batchscope import datasets
 from batchscope.core.errors import TrainsItself, UserError
-from batchscope.host import tensorflow_start
-from batchscope.study import dataset_definitions
-from own_model import changed, of, own, subclass, token
-
-tensorflow_start.start()
-
-import keras
-
 from batchscope.datasets.model_inputs import ImageScaling, ModelInput
-from batchscope.training import model_checks, models, runs, trainer
+from batchscope.store import weights
+from batchscope.study import dataset_definitions
+from batchscope.training import model_checks, models, runs, scoring, trainer, user_models
 from digit_runs import run_name
+from own_model import BODY, HEAD, changed, of, own, subclass, token
 
 KEY = "datasets.own.scale"
 IMAGES = ModelInput((8, 8, 3), 3, scaling=ImageScaling(1 / 255, False, KEY))
@@ -23,6 +20,8 @@ RAW = IMAGES._replace(scaling=ImageScaling(1.0, True, KEY))
 FLOATS = IMAGES._replace(scaling=ImageScaling(1.0, False, KEY))
 ROWS, PAIR = ModelInput((4,), 3, "rows"), ModelInput((4,), 2, "rows")
 TARGETS, LABELS = ROWS._replace(task="regression"), ROWS._replace(task="multi_label")
+TOKENS = ModelInput((6,), 11, "tokens")
+SEQUENCES = ModelInput((6,), 3, "sequences", 10)
 END, ONE = "layers.Flatten(), layers.Dense(classes)", "layers.Dense(1)"
 ADAPTED = of(f"norm, {END}").replace(
     "return",
@@ -37,11 +36,6 @@ def problem(folder, text, model_input):
         model_checks.check(name, model_input, path)
     assert "\n" not in str(caught.value) and len(str(caught.value)) < 400
     return str(caught.value)
-
-
-def notes(folder, text, model_input):
-    path, name = own(folder, text)
-    return model_checks.check(name, model_input, path)
 
 
 SCALING = {
@@ -59,37 +53,37 @@ SCALING = {
 
 @pytest.mark.parametrize("layer", SCALING)
 def test_a_layer_that_scales_bytes_gets_them(layer, tmp_path):
-    (line,) = notes(tmp_path, SCALING[layer], IMAGES)
-    assert layer in line and "raw values" in line
     path, name = own(tmp_path, SCALING[layer])
+    (note,) = model_checks.check(name, IMAGES, path)
+    assert layer in note and "raw values" in note
     scaled, unscaled = (models.build(name, look, 0, path) for look in (IMAGES, RAW))
     images = np.random.default_rng(0).integers(0, 256, (4, 8, 8, 3)).astype(np.float32)
     assert np.allclose(scaled(images * np.float32(1 / 255)), unscaled(images), atol=1e-5)
     assert list(models.weights(scaled)[0]) == list(models.weights(unscaled)[0])
     # A definition with a `scale` is what the user asks for. Floats have none.
     for look in (RAW, FLOATS):
-        assert notes(tmp_path, SCALING[layer], look) == []
+        assert user_models.scaling_layer(unscaled, look) is None
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "model_input"),
     [
-        of(f"layers.Rescaling(1.0), {END}"),
-        of(f"layers.Rescaling(2.0, -1), {END}"),
-        of(f"layers.Normalization(mean=0.5, variance=0.1), {END}"),
-        of(f"layers.Conv2D(2, 3), layers.Rescaling(1 / 255), {END}"),
-        of(f"layers.RandomFlip(), layers.Dropout(0.5), layers.LayerNormalization(), {END}"),
-        subclass("self.out(self.flat(x))"),  # which never calls its Rescaling
+        (of(f"layers.Rescaling(1.0), {END}"), IMAGES),
+        (of(f"layers.Rescaling(2.0, -1), {END}"), IMAGES),
+        (of(f"layers.Normalization(mean=0.5, variance=0.1), {END}"), IMAGES),
+        (of(f"layers.Conv2D(2, 3), layers.Rescaling(1 / 255), {END}"), IMAGES),
+        (
+            of(f"layers.RandomFlip(), layers.Dropout(0.5), layers.LayerNormalization(), {END}"),
+            IMAGES,
+        ),
+        (subclass("self.out(self.flat(x))"), IMAGES),  # which never calls its Rescaling
+        (of(f"layers.BatchNormalization(), {END}"), ROWS),
     ],
 )
-def test_a_layer_that_does_not_scale_bytes(text, tmp_path):
-    assert notes(tmp_path, text, IMAGES) == []
-
-
-def test_rows_are_standardised_already(tmp_path):
-    for layer in ("Rescaling(2.0)", "Normalization(mean=3.0, variance=4.0)"):
-        assert layer.partition("(")[0] in problem(tmp_path, of(f"layers.{layer}, {END}"), ROWS)
-    assert notes(tmp_path, of(f"layers.BatchNormalization(), {END}"), ROWS) == []
+def test_a_layer_that_does_not_scale_its_input(text, model_input, tmp_path):
+    path, name = own(tmp_path, text)
+    model = models.build(name, model_input, 0, path)
+    assert user_models.scaling_layer(model, model_input) is None
 
 
 @pytest.mark.parametrize("method", ["train_step", "compute_loss"])
@@ -99,42 +93,140 @@ def test_a_class_that_defines_its_updates(method, tmp_path):
         models.build(name, IMAGES, 0, path)
 
 
-@pytest.mark.parametrize(
-    ("model_input", "last", "expected", "received"),
-    [
-        (TARGETS, ONE, "(None, 3)", "(None, 1)"),
-        (ROWS, ONE, "(None, 3)", "(None, 1)"),
-        (PAIR, "layers.Dense(3)", "(None, 2) or (None, 1)", "(None, 3)"),
-        (LABELS, "layers.Dense(2)", "(None, 3)", "(None, 2)"),
-        (IMAGES, "layers.Dense(3)", "(None, 3)", "(None, 8, 8, 3)"),
-    ],
-)
-def test_an_output_that_does_not_fit_the_task(model_input, last, expected, received, tmp_path):
-    message = problem(tmp_path, of(last), model_input)
-    assert all(part in message for part in (expected, received, model_input.task))
-
-
+PLAIN = subclass("self.out(self.flat(x))")
 TWO = "two = keras.Input(input_shape)"
+FLAT = "layers.Embedding(classes, 4), layers.Flatten(), layers.Dense(classes)"
+EACH = "layers.Embedding(11, 4), layers.Dense(classes)"
+FEW = "layers.Embedding(10, 4), layers.GlobalMaxPooling1D(), layers.Dense(classes)"
+FAILING = PLAIN.replace("    return self", "    assert not training\n        return self")
+OTHER_SHAPE = of("keras.Input((9, 8, 3)), layers.Flatten(), layers.Dense(classes)")
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "model_input", "parts"),
     [
-        changed(END, TWO, "model = keras.Model([model.input, two], model(two))"),
-        changed(END, "model = keras.Model(model.input, [model.output] * 2)"),
-        subclass("self.out(self.flat(x)), self.flat(x)"),
-        subclass("self.out(self.flat(x))").replace("call(self, x,", "call(self, x, y,"),
+        ("raise RuntimeError('no')\n", IMAGES, [":1: ", "built", "RuntimeError: no"]),
+        ("import sys\nsys.exit()\n", IMAGES, [":2: ", "built", "SystemExit"]),
+        (f"{HEAD}{BODY}1 / 0\n", IMAGES, [":4: ", "built", "ZeroDivisionError"]),
+        (f"{HEAD}{BODY}None\n", IMAGES, ["own.py: ", "NoneType"]),
+        ("model = 'small_cnn'", IMAGES, ["own.py: ", "build(input_shape, classes)"]),
+        # Errors of the first step.
+        (subclass("self.out(self.flat(None if training else x))"), IMAGES, [":11: ", "(8, 8, 3)"]),
+        (FAILING, IMAGES, [":11: ", "(8, 8, 3): AssertionError"]),
+        (OTHER_SHAPE, IMAGES, ["own.py: ", "(8, 8, 3): ValueError: ", "(None, 192)"]),
+        (of(FEW), SEQUENCES, ["own.py: ", "train", "10 is not in [0, 10)"]),
+        # Outputs that do not fit the task.
+        (of(ONE), TARGETS, ["(None, 3)", "(None, 1)", "regression"]),
+        (of(ONE), ROWS, ["(None, 3)", "(None, 1)", "classification"]),
+        (of("layers.Dense(3)"), PAIR, ["(None, 2) or (None, 1)", "(None, 3)"]),
+        (of("layers.Dense(2)"), LABELS, ["(None, 3)", "(None, 2)", "multi_label"]),
+        (of("layers.Dense(3)"), IMAGES, ["(None, 3)", "(None, 8, 8, 3)"]),
+        (of(FLAT), TOKENS, ["(None, 6, 11)", "(None, 11)"]),
+        (of(EACH), SEQUENCES, ["(None, 3)", "(None, 6, 3)"]),
+        # Several inputs or outputs.
+        (changed(END, TWO, "model = keras.Model([model.input, two], model(two))"), IMAGES, []),
+        (changed(END, "model = keras.Model(model.input, [model.output] * 2)"), IMAGES, []),
+        (subclass("self.out(self.flat(x)), self.flat(x)"), IMAGES, []),
+        (PLAIN.replace("call(self, x,", "call(self, x, y,"), IMAGES, []),
+        # Rows are standardised already.
+        (of(f"layers.Rescaling(2.0), {END}"), ROWS, ["Rescaling"]),
+        (of(f"layers.Normalization(mean=3.0, variance=4.0), {END}"), ROWS, ["Normalization"]),
     ],
 )
-def test_several_inputs_or_outputs(text, tmp_path):
-    assert "(8, 8, 3)" in problem(tmp_path, text, IMAGES) or "output" in problem(
-        tmp_path, text, IMAGES
-    )
+def test_a_file_that_does_not_fit_is_refused_in_one_line(text, model_input, parts, tmp_path):
+    message = problem(tmp_path, text, model_input)
+    assert all(part in message for part in parts), message
 
 
-def test_an_error_of_the_first_step_names_the_line(tmp_path):
-    text = subclass("self.out(self.flat(x)) if not training else self.flat(None)")
-    assert problem(tmp_path, text, IMAGES).startswith(f"{tmp_path}/own.py:11: ")
+OWN = of("keras.Input(input_shape), layers.Flatten(), layers.Dense(classes, name='only')")
+NO_INPUT = of('layers.Flatten(), layers.Dense(classes, activation="softmax")')
+
+
+def test_a_file_gives_the_weights_of_the_seed(tmp_path):
+    path, name = own(tmp_path, OWN)
+    first, again = (models.weights(models.build(name, IMAGES, 0, path)) for _ in range(2))
+    assert list(first[0]) == ["only/kernel", "only/bias"]
+    assert (first[0]["only/kernel"] == again[0]["only/kernel"]).all()
+    (layer,) = weights.layers(*first)
+    assert layer == weights.Layer("only", {"kernel": (192, 3), "bias": (3,)})
+    assert layer.weights == 579
+
+
+def test_a_file_that_changed_or_is_gone_is_refused(tmp_path):
+    path, name = own(tmp_path, OWN)
+    path.write_text(OWN + "# more\n")
+    with pytest.raises(UserError, match=r"own.py: The file, .*runs of own-"):
+        models.build(name, IMAGES, 0, path)
+    with pytest.raises(UserError, match=r"models.own: .*\(received None\)"):
+        models.build(name, IMAGES, 0, None)
+
+
+SUBCLASSED = """
+import keras
+from keras import layers
+
+class Net(keras.Model):
+    def __init__(self, classes):
+        super().__init__()
+        self.flatten = layers.Flatten()
+        self.drop = layers.Dropout(0.5)
+        self.norm = layers.BatchNormalization()
+        self.only = layers.Dense(classes, activation="softmax")
+
+    def call(self, images, training=False):
+        return self.only(self.norm(self.drop(self.flatten(images)), training=training))
+
+def build(input_shape, classes):
+    return Net(classes)
+"""
+
+
+@pytest.mark.parametrize("text", [SUBCLASSED, NO_INPUT])
+def test_a_model_without_an_input_is_called_on_one_of_the_datas_shape(tmp_path, text):
+    path, name = own(tmp_path, text)
+    created = []
+
+    def create(following, **arguments):
+        created.append(following(**arguments))
+        return created[-1]
+
+    first = models.build(name, IMAGES, 0, path, tf.variable_creator_scope(create))
+    assert len(created) == len(first.variables) > 0  # each in the given scope
+    assert first.input_shape == (None, 8, 8, 3) and first.output_shape == (None, 3)
+    trainable, state = models.weights(first)
+    images = np.random.default_rng(0).random((5, 8, 8, 3), np.float32)
+    outputs = first(images)
+    assert np.allclose(keras.ops.softmax(scoring.logits(outputs)), outputs)
+    # Batch normalisation trains, dropout drops: the mode of the whole reaches its layers.
+    if text is SUBCLASSED:
+        assert len(state) == 2
+        assert not np.allclose(first(images, training=True), outputs)
+        assert not (models.weights(first)[1][list(state)[0]] == state[list(state)[0]]).all()
+
+
+BESIDE = """
+import keras
+from {module} import UNITS, last
+
+def build(input_shape, classes):
+    return keras.Sequential([keras.layers.Flatten(), keras.layers.Dense(UNITS), last(classes)])
+"""
+LAST = "import keras\nUNITS = 5\ndef last(classes):\n    return keras.layers.Dense(classes)\n"
+
+
+@pytest.mark.parametrize("module", ["nets", "folder.blocks"])
+def test_a_model_file_imports_its_neighbours(tmp_path, module):
+    for file in ("nets/blocks.py", "folder/blocks.py"):
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        (tmp_path / file).write_text(LAST)
+    (tmp_path / "nets" / "__init__.py").write_text("from .blocks import UNITS, last\n")
+    path, name = own(tmp_path, BESIDE.format(module=module))
+    assert models.build(name, IMAGES, 0, path).count_params() == 192 * 5 + 5 + 5 * 3 + 3
+    (tmp_path / module.partition(".")[0] / "blocks.py").write_text(LAST.replace("5", "7"))
+    with pytest.raises(UserError, match="own.py: The file, or one that it imports"):
+        models.build(name, IMAGES, 0, path)
+    path, name = own(tmp_path, BESIDE.format(module=module))
+    assert models.build(name, IMAGES, 0, path).count_params() == 192 * 7 + 7 + 7 * 3 + 3
 
 
 def test_the_working_directory_stays(tmp_path, monkeypatch):
@@ -213,7 +305,6 @@ def test_a_script_with_a_model_at_the_top_level(tmp_path):
     first, again, other = (model.weights[0].numpy() for model in created)
     assert (first == again).all() and (first != other).any()
     assert type(created[0].optimizer) is keras.optimizers.SGD
-    assert "build(input_shape, classes)" in problem(tmp_path, "model = 'small_cnn'", IMAGES)
 
 
 def test_a_script_that_trains_when_it_is_imported(tmp_path):
@@ -223,22 +314,6 @@ def test_a_script_that_trains_when_it_is_imported(tmp_path):
     assert "__main__" in message and keras.Model.fit.__name__ == "fit"
     path, name = own(tmp_path, f"{text}def train():\n    {fit}\n")
     assert models.build(name, IMAGES, 0, path)
-
-
-def test_weights_beside_that_changed(tmp_path):
-    weights = tmp_path / "old.weights.h5"
-    created = keras.Sequential(
-        [keras.Input((8, 8, 3)), keras.layers.Flatten(), keras.layers.Dense(3)]
-    )
-    created.save_weights(weights)
-    text = changed(END, "model.load_weights(Path(__file__).with_name('old.weights.h5'))")
-    path, name = own(tmp_path, f"from pathlib import Path\n{text}")
-    built = models.build(name, IMAGES, 0, path)
-    assert (built.weights[0].numpy() == created.weights[0].numpy()).all()
-    created.weights[0].assign(created.weights[0] + 1)
-    created.save_weights(weights)
-    with pytest.raises(UserError, match=r"own\.py: The file, or one"):
-        models.build(name, IMAGES, 0, path)
 
 
 def test_a_file_that_loads_a_trained_model(tmp_path):
@@ -258,8 +333,7 @@ def test_a_file_that_loads_a_trained_model(tmp_path):
 CONV = "layers.Conv2D(16, 3, activation='relu'), layers.Flatten(), layers.Dense(classes)"
 SCALED = f"layers.Rescaling(1 / 255), {CONV}"
 TRAINED = {
-    "without an input": of(SCALED),
-    "augmented": of(f"layers.RandomTranslation(.05, .05), {SCALED}"),
+    "without an input, augmented": of(f"layers.RandomTranslation(.05, .05), {SCALED}"),
     "subclassed": subclass("self.out(self.flat(self.scale(x)))"),
     "adapted": ADAPTED.replace(END, CONV),
 }
