@@ -52,18 +52,3 @@ def tables(
             rows.append({**run, **used, "validation_loss": loss})
     whole = {"examples": "Int64", "updates": "Int64"}
     return pandas.DataFrame(rows).astype(whole), pandas.DataFrame(runs)
-
-
-def slow_seed(**factors: Any) -> tuple[pandas.DataFrame, pandas.DataFrame]:
-    """Returns trainings of which updates choose another rate at batch size 16 than seconds do.
-
-    At .4 seed 0 alone is fast there, and its machine is ten times as slow as that of the others.
-    """
-    trajectories, runs = tables(rates=(0.1, 0.2, 0.4), seeds=range(6), **factors)
-    used = ["updates", "examples", "seconds"]
-    trajectories = trajectories.astype(dict.fromkeys(used, float))
-    first = trajectories["seed"] == 0
-    fast = first & (trajectories["learning_rate"] == 0.4) & (trajectories["batch_size"] == 16)
-    trajectories.loc[fast, used] /= 2
-    trajectories.loc[first, "seconds"] *= 10
-    return trajectories, runs

@@ -81,44 +81,26 @@ def test_what_is_none_fails_and_shows_its_last_lines(tried, mode, said):
     assert not paths.run_record(paths.run_folder(results, name)).exists()
 
 
-def test_memory_is_that_of_all_processes_and_threads_are_those_of_the_study(tmp_path):
+def test_alone_its_times_count_with_the_threads_of_the_study_and_no_process_is_left(tmp_path):
+    script = 'env > "$0/env"; setsid sleep 300 & echo $! > "$0/pid"; exec python script.py "$@"'
+    words = ["bs={batch_size}", "seed={seed}", "out={run_dir}"]
     result = commanded.planned(
         tmp_path,
-        command=[
-            "sh",
-            "-c",
-            'python script.py mode=large "$@" & python script.py mode=large "$@"; wait; env > "$0"',
-            "{run_dir}/env",
-            "bs={batch_size}",
-            "seed={seed}",
-            "out={run_dir}",
-        ],
+        command=["sh", "-c", script, "{run_dir}", *words],
         env={"MINE": "{batch_size}"},
         resources={"threads": 3},
+        alone=True,
         vary={"batch_size": [8]},
-        log={
-            "file": "{run_dir}/log.csv",
-            "columns": {"updates": "step", "validation_loss": "val_loss"},
-        },
     )
     (name,) = result.commands
     results = tmp_path / "results"
-    commanded.make(results, name, result)
-    lines = (
-        ((paths.run_folder(results, name) / paths.COMMAND_FOLDER) / "env").read_text().splitlines()
-    )
+    assert commanded.make(results, name, result)[0] == 0
+    folder = paths.run_folder(results, name)
+    lines = (folder / paths.COMMAND_FOLDER / "env").read_text().splitlines()
     assert {"MINE=8", "OMP_NUM_THREADS=3", "CUDA_VISIBLE_DEVICES="} <= {*lines}
-
-
-def test_alone_its_times_count(tmp_path):
-    keys = {"vary": {"batch_size": [8]}, "alone": True}
-    result = commanded.planned(tmp_path, **keys)
-    (name,) = result.commands
-    assert commanded.make(tmp_path / "results", name, result)[0] == 0
-    record = commanded.record(tmp_path / "results", name)
-    rows = disk.read_rows(
-        paths.run_folder(tmp_path / "results", name) / paths.TRAJECTORY, "seconds"
-    )
+    assert not psutil.pid_exists(int((folder / paths.COMMAND_FOLDER / "pid").read_text()))
+    record = commanded.record(results, name)
+    rows = disk.read_rows(folder / paths.TRAJECTORY, "seconds")
     assert record["train_seconds"] == record["contended_seconds"] == float(rows[-1]["seconds"])
     assert float(rows[0]["seconds"]) == pytest.approx(record["train_seconds"] / 20)
 
@@ -218,17 +200,6 @@ def test_when_it_is_killed_nothing_of_the_command_goes_on(waiting, killed):
     wait.unlink()
     code, output = commanded.make(results, name, result)
     assert (code, output) == (0, f"{name}: finished\n") and not left.exists()
-
-
-def test_a_process_that_a_command_leaves_dies_with_it(tmp_path):
-    script = 'setsid sleep 300 & echo $! > "$0/pid"; exec python script.py "$@"'
-    words = ["bs={batch_size}", "seed={seed}", "out={run_dir}"]
-    command = ["sh", "-c", script, "{run_dir}", *words]
-    result = commanded.planned(tmp_path, command=command, vary={"batch_size": [8]})
-    (name,) = result.commands
-    assert commanded.make(tmp_path / "results", name, result)[0] == 0
-    files = paths.run_folder(tmp_path / "results", name) / paths.COMMAND_FOLDER
-    assert not psutil.pid_exists(int((files / "pid").read_text()))
 
 
 def test_a_run_that_resumes_keeps_its_folder_and_has_no_time(tmp_path):
