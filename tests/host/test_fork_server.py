@@ -19,12 +19,37 @@ from batchscope.core import disk
 from batchscope.host import fork_server
 from batchscope.study import names
 from digit_runs import assert_same_bits, run_name, with_digits
-from launcher import Launcher
 from project import ROOT, python
 
 pytestmark = pytest.mark.slow
 
 LIMIT = 300  # seconds, for what takes a few where nobody else works
+
+
+class Launcher:
+    """A process that starts the fork server, as Snakemake does, and that can be killed."""
+
+    def __init__(self) -> None:
+        code = (
+            "import sys; from pathlib import Path; from batchscope.host import fork_server;"
+            f"fork_server.launch(Path({str(ROOT / 'workflow')!r}));"
+            "print(flush=True); sys.stdin.read()"
+        )
+        environment = {**os.environ, "PYTHONPATH": str(ROOT / "workflow")}
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", code],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+        self.process.stdout.readline()
+        self.environment = {"BATCHSCOPE_SNAKEMAKE_PID": str(self.process.pid)}  # of its jobs
+        self.server = psutil.Process(self.process.pid).children()[0]
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
 
 
 @pytest.fixture(scope="module")
@@ -40,20 +65,20 @@ def results(tmp_path_factory, digits) -> Path:
 
 
 def start(
-    made: Launcher | None, results: Path | str, *words: str, shell: bool = False, cwd: Path = ROOT
+    made: Launcher, results: Path | str, *words: str, shell: bool = False, cwd: Path = ROOT
 ) -> subprocess.Popen:
     """Starts a step as a job that knows the fork server."""
     command = [sys.executable, str(ROOT / "workflow" / "run.py"), *words, "--results", str(results)]
     if shell:  # one that waits for the step, as between Snakemake and most jobs
         command = ["/bin/sh", "-c", f"{shlex.join(command)}; exit $?"]
-    environment = {**os.environ, **(made.environment if made else {})}
+    environment = {**os.environ, **made.environment}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     # Where the tests run in the background, a child would ignore SIGINT.
     heard = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
     return subprocess.Popen(command, cwd=cwd, text=True, env=environment, preexec_fn=heard, **pipes)
 
 
-def run_step(made: Launcher | None, results: Path, *words: str) -> tuple[int, str]:
+def run_step(made: Launcher, results: Path, *words: str) -> tuple[int, str]:
     """Runs a step; returns its exit status and errors."""
     process = start(made, results, *words)
     _, errors = process.communicate(timeout=LIMIT)
