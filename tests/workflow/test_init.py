@@ -3,7 +3,6 @@
 import itertools
 import re
 import subprocess
-import sys
 
 import numpy as np
 import pandas
@@ -131,6 +130,12 @@ def test_a_model_file_that_ends_the_process_is_one_line(tmp_path):
     assert not (tmp_path / "studies").exists()
 
 
+SCRIPT = """
+import os, runpy, sys
+os.chdir(sys.argv[1])
+sys.argv = ["train_wine.py", *sys.argv[2:]]
+runpy.run_path("train_wine.py", run_name="__main__")
+"""
 OWN_UPDATES = """
 import keras
 import tensorflow as tf
@@ -170,8 +175,8 @@ def test_a_model_that_trains_itself_gets_a_study_to_copy(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run = next(iter(config.study("wine.yaml").commands.values()))
     assert {"batch_size", "learning_rate", "seed"} <= {*run.factors}
-    command = [sys.executable, "train_wine.py", "32", "0.01", "0", str(tmp_path)]
-    assert subprocess.run(command, timeout=300, capture_output=True).returncode == 0
+    done = project.forked(SCRIPT, tmp_path, "32", "0.01", "0", tmp_path)
+    assert done.returncode == 0, done.stderr
     log = pandas.read_csv(tmp_path / "log.csv")
     assert len(log) == 20 and log["val_loss"].iloc[-1] < log["val_loss"].iloc[0]
     assert log["val_accuracy"].iloc[-1] > 0.8
