@@ -45,8 +45,6 @@ if mode == "killed":
     os.kill(os.getpid(), 9)
 if mode == "no_log":
     os.remove(out / "log.csv")
-if mode == "large":
-    held = b"1" * 200_000_000
 """
 WORDS = ["python", "script.py", "bs={batch_size}", "seed={seed}", "out={run_dir}"]
 LOG = {

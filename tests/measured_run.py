@@ -9,7 +9,7 @@ import numpy as np
 from batchscope.core import disk
 from batchscope.datasets.model_inputs import ModelInput
 from batchscope.store import paths, records
-from batchscope.study import names
+from batchscope.study import names, run_factors
 
 DATASET = "tiny-0123abcd"
 RUN = names.run_name(
@@ -42,18 +42,32 @@ def measured(
     return disk.read_json(folder / name)
 
 
-def write_dataset(results: Path, classes: int = 3) -> None:
-    """Writes a prepared data set of 8 x 8 grey noise."""
+def timing_factors(**factors: Any) -> dict[str, Any]:
+    """Return the factors of a timing, with the defaults of those that are not given."""
+    every = {**run_factors.FACTORS, **run_factors.TIMING_ONLY_FACTORS}
+    defaults = {
+        name: factor.default for name, factor in every.items() if factor.default is not None
+    }
+    return {**defaults, "device": "cpu", **factors}
+
+
+def write_dataset(
+    results: Path,
+    classes: int = 3,
+    shape: tuple[int, ...] = (8, 8, 1),
+    counts: dict[str, int] = COUNTS,
+) -> None:
+    """Writes a prepared data set of noise."""
     folder = paths.dataset_folder(results, DATASET)
     folder.mkdir(parents=True)
     random = np.random.default_rng(5)
-    for split, count in COUNTS.items():
-        images = random.integers(0, 17, (count, 8, 8, 1), np.uint8)
+    for split, count in counts.items():
+        images = random.integers(0, 17, (count, *shape), np.uint8)
         np.save(folder / f"{split}_images.npy", images)
         np.save(folder / f"{split}_labels.npy", random.integers(0, classes, count).astype(np.int32))
     sha256 = {path.name: disk.file_sha256(path) for path in folder.glob("*.npy")}
     record = {"dataset": DATASET, "scale": 1 / 16, "classes": classes, "sha256": sha256}
-    disk.write_json(folder / "record.json", record | {"input_shape": [8, 8, 1], "counts": COUNTS})
+    disk.write_json(folder / "record.json", record | {"input_shape": [*shape], "counts": counts})
 
 
 def write_record(results: Path, run: str = RUN, **found: Any) -> None:

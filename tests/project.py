@@ -31,7 +31,7 @@ TINY = {
             "title": "Tiny",
             "question": "Does the whole pipeline run?",
             "vary": {"batch_size": [64, 256]},
-            "seeds": 2,
+            "seeds": 1,
             "measure": {
                 "evaluate": None,
                 "sharpness": {"starts": 1, "iterations": 2, "dimensions": 5, "examples": 200},

@@ -137,13 +137,6 @@ def test_a_training_diverged_where_its_last_losses_are_not_finite(read, last, st
     assert set(read(oom).rows["status"]) == {"out_of_memory"}
 
 
-def test_a_fault_of_a_whole_column_is_one_sentence(read):
-    with pytest.raises(UserError) as error:
-        read([HEADER, *["x,0,1,0.1"] * 30])
-    (line,) = str(error.value).splitlines()
-    assert "line 2, batch_size: received 'x', and 29 more rows like it" in line
-
-
 @pytest.mark.parametrize(
     "lines, expected",
     [

@@ -124,16 +124,6 @@ def test_a_chart_of_weights_and_biases_has_the_names_of_runs_in_a_column(tmp_pat
         read(tmp_path, "time.csv", pattern={"run": "bs{batch_size}"})
 
 
-def test_a_table_of_runs_of_weights_and_biases_has_ends_and_states(tmp_path):
-    header = '"Name","State","Notes","Runtime","batch_size","lr","_step","val_loss"\n'
-    rows = [f'"r{n}","finished","","12","{n}","0.1","900","0.{n}"' for n in (16, 32, 64)]
-    rows += ['"r128","crashed","","3","128","0.1","100",""']
-    write(tmp_path / "runs.csv", header + "\n".join(rows))
-    runs = read(tmp_path, "runs.csv")
-    assert runs.ends == "end" and runs.rows["status"].tolist() == ["finished"] * 3 + ["failed"]
-    assert runs.rows["updates"].tolist() == [900, 900, 900, 100]
-
-
 def test_cells_are_padded_or_absent_and_words_are_failures(tmp_path):
     run = of_run(write(tmp_path / "a.csv", "step , val_loss\n 10 , 0.5 \n20, N/A\n30,FAILED\n"))
     assert run.rows["validation_loss"].fillna(-1).tolist() == [0.5, -1, -1]
@@ -148,20 +138,6 @@ def test_the_index_of_pandas_separators_and_objects_in_cells_are_read(tmp_path):
         text = ",step,val_loss,config\n0,10,0.5,{}\n1,20,0.4,{}\n".replace(",", separator)
         rows = of_run(write(tmp_path / "a.csv", text)).rows
         assert rows["updates"].tolist() == [10, 20]
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "received none of "),
-        ("step,val_loss\n", "received a header alone"),
-        ('step,val_loss\n1,"2\n', "received no CSV text"),
-        ("1,2\n3,4\n", "received none of "),
-    ],
-)
-def test_a_damaged_table_is_refused(tmp_path, text, message):
-    with pytest.raises(UserError, match=message):
-        of_run(write(tmp_path / "a.csv", text))
 
 
 def test_a_file_of_no_format_gets_the_line_to_write(tmp_path):
@@ -321,7 +297,7 @@ def test_json_lines_have_nested_names_and_lines_of_parameters(tmp_path):
 def test_a_table_of_runs_of_weights_and_biases_has_a_row_per_run(tmp_path):
     lines = ["Name,State,Created,_step,batch_size,seed,lr,val_loss"]
     lines += [f"x-{n},finished,2025-01-0{n},100,{8 * 2**n},0,0.1,{1 / n}" for n in (1, 2, 3)]
-    write(tmp_path / "runs.csv", "\n".join([*lines, "x-4,crashed,2025-01-04,40,128,0,0.1,0.9"]))
+    write(tmp_path / "runs.csv", "\n".join([*lines, "x-4,crashed,2025-01-04,40,128,0,0.1,"]))
     runs = read(tmp_path, "runs.csv")
     assert runs.rows["status"].tolist() == ["finished"] * 3 + ["failed"] and runs.ends == "end"
     assert runs.table.ignored == ["Name", "Created"] and set(runs.rows["updates"]) == {100, 40}

@@ -11,9 +11,6 @@ import pytest
 
 import commanded
 from batchscope.core import disk
-from batchscope.core.errors import UserError
-from batchscope.external import command_runner
-from batchscope.host import memory_limits
 from batchscope.store import paths, progress
 from batchscope.study.versions import VERSIONS
 from project import ROOT, forked
@@ -81,44 +78,26 @@ def test_what_is_none_fails_and_shows_its_last_lines(tried, mode, said):
     assert not paths.run_record(paths.run_folder(results, name)).exists()
 
 
-def test_memory_is_that_of_all_processes_and_threads_are_those_of_the_study(tmp_path):
+def test_alone_its_times_count_with_the_threads_of_the_study_and_no_process_is_left(tmp_path):
+    script = 'env > "$0/env"; setsid sleep 300 & echo $! > "$0/pid"; exec python script.py "$@"'
+    words = ["bs={batch_size}", "seed={seed}", "out={run_dir}"]
     result = commanded.planned(
         tmp_path,
-        command=[
-            "sh",
-            "-c",
-            'python script.py mode=large "$@" & python script.py mode=large "$@"; wait; env > "$0"',
-            "{run_dir}/env",
-            "bs={batch_size}",
-            "seed={seed}",
-            "out={run_dir}",
-        ],
+        command=["sh", "-c", script, "{run_dir}", *words],
         env={"MINE": "{batch_size}"},
         resources={"threads": 3},
+        alone=True,
         vary={"batch_size": [8]},
-        log={
-            "file": "{run_dir}/log.csv",
-            "columns": {"updates": "step", "validation_loss": "val_loss"},
-        },
     )
     (name,) = result.commands
     results = tmp_path / "results"
-    commanded.make(results, name, result)
-    lines = (
-        ((paths.run_folder(results, name) / paths.COMMAND_FOLDER) / "env").read_text().splitlines()
-    )
+    assert commanded.make(results, name, result)[0] == 0
+    folder = paths.run_folder(results, name)
+    lines = (folder / paths.COMMAND_FOLDER / "env").read_text().splitlines()
     assert {"MINE=8", "OMP_NUM_THREADS=3", "CUDA_VISIBLE_DEVICES="} <= {*lines}
-
-
-def test_alone_its_times_count(tmp_path):
-    keys = {"vary": {"batch_size": [8]}, "alone": True}
-    result = commanded.planned(tmp_path, **keys)
-    (name,) = result.commands
-    assert commanded.make(tmp_path / "results", name, result)[0] == 0
-    record = commanded.record(tmp_path / "results", name)
-    rows = disk.read_rows(
-        paths.run_folder(tmp_path / "results", name) / paths.TRAJECTORY, "seconds"
-    )
+    assert not psutil.pid_exists(int((folder / paths.COMMAND_FOLDER / "pid").read_text()))
+    record = commanded.record(results, name)
+    rows = disk.read_rows(folder / paths.TRAJECTORY, "seconds")
     assert record["train_seconds"] == record["contended_seconds"] == float(rows[-1]["seconds"])
     assert float(rows[0]["seconds"]) == pytest.approx(record["train_seconds"] / 20)
 
@@ -220,17 +199,6 @@ def test_when_it_is_killed_nothing_of_the_command_goes_on(waiting, killed):
     assert (code, output) == (0, f"{name}: finished\n") and not left.exists()
 
 
-def test_a_process_that_a_command_leaves_dies_with_it(tmp_path):
-    script = 'setsid sleep 300 & echo $! > "$0/pid"; exec python script.py "$@"'
-    words = ["bs={batch_size}", "seed={seed}", "out={run_dir}"]
-    command = ["sh", "-c", script, "{run_dir}", *words]
-    result = commanded.planned(tmp_path, command=command, vary={"batch_size": [8]})
-    (name,) = result.commands
-    assert commanded.make(tmp_path / "results", name, result)[0] == 0
-    files = paths.run_folder(tmp_path / "results", name) / paths.COMMAND_FOLDER
-    assert not psutil.pid_exists(int((files / "pid").read_text()))
-
-
 def test_a_run_that_resumes_keeps_its_folder_and_has_no_time(tmp_path):
     keys = {"vary": {"batch_size": [8]}, "resume": True, "alone": True}
     result = commanded.planned(tmp_path / "mine", **keys)
@@ -248,94 +216,3 @@ def test_a_run_that_resumes_keeps_its_folder_and_has_no_time(tmp_path):
     assert record["train_seconds"] is None
     rows = disk.read_rows(paths.run_folder(results, name) / paths.TRAJECTORY, "updates")
     assert "seconds" not in rows[0]
-
-
-def judged(tmp_path, monkeypatch, ended):
-    result = commanded.planned(tmp_path / "mine", vary={"batch_size": [8]})
-    (run,) = result.commands.values()
-    folder = paths.run_folder(tmp_path / "results", run.name)
-    folder.mkdir(parents=True, exist_ok=True)
-    return command_runner._judged(folder, run, ended)[:2]
-
-
-def judged_log(tmp_path, text, **log):
-    """What is made of a log of a run that ended by itself."""
-    given = {"file": "{run_dir}/log.csv", **log}
-    result = commanded.planned(tmp_path / "mine", vary={"batch_size": [8]}, log=given)
-    (run,) = result.commands.values()
-    folder = paths.run_folder(tmp_path / "results", run.name)
-    (folder / paths.COMMAND_FOLDER).mkdir(parents=True)
-    (folder / paths.COMMAND_FOLDER / "log.csv").write_text(text)
-    return command_runner._judged(folder, run, command_runner.Ended(0, []))
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("step,valloss\n1,2.0\n2,1.0\n", "no loss or metric: not in the columns step and valloss"),
-        ("step,val_loss\n1,2.3\n,1.9\n3,1.8\n", r"line 3: received no number of updates"),
-        (
-            "step,epoch,val_loss\n10,1,2\n20,2,1.8\n20,2,1.7\n30,3,1.6\n40,2,1.5\n",
-            r"line 6, epoch: received 2, .* of .*line 5, where",
-        ),
-        ("step,examples,val_loss\n10,20,0.5\n", r"line 2, examples: received 20, but 10 updates"),
-        ("step,val_loss\n1,2.3\n2,FAILED\n", "status of the log is failed"),
-    ],
-)
-def test_a_log_that_is_no_result_is_refused_at_its_line(tmp_path, text, expected):
-    with pytest.raises(UserError, match=expected):
-        judged_log(tmp_path, text)
-
-
-def test_what_a_log_says_of_the_end_counts_though_the_command_ended(tmp_path):
-    result = judged_log(tmp_path, "step,val_loss\n1,2.3\n2,1.9\n3,OOM\n")
-    assert result[0] == "out_of_memory"
-
-
-def test_what_a_run_that_went_on_logs_again_is_joined(tmp_path):
-    text = "step,loss,val_loss\n2,,1.9\n2,1.8,\n2,,1.91\n2,1.81,\n4,1.5,1.6\n"
-    rows = judged_log(tmp_path, text)[2]
-    assert rows[["train_loss", "validation_loss"]].values.tolist() == [[1.81, 1.91], [1.5, 1.6]]
-
-
-def test_a_log_may_say_its_own_seed_and_size(tmp_path):
-    text = "step,seed,batch_size,val_loss\n10,7,8.0,2\n20,7,8.0,1.8\n"
-    assert judged_log(tmp_path, text)[2]["validation_loss"].tolist() == [2, 1.8]
-
-
-def test_a_summary_after_all_steps_is_of_the_end_and_costs_no_times(tmp_path):
-    lines = [f'{{"step": {step}, "val_loss": {1 / step}}}' for step in (10, 20)]
-    rows = judged_log(tmp_path, "\n".join([*lines, '{"test_loss": 1.95}']))[2]
-    assert rows["updates"].tolist() == [10, 20] and rows["test_loss"].iloc[-1] == 1.95
-    assert command_runner._timed(rows, 4.0)["seconds"].tolist() == [2.0, 4.0]
-
-
-def test_a_kill_for_memory_is_a_result_or_another_attempt(tmp_path, monkeypatch):
-    killed = command_runner.Ended(-signal.SIGKILL, ["reads data"], limit_mb=800.0)
-    result = judged(tmp_path, monkeypatch, killed)
-    assert result[0] == "out_of_memory" and "800 MB" in result[1]
-    # Any other kill at the same time is none.
-    with pytest.raises(UserError, match="SIGTERM"):
-        judged(tmp_path, monkeypatch, command_runner.Ended(-signal.SIGTERM, [], limit_mb=800.0))
-    monkeypatch.setenv(memory_limits.SCHEDULED, "7")
-    with pytest.raises(UserError, match="at most 800 MB"):
-        judged(tmp_path, monkeypatch, killed)
-
-
-def test_the_words_of_a_refusal_are_sought_at_the_end_of_a_failure_alone(tmp_path, monkeypatch):
-    refusal = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
-    ended = command_runner.Ended(1, ["epoch 1", "Traceback", refusal])
-    assert judged(tmp_path, monkeypatch, ended) == ("out_of_memory", refusal)
-    output = tmp_path / "output.txt"
-    output.write_text("where it is out of memory, take smaller batches\n" + "a line\n" * 100)
-    with pytest.raises(UserError, match="exit status 1"):
-        lines = command_runner._last_lines(output)
-        judged(tmp_path, monkeypatch, command_runner.Ended(1, lines))
-
-
-def test_the_last_lines_hold_no_control_characters(tmp_path):
-    output = tmp_path / "output.txt"
-    bar = b" 1/9 [=>..]" + 11 * b"\b" + 3 * b"\b" + b"\r 9/9 [====] done\n"
-    output.write_bytes(bar + b"\n\x1b[31mred\x1b[0m \x1b]0;owned\x07\xff\n\n")
-    lines = command_runner._last_lines(output)
-    assert lines == [" 1/9 [=>..]", " 9/9 [====] done", "red \\x1b]0;owned\\x07\ufffd"]

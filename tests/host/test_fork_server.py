@@ -19,12 +19,37 @@ from batchscope.core import disk
 from batchscope.host import fork_server
 from batchscope.study import names
 from digit_runs import assert_same_bits, run_name, with_digits
-from launcher import Launcher
 from project import ROOT, python
 
 pytestmark = pytest.mark.slow
 
 LIMIT = 300  # seconds, for what takes a few where nobody else works
+
+
+class Launcher:
+    """A process that starts the fork server, as Snakemake does, and that can be killed."""
+
+    def __init__(self) -> None:
+        code = (
+            "import sys; from pathlib import Path; from batchscope.host import fork_server;"
+            f"fork_server.launch(Path({str(ROOT / 'workflow')!r}));"
+            "print(flush=True); sys.stdin.read()"
+        )
+        environment = {**os.environ, "PYTHONPATH": str(ROOT / "workflow")}
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", code],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+        self.process.stdout.readline()
+        self.environment = {"BATCHSCOPE_SNAKEMAKE_PID": str(self.process.pid)}  # of its jobs
+        self.server = psutil.Process(self.process.pid).children()[0]
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
 
 
 @pytest.fixture(scope="module")
@@ -40,20 +65,20 @@ def results(tmp_path_factory, digits) -> Path:
 
 
 def start(
-    made: Launcher | None, results: Path | str, *words: str, shell: bool = False, cwd: Path = ROOT
+    made: Launcher, results: Path | str, *words: str, shell: bool = False, cwd: Path = ROOT
 ) -> subprocess.Popen:
     """Starts a step as a job that knows the fork server."""
     command = [sys.executable, str(ROOT / "workflow" / "run.py"), *words, "--results", str(results)]
     if shell:  # one that waits for the step, as between Snakemake and most jobs
         command = ["/bin/sh", "-c", f"{shlex.join(command)}; exit $?"]
-    environment = {**os.environ, **(made.environment if made else {})}
+    environment = {**os.environ, **made.environment}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     # Where the tests run in the background, a child would ignore SIGINT.
     heard = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
     return subprocess.Popen(command, cwd=cwd, text=True, env=environment, preexec_fn=heard, **pipes)
 
 
-def run_step(made: Launcher | None, results: Path, *words: str) -> tuple[int, str]:
+def run_step(made: Launcher, results: Path, *words: str) -> tuple[int, str]:
     """Runs a step; returns its exit status and errors."""
     process = start(made, results, *words)
     _, errors = process.communicate(timeout=LIMIT)
@@ -71,10 +96,14 @@ def forks(made: Launcher) -> list[psutil.Process]:
     return made.server.children(recursive=True)
 
 
-def test_a_fork_trains_the_same_bits_in_the_folder_of_its_job(launcher, results, tmp_path):
+def test_a_fork_trains_the_same_bits_as_a_job_without_a_server(launcher, results, tmp_path):
+    """The fork runs in the folder of its job."""
     run = run_name(epochs=2)
     (tmp_path / "data").symlink_to(results / "data")
-    assert run_step(None, tmp_path, "train", "--run", run) == (0, "")
+    alone = Launcher()
+    end(alone.server)
+    assert run_step(alone, tmp_path, "train", "--run", run) == (0, "")
+    alone.kill()
     fork = start(launcher, results.name, "train", "--run", run, cwd=results.parent)
     wait_for(lambda: forks(launcher) or fork.poll() is not None)
     output, errors = fork.communicate(timeout=LIMIT)
@@ -96,19 +125,17 @@ def long_training(made, results, seed: int, **options) -> tuple[subprocess.Popen
     return process, folder
 
 
-@pytest.mark.parametrize("served", [True, False])
-def test_a_signal_reaches_the_step(launcher, results, served):
-    process, folder = long_training(launcher if served else None, results, seed=10 + served)
+def test_a_signal_reaches_the_step(launcher, results):
+    process, folder = long_training(launcher, results, seed=10)
     process.terminate()
-    output, _ = process.communicate(timeout=LIMIT)
+    process.communicate(timeout=LIMIT)
     assert process.returncode == entry.INTERRUPTED
     assert (folder / "checkpoint.npz").exists() and not (folder / "record.json").exists()
 
 
-@pytest.mark.parametrize("served", [True, False])
-def test_a_killed_job_takes_its_step_along(launcher, results, served):
-    process, _ = long_training(launcher if served else None, results, seed=12 + served)
-    (step,) = forks(launcher) if served else psutil.Process(process.pid).children()
+def test_a_killed_job_takes_its_step_along(launcher, results):
+    process, _ = long_training(launcher, results, seed=12)
+    (step,) = forks(launcher)
     process.kill()
     process.communicate()
     assert psutil.wait_procs([step], LIMIT)[1] == []
@@ -139,29 +166,24 @@ def test_another_python_and_another_user_are_not_served(launcher, monkeypatch):
         assert not fork_server.is_same_user(one)
 
 
-def test_without_the_process_a_job_imports_for_itself(results):
+def test_jobs_end_with_the_process_that_launched_them_behind_a_shell_too(results):
     made = Launcher()
-    end(made.server)
-    assert run_step(made, results, "train", "--run", run_name(epochs=1))[0] == 0
-    made.kill()
-
-
-@pytest.mark.parametrize("factors", [{}, {"threads": 2}], ids=["served", "alone"])
-def test_jobs_end_with_the_process_that_launched_them_behind_a_shell_too(results, factors):
-    made = Launcher()
-    process, _ = long_training(made, results, seed=14, shell=True, **factors)
-    parents = psutil.Process(process.pid), psutil.Process(made.process.pid)
+    served, _ = long_training(made, results, seed=14, shell=True)
+    alone, _ = long_training(made, results, seed=14, shell=True, threads=2)
+    shells = served, alone
+    parents = [psutil.Process(process.pid) for process in (made.process, *shells)]
     started = [child for parent in parents for child in parent.children(recursive=True)]
-    # The server, the job, and the step: a fork of the one or of the other.
-    assert len(started) == 3 and made.server in started
-    process.stdout.close()
-    process.stderr.close()  # the job cannot say why it ends
+    # The server, and for each job itself and its step: a fork of the one or of the other.
+    assert len(started) == 5 and made.server in started
+    for process in shells:
+        process.stdout.close()
+        process.stderr.close()  # the job cannot say why it ends
     made.kill()
     try:
-        assert process.wait(LIMIT) == 137
+        assert [process.wait(LIMIT) for process in shells] == [137, 137]
         assert psutil.wait_procs(started, timeout=LIMIT)[1] == []
     finally:
-        end(process, *started)
+        end(*shells, *started)
 
 
 def end(*processes: subprocess.Popen | psutil.Process) -> None:
@@ -188,52 +210,56 @@ def test_a_job_that_waits_for_the_import_ends_with_the_process_that_launched_it(
         end(made.server, process)
 
 
-@pytest.mark.parametrize("waits_for", ["the import", "its step"])
-def test_ctrl_c_ends_a_job_without_a_traceback(results, waits_for):
+@pytest.mark.parametrize("waits_for", ["the server", "its step"])
+def test_ctrl_c_ends_a_job_without_a_traceback(launcher, results, waits_for):
     """A terminal sends SIGINT to the job alone; the server is in a group of its own."""
-    made, record = Launcher(), results / "interrupted.json"
+    record = results / "interrupted.json"
     words = ("time_epoch", "--timing", TIMING, "--settings", "bl=9+bsec=600")
-    if waits_for == "the import":
-        made.server.suspend()
-    process = start(made, results, *words, "--output", str(record))
+    if waits_for == "the server":
+        launcher.server.suspend()
+    process = start(launcher, results, *words, "--output", str(record))
     try:
         wait_for(lambda: psutil.Process(process.pid).net_connections("unix"))
         if waits_for == "its step":
-            wait_for(lambda: forks(made))
+            wait_for(lambda: forks(launcher))
         process.send_signal(signal.SIGINT)
         assert process.wait(LIMIT) != 0 and not record.exists()
-        end(made.server)  # it may hold the job's standard output, which it did not receive yet
-        assert process.stdout.read() == process.stderr.read() == ""
     finally:
-        end(made.server, process)
+        launcher.server.resume()
+        end(process)
+    # The server may hold the job's standard output until it has refused the job.
+    assert process.stdout.read() == process.stderr.read() == ""
+    wait_for(lambda: not forks(launcher))
 
 
-def test_a_timing_and_tables_run_in_forks_and_tables_do_not_wait_for_the_import(results, tmp_path):
-    timing = names.timing_name(names.parse_run(run_name()))
+def test_a_timing_and_tables_run_in_forks_and_tables_do_not_wait_for_the_import(
+    launcher, results, tmp_path
+):
     record = results / "timed.json"
     given = ("tabulate", "--config", str(ROOT / "config.yaml"), "--experiment", "minimum")
     alone, copied = tmp_path / "alone" / "minimum", tmp_path / "copied" / "minimum"
-    made = Launcher()
-    made.server.suspend()  # while it imports TensorFlow
-    assert run_step(made, results, *given, "--output", str(alone))[0] == 0
-    made.server.resume()
-    words = ("time_epoch", "--timing", timing, "--settings", "bl=3+bsec=0.01")
-    assert run_step(made, results, *words, "--output", str(record)) == (0, "")
+    importing = Launcher()
+    importing.server.suspend()
+    assert run_step(importing, results, *given, "--output", str(alone))[0] == 0
+    importing.kill()
+    end(importing.server)
+    words = ("time_epoch", "--timing", TIMING, "--settings", "bl=3+bsec=0.01")
+    assert run_step(launcher, results, *words, "--output", str(record)) == (0, "")
     assert disk.read_json(record)["status"] == "finished"
-    tables = start(made, results, *given, "--output", str(copied))
-    wait_for(lambda: forks(made) or tables.poll() is not None)
+    tables = start(launcher, results, *given, "--output", str(copied))
+    wait_for(lambda: forks(launcher) or tables.poll() is not None)
     tables.communicate(timeout=LIMIT)
     for path in alone.iterdir():
         assert path.read_bytes() == (copied / path.name).read_bytes()
-    made.kill()
 
 
-# A step that starts a process, which waits.
+# A step in a copy of its job. It starts a process, and SIGTERM ends it with a status of its own.
 STARTS = """
-import subprocess, sys, time
+import signal, subprocess, sys, time
 from batchscope.host import fork_server
 
 def main(words):
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(5))
     print(subprocess.Popen(["sleep", "600"]).pid, flush=True)
     time.sleep(600)
 
@@ -261,12 +287,21 @@ def started_by(program: str, count: int, *arguments: str) -> tuple[subprocess.Po
     return process, [psutil.Process(int(process.stdout.readline())) for _ in range(count)]
 
 
-def test_what_a_killed_step_started_ends():
+@pytest.mark.parametrize(
+    ("receiver", "signum", "status"),
+    [("step", signal.SIGKILL, 137), ("job", signal.SIGTERM, 5), ("job", signal.SIGKILL, -9)],
+)
+def test_a_job_and_its_copy_and_what_that_started_end_together(receiver, signum, status):
     process, started = started_by(STARTS, 1)
     (step,) = psutil.Process(process.pid).children()
-    step.kill()
-    assert process.wait(LIMIT) == 137
-    assert psutil.wait_procs(started, LIMIT)[1] == []
+    {"job": process, "step": step}[receiver].send_signal(signum)
+    try:
+        assert process.wait(LIMIT) == status
+        # Nobody is left to end what the step of a killed job has started.
+        ended = [step] if status == -signal.SIGKILL else [step, *started]
+        assert psutil.wait_procs(ended, LIMIT)[1] == []
+    finally:
+        end(*started)
 
 
 def test_the_workers_of_a_killed_process_that_draws_figures_end(tmp_path):

@@ -15,7 +15,6 @@ from batchscope.core.errors import UserError
 from batchscope.host import memory_limits
 from batchscope.study import model_files
 from digit_runs import arrays, run_name, with_digits
-from launcher import Launcher
 from project import ROOT, forked
 
 MB = 10**6
@@ -197,35 +196,19 @@ def real_group():
         yield folder
 
 
-@pytest.mark.parametrize("warm", [False, True], ids=["a process of its own", "forked"])
 @pytest.mark.slow
-def test_the_kernels_own_kill_is_recorded(results, real_group, warm):
+def test_the_kernels_own_kill_is_recorded(results, real_group):
     model = ROOT / "tests" / "data" / "wide_model.py"
-    run = run_name(
-        model=model_files.token("wide", str(model)), batch_size=500, epochs=1, seed=int(warm)
-    )
+    run = run_name(model=model_files.token("wide", str(model)), batch_size=500, epochs=1)
     words = ("--results", str(results), "--run", run, "--model-file", str(model))
-
-    def enter(pid: int) -> None:
-        (real_group / "cgroup.procs").write_text(str(pid))
-
-    with contextlib.ExitStack() as stack:
-        environment = {**os.environ}
-        if warm:
-            launcher = Launcher()
-            stack.callback(launcher.server.wait, 60)
-            stack.callback(launcher.kill)
-            enter(launcher.server.pid)
-            environment |= launcher.environment
-        done = subprocess.run(
-            [sys.executable, "workflow/run.py", "train", *words],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            env=environment,
-            preexec_fn=lambda: enter(os.getpid()),
-        )
+    done = subprocess.run(
+        [sys.executable, "workflow/run.py", "train", *words],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        preexec_fn=lambda: (real_group / "cgroup.procs").write_text(str(os.getpid())),
+    )
     assert done.returncode == 0, done.stderr
     record = json.loads((results / "runs" / run / "record.json").read_text())
     assert record["status"] == "out_of_memory"

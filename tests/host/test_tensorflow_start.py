@@ -25,15 +25,6 @@ def print_refusal(**settings):
 """
 
 
-@pytest.fixture(autouse=True)
-def _as_users_start_it(monkeypatch) -> None:
-    monkeypatch.delenv("TF_CPP_MIN_LOG_LEVEL", raising=False)
-
-
-def done(code: str) -> subprocess.CompletedProcess:
-    return succeeded(python("-c", START + code))
-
-
 def done_after_the_import(code: str) -> subprocess.CompletedProcess:
     return succeeded(forked(START + code))
 
@@ -43,9 +34,20 @@ def succeeded(process: subprocess.CompletedProcess) -> subprocess.CompletedProce
     return process
 
 
-def test_start_leaves_optional_packages_out_and_sets_threads():
-    process = done("""
-import sys
+def test_start_sets_threads_and_heeds_no_settings_of_the_users(tmp_path, monkeypatch):
+    """Optional packages are left out, and TensorFlow says nothing of itself."""
+    settings = {"image_data_format": "channels_first", "floatx": "float64", "epsilon": 1e-3}
+    (tmp_path / "keras.json").write_text(json.dumps({**settings, "backend": "jax"}))
+    monkeypatch.delenv("TF_CPP_MIN_LOG_LEVEL", raising=False)
+    monkeypatch.setenv("KERAS_HOME", str(tmp_path))
+    monkeypatch.setenv("KERAS_BACKEND", "jax")
+    for name in tensorflow_start.ARITHMETIC:
+        monkeypatch.setenv(name, "0")
+    process = python(
+        "-c",
+        START
+        + """
+import os, sys
 start(threads=3)
 loaded = [name for name in tensorflow_start.OPTIONAL if name in sys.modules]
 assert not loaded, loaded
@@ -54,13 +56,19 @@ assert tf.config.threading.get_intra_op_parallelism_threads() == 3
 assert tf.config.threading.get_inter_op_parallelism_threads() == 2
 assert tf.config.get_visible_devices("GPU") == []
 assert float(tf.reduce_sum(tf.ones(4))) == 4
+found = keras.config.image_data_format(), keras.config.floatx(), keras.config.epsilon()
+assert found == ("channels_last", "float32", 1e-7), found
+assert (keras.config.backend(), keras.config.dtype_policy().name) == ("tensorflow", "float32")
+assert keras.layers.Conv2D(1, 1).data_format == "channels_last"
+assert not {*tensorflow_start.ARITHMETIC} & {*os.environ}
 import matplotlib, pandas, sklearn
 assert pandas.DataFrame({"a": [1]}).a.sum() == 1
 start(threads=3)  # the same settings again are no error
 print_refusal(threads=1)
-""")
-    assert "start a new process" in process.stdout
-    assert process.stderr == ""  # nothing that TensorFlow says of itself
+""",
+    )
+    assert "start a new process" in succeeded(process).stdout
+    assert process.stderr == ""
 
 
 def test_one_thread_runs_one_operation_at_a_time_and_a_missing_gpu_is_reported():
@@ -106,24 +114,3 @@ start(replicas=2)  # two of the three
 print_refusal(replicas=4)
 """)
     assert "start a new process" in process.stdout
-
-
-def test_neither_the_environment_nor_a_file_of_the_users_changes_what_is_trained(
-    tmp_path, monkeypatch
-):
-    settings = {"image_data_format": "channels_first", "floatx": "float64", "epsilon": 1e-3}
-    (tmp_path / "keras.json").write_text(json.dumps({**settings, "backend": "jax"}))
-    monkeypatch.setenv("KERAS_HOME", str(tmp_path))
-    monkeypatch.setenv("KERAS_BACKEND", "jax")
-    for name in tensorflow_start.ARITHMETIC:
-        monkeypatch.setenv(name, "0")
-    done("""
-import os
-start()
-import keras
-found = keras.config.image_data_format(), keras.config.floatx(), keras.config.epsilon()
-assert found == ("channels_last", "float32", 1e-7), found
-assert (keras.config.backend(), keras.config.dtype_policy().name) == ("tensorflow", "float32")
-assert keras.layers.Conv2D(1, 1).data_format == "channels_last"
-assert not {*tensorflow_start.ARITHMETIC} & {*os.environ}
-""")

@@ -16,7 +16,7 @@ SLEEP_FILE = os.environ.get("BATCHSCOPE_TEST_SLEEP")
 
 def sleep():
     if os.path.exists(SLEEP_FILE):
-        time.sleep(0.2)
+        time.sleep(1)
     return np.int32(0)
 
 

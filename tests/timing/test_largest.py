@@ -10,10 +10,8 @@ import numpy as np
 import psutil
 import pytest
 
-from batchscope.core import disk
+import measured_run
 from batchscope.host import memory_limits
-from batchscope.store import paths
-from batchscope.study import run_factors
 from batchscope.timing import attempts
 from batchscope.timing.attempts import Limits, Try
 from batchscope.timing.max_batch_size import search
@@ -198,34 +196,17 @@ def alive(pid: int) -> bool:
     return True
 
 
-LARGE = "large-0123abcd"
-FACTORS = {
-    **{
-        name: factor.default
-        for name, factor in run_factors.FACTORS.items()
-        if factor.default is not None
-    },
-    **{"dataset": LARGE, "model": "small_cnn", "optimizer": "adam"},
-}
+FACTORS = measured_run.timing_factors(
+    dataset=measured_run.DATASET, model="small_cnn", optimizer="adam"
+)
 
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory) -> Path:
     """A results folder with a few images, so large that some hundred of them are felt."""
     results = tmp_path_factory.mktemp("large")
-    folder = paths.dataset_folder(results, LARGE)
-    folder.mkdir(parents=True)
-    random = np.random.default_rng(1)
     counts = {"train": 20, "validation": 5, "test": 5}
-    for split, count in counts.items():
-        images = random.integers(0, 255, (count, 128, 128, 3), np.uint8)
-        np.save(folder / f"{split}_images.npy", images)
-        np.save(folder / f"{split}_labels.npy", random.integers(0, 3, count).astype(np.int32))
-    sha256 = {path.name: disk.file_sha256(path) for path in folder.glob("*.npy")}
-    record = {"dataset": LARGE, "scale": 1 / 255, "classes": 3, "counts": counts}
-    disk.write_json(
-        folder / "record.json", record | {"input_shape": [128, 128, 3], "sha256": sha256}
-    )
+    measured_run.write_dataset(results, shape=(128, 128, 3), counts=counts)
     return results
 
 

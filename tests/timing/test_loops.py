@@ -6,6 +6,7 @@ import threading
 import numpy as np
 import pytest
 
+import measured_run
 from batchscope.host import tensorflow_start
 from batchscope.study import run_factors
 from costs import first
@@ -22,12 +23,7 @@ from batchscope.training import models, step_loop
 SCALE = 1 / 16
 LOOPS = ("graph", "eager", "function", "fit", "fit_steps")
 PIPELINES = ("dataset", "map", "prefetch", "cache", "jpeg")
-FACTORS = {
-    name: factor.default
-    for name, factor in {**run_factors.FACTORS, **run_factors.TIMING_ONLY_FACTORS}.items()
-    if factor.default is not None
-}
-FACTORS |= {"optimizer": "sgd", "device": "cpu", "replicas": 1}
+FACTORS = measured_run.timing_factors(optimizer="sgd", replicas=1)
 
 
 def digits(count: int, classes: int = 3) -> Examples:

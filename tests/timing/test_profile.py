@@ -10,7 +10,7 @@ import pytest
 import measured_run
 from batchscope.core.errors import UserError
 from batchscope.datasets import Examples, model_inputs
-from batchscope.study import names, run_factors
+from batchscope.study import names
 from batchscope.timing import blocks, loops, profile
 from batchscope.timing.samples import Sampler
 from batchscope.timing.timing_job import TimingJob
@@ -18,12 +18,7 @@ from batchscope.training import models
 from costs import first
 
 STEPS = 12
-FACTORS = {
-    name: factor.default
-    for name, factor in {**run_factors.FACTORS, **run_factors.TIMING_ONLY_FACTORS}.items()
-    if factor.default is not None
-}
-FACTORS |= {"optimizer": "sgd", "device": "cpu"}
+FACTORS = measured_run.timing_factors(optimizer="sgd")
 PARTS = ("compute_share", "input_share", "host_share")
 
 

@@ -1,10 +1,8 @@
 """A study whose runs a command makes, from its file to the report, and again."""
 
-import os
 import shutil
 import subprocess
 import sys
-import time
 
 import pandas
 import pytest
@@ -52,17 +50,10 @@ def finished(tmp_path_factory):
     return folder, project.run_without_tensorflow(folder, *FILE)
 
 
-@pytest.fixture
-def edited(finished, tmp_path):
-    """A copy to edit."""
-    return shutil.copytree(finished[0], tmp_path / "copy", symlinks=True)
-
-
 def test_it_runs_to_its_report_without_tensorflow(finished):
     folder, output = finished
     assert "12 runs: 12 finished" in output
     assert project.planned(folder, *FILE) == {}
-    assert project.snakemake(folder, "--lint", *FILE).returncode == 0
     results = folder / "results" / "studies" / "theirs" / "a"
     runs = pandas.read_csv(results / "runs.csv")
     assert len(runs) == 12 and {*runs["status"]} == {"finished"}
@@ -89,80 +80,51 @@ def test_it_runs_to_its_report_without_tensorflow(finished):
     assert line in page
 
 
-def test_only_what_an_edit_changes_is_made_again(edited):
-    """The tables are made again in any case: the file of the study is in another folder."""
+def test_only_what_an_edit_changes_is_made_again(finished):
+    folder, _ = finished
     vary = KEYS["vary"]
-    new = planned(edited, vary={**vary, "batch_size": [8, 16, 32, 128]})
+    new = planned(folder, vary={**vary, "batch_size": [8, 16, 32, 128]})
     assert new == {"run_command": 4, **DRAWN}
-    assert planned(edited, vary={**vary, "batch_size": [8, 32]}) == DRAWN
-    assert planned(edited, resources={"threads": 2, "mem_mb": 3000}, resume=True) == DRAWN
-    assert planned(edited, env={"A": 1}) == {"run_command": 12, **DRAWN}
-    path = edited / "mine" / "script.py"
-    before, text = records(edited), path.read_text()
+    assert planned(folder, vary={**vary, "batch_size": [8, 32]}) == DRAWN
+    drawn = planned(folder, resources={"threads": 2, "mem_mb": 3000}, resume=True)
+    assert drawn == {"figures": 1, "report": 1}
+    assert planned(folder, env={"A": 1}) == {"run_command": 12, **DRAWN}
+    path = folder / "mine" / "script.py"
+    before, text = records(folder), path.read_text()
     path.write_text(text + "# another\n")
-    assert planned(edited)["run_command"] == 12
+    assert planned(folder)["run_command"] == 12
     # One run alone, as a job of a cluster is requested.
-    names = [*config.study(edited / "mine" / "mine.yaml").commands]
-    project.run(edited, f"results/runs/{names[0]}/record.json", *FILE)
-    after = records(edited)
+    names = [*config.study(folder / "mine" / "mine.yaml").commands]
+    project.run(folder, f"results/runs/{names[0]}/record.json", *FILE)
+    after = records(folder)
     assert {*after} == {*before, names[0]} and {name: after[name] for name in before} == before
     path.write_text(text)
-    assert "run_command" not in planned(edited)
+    assert "run_command" not in planned(folder)
 
 
-def test_a_deleted_result_is_made_again(edited):
-    for pattern in ("record.json", "trajectory.csv"):
-        max(edited.glob(f"results/runs/*/{pattern}")).unlink()
-        assert planned(edited) == {"run_command": 1, **DRAWN}
-    project.run(edited, *FILE)
-    for files in edited.glob("results/runs/*/files"):  # of the script: no table reads them
+def test_a_deleted_result_is_made_again(finished):
+    folder, _ = finished
+    runs = [*config.study(folder / "mine" / "mine.yaml").commands]
+    for run, file in ((runs[0], "record.json"), (runs[1], "trajectory.csv")):
+        (folder / "results" / "runs" / run / file).unlink()
+    assert planned(folder) == {"run_command": 2, **DRAWN}
+    project.run(folder, *FILE)
+    for files in folder.glob("results/runs/*/files"):  # of the script: no table reads them
         shutil.rmtree(files)
-    assert planned(edited) == {}
+    assert planned(folder) == {}
 
 
-def test_a_failed_run_stops_no_other_and_a_partial_report_quotes_it(edited):
+def test_a_failed_run_stops_no_other_and_a_partial_report_quotes_it(finished):
+    folder, _ = finished
     changes = {"set": {"learning_rate": 0.1}, "seeds": 1}
-    changes |= {"vary": {"batch_size": [8, 32], "mode": ["exit", "nan", "memory"]}}
-    write(edited, **changes)
-    done = project.snakemake(edited, *FILE, "--cores", "2", "--keep-going")
+    changes |= {"vary": {"batch_size": [8], "mode": ["exit", "nan", "memory"]}}
+    write(folder, **changes)
+    done = project.snakemake(folder, *FILE, "--cores", "2", "--keep-going")
     assert done.returncode == 1 and "the script gave up" in done.stdout
-    project.run(edited, "--config", "partial=true", *FILE)
-    rows = project.rows(edited, "theirs/a")
-    statuses = {(row["own_mode"], row["batch_size"]): row["status"] for row in rows}
-    expected = {"exit": "missing", "nan": "diverged", "memory": "out_of_memory"}
-    assert statuses == {(mode, size): expected[mode] for mode in expected for size in ("8", "32")}
-    page = project.report(edited, "studies/theirs")
+    project.run(folder, "--config", "partial=true", *FILE)
+    rows = project.rows(folder, "theirs/a")
+    statuses = {row["own_mode"]: row["status"] for row in rows}
+    assert statuses == {"exit": "missing", "nan": "diverged", "memory": "out_of_memory"}
+    page = project.report(folder, "studies/theirs")
     assert "the script gave up" in page and "MemoryError: cannot have" in page
-    assert planned(edited, **changes)["run_command"] == 2
-
-
-def test_killed_unlocked_and_finished(edited):
-    """Snakemake alone is killed: its scripts end, and finished runs are not made again."""
-    changes = {"vary": {"batch_size": [8, 32], "learning_rate": [0.3]}, "seeds": 2}
-    write(edited, **changes)
-    wait_file = edited / "wait"
-    wait_file.write_text("32")
-    process = subprocess.Popen(
-        [sys.executable, "-m", "snakemake", "--cores", "4", *FILE],
-        cwd=edited,
-        env={**os.environ, "BATCHSCOPE_TEST_WAIT": str(wait_file)},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    end = time.monotonic() + 300
-    while len([*edited.glob("results/runs/*lr=0.3+*/output.txt")]) + len(records(edited)) < 18:
-        assert process.poll() is None and time.monotonic() < end
-        time.sleep(0.05)
-    process.kill()
-    process.wait()
-    before = records(edited)
-    assert len(before) == 14
-    time.sleep(1)  # the script's processes end by themselves
-    wait_file.unlink()
-    time.sleep(1)  # and do not go on
-    assert records(edited) == before
-    project.run(edited, "--unlock", *FILE)
-    project.run(edited, *FILE)
-    after = records(edited)
-    assert len(after) == 16 and {name: after[name] for name in before} == before
-    assert planned(edited, **changes) == {}
+    assert planned(folder, **changes)["run_command"] == 1

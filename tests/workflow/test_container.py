@@ -23,8 +23,7 @@ def test_each_job_in_the_image(tmp_path, monkeypatch):
     programs.mkdir()
     (programs / "apptainer").write_text(APPTAINER.format(calls=tmp_path / "calls"))
     (programs / "apptainer").chmod(0o755)
-    experiment = {**project.TINY["experiments"]["batch_size"], "seeds": 1}
-    experiment["vary"] = {"batch_size": [256]}
+    experiment = {**project.TINY["experiments"]["batch_size"], "vary": {"batch_size": [256]}}
     project.write_config(root, {**project.TINY, "experiments": {"batch_size": experiment}})
     (root / "batchscope.sif").touch()
     path = os.pathsep.join((str(programs), str(Path(sys.executable).parent), os.environ["PATH"]))

@@ -151,28 +151,23 @@ def test_every_costly_rule_carries_its_version_and_no_code():
 OWN = re.compile(r"batchscope(\.|$)")
 
 
-def loaded(package: str) -> set[Path]:
-    """Return the library's files that a new import of a package loads."""
+def test_cheap_rules_depend_on_all_code_that_they_run():
+    """The files that a rule names are at least those that Python imports."""
     modules = {name: sys.modules.pop(name) for name in [*sys.modules] if OWN.match(name)}
     try:
-        root = importlib.import_module(f"batchscope.{package}")
-        for module in pkgutil.walk_packages(root.__path__, f"{root.__name__}."):
-            importlib.import_module(module.name)
-        own = [module for name, module in sys.modules.items() if name.startswith("batchscope.")]
-        return {Path(module.__file__) for module in own}
+        for package in ("tables", "figures", "report"):  # each names the files of those before it
+            root = importlib.import_module(f"batchscope.{package}")
+            for module in pkgutil.walk_packages(root.__path__, f"{root.__name__}."):
+                importlib.import_module(module.name)
+            loaded = [sys.modules[name] for name in sys.modules if name.startswith("batchscope.")]
+            used = {Path(module.__file__) for module in loaded}
+            code = {Path(path).resolve() for path in project_files.code_of(package)}
+            assert used <= code
+            assert len(used) > 10 and len(code) < len(list(LIBRARY.rglob("*.py")))
     finally:
         for name in filter(OWN.match, [*sys.modules]):
             del sys.modules[name]
         sys.modules.update(modules)
-
-
-@pytest.mark.parametrize("package", ["tables", "figures", "report"])
-def test_cheap_rules_depend_on_all_code_that_they_run(package):
-    """The files that a rule names are at least those that Python imports."""
-    code = {Path(path).resolve() for path in project_files.code_of(package)}
-    used = loaded(package)
-    assert used <= code
-    assert len(used) > 10 and len(code) < len(list(LIBRARY.rglob("*.py")))
 
 
 def test_nothing_unsafe_is_read():

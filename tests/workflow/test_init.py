@@ -3,7 +3,6 @@
 import itertools
 import re
 import subprocess
-import sys
 
 import numpy as np
 import pandas
@@ -54,29 +53,48 @@ def test_a_table_of_trainings_is_read_as_it_is(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.slow
-def test_a_table_gets_what_its_columns_need(tmp_path, monkeypatch):
-    """Ids are left out, words become features, gaps are filled; all problems are told at once."""
+def test_a_table_becomes_a_study_with_one_grid_for_all_sizes(tmp_path, monkeypatch):
+    """Ids are left out, words become features, gaps are filled; all problems are told at once.
+
+    A regression: the grid is planned, its time known, and the data prepared.
+    """
     monkeypatch.chdir(tmp_path)
     random = np.random.default_rng(0)
-    rows = pandas.DataFrame({"id": [f"c{i:03d}" for i in range(120)]})
-    rows["age"] = random.normal(size=120)
-    rows["town"] = random.choice(["Ulm", "Bonn"], 120)
-    rows["bought"] = np.where(rows["age"] + (rows["town"] == "Ulm") > 0.5, "yes", "no")
+    rows = pandas.DataFrame({"id": [f"c{i:03d}" for i in range(442)]})
+    rows["age"] = random.normal(size=442)
+    rows["town"] = random.choice(["Ulm", "Bonn"], 442)
+    rows["spent"] = 40 * rows["age"] + 9 * (rows["town"] == "Ulm") + random.normal(size=442)
+    bought = np.where(rows["spent"] > 20, "yes", "no").astype(object)
     rows.loc[3, "age"] = np.nan
     rows.to_csv(tmp_path / "customers.csv", index=False, sep=";", decimal=",")
-    done = initialised(tmp_path, "customers.csv")
+    done = initialised(tmp_path, "customers.csv", "--output", "own.yaml", "--optimizer", "sgd")
     assert done.returncode == 0, done.stderr
-    assert "customers.csv: received id (120 different words, such as 'c000')" in done.stdout
-    (definition,) = config.study(tmp_path / "studies" / "customers.yaml").datasets.values()
+    assert "customers.csv: received id (442 different words, such as 'c000')" in done.stdout
+    assert "310 train, 66 validate, 66 test" in done.stdout
+    study = config.study(tmp_path / "own.yaml")
+    (definition,) = study.datasets.values()
     assert definition["ignore"] == ["id"] and definition["separator"] == ";"
     assert definition["decimal"] == ","
     assert definition["missing"] == "median"
-    other = rows["bought"].mask(rows.index == 5, "Yes.")
-    rows.assign(bought=other).to_csv(tmp_path / "two.csv", index=False)
+    runs = list(study.runs.values())
+    assert {run["batch_size"] for run in runs} == {8, 16, 32, 64}
+    assert {run["optimizer"] for run in runs} == {"sgd"}
+    rates = sorted({run["learning_rate"] for run in runs})
+    assert len(runs) == 4 * 5 * 6 and len(rates) == 5
+    assert all(2.9 < high / low < 3.4 for low, high in itertools.pairwise(rates))
+    assert len({(run["epochs"], run["evaluate_every"]) for run in runs}) == 1
+    assert "target" not in study.experiments["batch_size"].keys.budgets
+    assert study.file.guess.learning_rate in rates and len(study.file.guess.noise_scale) == 2
+    assert study.file.guess.largest_batch_size <= 310
+    assert study.file.guess.half_throughput <= study.file.guess.level_throughput
+    assert estimates.Estimates(tmp_path / "results", study).training(runs[0]) > 0
+
+    bought[5] = "Yes."
+    rows.assign(bought=bought).to_csv(tmp_path / "two.csv", index=False)
     done = initialised(tmp_path, "two.csv")
     assert done.returncode == 1 and "Traceback" not in done.stderr
     assert "column bought: received 'Yes.'" in done.stderr
-    assert not (tmp_path / "studies" / "two.yaml").exists()
+    assert not (tmp_path / "studies").exists()
 
 
 @pytest.mark.slow
@@ -112,27 +130,12 @@ def test_a_model_file_that_ends_the_process_is_one_line(tmp_path):
     assert not (tmp_path / "studies").exists()
 
 
-@pytest.mark.slow
-def test_data_become_a_study_with_one_grid_for_all_sizes(tmp_path):
-    """A regression: the grid is planned, its time known, and the data prepared."""
-    done = initialised(tmp_path, "diabetes", "--output", "own.yaml", "--optimizer", "sgd")
-    assert done.returncode == 0, done.stderr
-    assert "266 train, 88 validate, 88 test" in done.stdout
-    study = config.study(tmp_path / "own.yaml")
-    runs = list(study.runs.values())
-    assert {run["batch_size"] for run in runs} == {8, 16, 32, 64}
-    assert {run["optimizer"] for run in runs} == {"sgd"}
-    rates = sorted({run["learning_rate"] for run in runs})
-    assert len(runs) == 4 * 5 * 6 and len(rates) == 5
-    assert all(2.9 < high / low < 3.4 for low, high in itertools.pairwise(rates))
-    assert len({(run["epochs"], run["evaluate_every"]) for run in runs}) == 1
-    assert "target" not in study.experiments["batch_size"].keys.budgets
-    assert study.file.guess.learning_rate in rates and len(study.file.guess.noise_scale) == 2
-    assert study.file.guess.largest_batch_size <= 266
-    assert study.file.guess.half_throughput <= study.file.guess.level_throughput
-    assert estimates.Estimates(tmp_path / "results", study).training(runs[0]) > 0
-
-
+SCRIPT = """
+import os, runpy, sys
+os.chdir(sys.argv[1])
+sys.argv = ["train_wine.py", *sys.argv[2:]]
+runpy.run_path("train_wine.py", run_name="__main__")
+"""
 OWN_UPDATES = """
 import keras
 import tensorflow as tf
@@ -172,8 +175,8 @@ def test_a_model_that_trains_itself_gets_a_study_to_copy(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run = next(iter(config.study("wine.yaml").commands.values()))
     assert {"batch_size", "learning_rate", "seed"} <= {*run.factors}
-    command = [sys.executable, "train_wine.py", "32", "0.01", "0", str(tmp_path)]
-    assert subprocess.run(command, timeout=300, capture_output=True).returncode == 0
+    done = project.forked(SCRIPT, tmp_path, "32", "0.01", "0", tmp_path)
+    assert done.returncode == 0, done.stderr
     log = pandas.read_csv(tmp_path / "log.csv")
     assert len(log) == 20 and log["val_loss"].iloc[-1] < log["val_loss"].iloc[0]
     assert log["val_accuracy"].iloc[-1] > 0.8

@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+import commanded
 import project
 from batchscope.core import disk
 
@@ -22,7 +23,7 @@ STUDY = {
     "study": "killed",
     # Its training steps sleep as long as a file exists.
     "models": {"slow": "tests/slurm/slow_model.py"},
-    "defaults": {"dataset": "digits", "optimizer": "sgd", "learning_rate": 0.05, "batch_size": 64},
+    "defaults": {"dataset": "digits", "optimizer": "sgd", "learning_rate": 0.05, "batch_size": 270},
     "experiments": {
         "model": {
             "question": "Does it continue?",
@@ -36,19 +37,21 @@ STUDY = {
             "measure": ["evaluate"],
             "at_epochs": [1],
             "figures": ["accuracy"],
-        }
+        },
+        # The script waits with batch size 32 as long as a file says so.
+        "script": commanded.experiment(vary={"batch_size": [8, 32]}, figures=["best_losses"]),
     },
 }
 
 
-def start(folder: Path, sleep_file: Path, condition: Callable[[], bool]) -> subprocess.Popen:
-    """Start the study and wait for a condition."""
+def start(folder: Path, files: dict[str, Path], condition: Callable[[], bool]) -> subprocess.Popen:
+    """Start the study, with files that let its jobs wait, until a condition holds."""
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     with open(folder / "output", "w") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", "snakemake", "--cores", "4"],
+            [sys.executable, "-m", "snakemake", "--cores", "6"],
             cwd=folder,
-            env={**environment, "BATCHSCOPE_TEST_SLEEP": str(sleep_file)},
+            env={**environment, **{f"BATCHSCOPE_TEST_{name}": str(files[name]) for name in files}},
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
@@ -64,9 +67,12 @@ def start(folder: Path, sleep_file: Path, condition: Callable[[], bool]) -> subp
 
 def test_the_same_command_continues(tmp_path):
     folder = project.copy(tmp_path / "a{b} <c>")
-    results, sleep_file = folder / "results", tmp_path / "sleep"
+    results = folder / "results"
+    files = {"SLEEP": tmp_path / "sleep", "WAIT": tmp_path / "wait"}
     project.write_config(folder, STUDY)
-    sleep_file.touch()
+    (folder / "script.py").write_text(commanded.SCRIPT)
+    files["SLEEP"].touch()
+    files["WAIT"].write_text("32")
 
     def glob(pattern: str) -> list[Path]:
         return [*results.glob(pattern)]
@@ -74,44 +80,45 @@ def test_the_same_command_continues(tmp_path):
     def both_train() -> bool:
         return len(glob("runs/*+slow-*/epochs/1.npz")) == 2
 
-    # kill -9 of all processes as soon as the data exist.
-    process = start(folder, sleep_file, lambda: glob("data/*/record.json"))
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-    project.run(folder, "--unlock")
+    def others_finished_or_wait() -> bool:
+        printed = [path for path in glob("runs/*/output.txt") if path.stat().st_size > 0]
+        return len(glob("runs/*/record.json")) == 2 and len(printed) == 2
 
-    # kill -9 of Snakemake alone: its jobs end.
-    process = start(folder, sleep_file, lambda: both_train() and glob("runs/*small_cnn*/best.npz"))
+    # kill -9 of Snakemake alone: its jobs and their scripts end.
+    process = start(folder, files, lambda: both_train() and others_finished_or_wait())
     jobs = psutil.Process(process.pid).children(recursive=True)
     assert sum("train" in job.cmdline() for job in jobs) >= 2
+    assert sum("script.py" in job.cmdline() for job in jobs) == 2  # with its supervisor
     process.kill()
     process.wait()
     _, alive = psutil.wait_procs(jobs, timeout=TIMEOUT)
     assert not alive
     project.run(folder, "--unlock")
     records = {path: path.stat().st_mtime_ns for path in glob("runs/*/record.json")}
-    assert len(records) == 1
+    assert len(records) == 2
     # The next trainings begin again, and write these files.
     for path in [*glob("runs/*+slow-*/epochs/1.npz"), *glob("runs/*/checkpoint.npz")]:
         path.unlink()
 
     # Ctrl-C.
-    process = start(folder, sleep_file, both_train)
+    process = start(folder, files, both_train)
     os.killpg(process.pid, signal.SIGINT)
     assert process.wait(TIMEOUT) == 1
     output = (folder / "output").read_text()
     assert output.strip().splitlines()[-1] == "Interrupted: the same command continues."
     assert "Traceback" not in output and "Error" not in output, output
-    assert not glob("*.html") and len(glob("runs/*/record.json")) == 1
+    assert not glob("*.html") and len(glob("runs/*/record.json")) == 2
 
-    sleep_file.unlink()
+    for file in files.values():
+        file.unlink()
     temporary = results / f".a.{disk._machine()}-{DEAD}-abcdefgh.tmp"
     temporary.touch()  # of a process that was killed
     project.run(folder)
     assert not temporary.exists() and (results / "report.html").exists()
     assert project.planned(folder) == {}
     assert {path: path.stat().st_mtime_ns for path in records} == records
-    rows = project.rows(folder, "killed/model")
-    assert [row["status"] for row in rows] == ["finished"] * 3
-    resumed = {path: disk.read_json(path)["resumed"] for path in glob("runs/*/record.json")}
-    assert all(resumed[path] == (0 if path in records else 1) for path in resumed), resumed
+    for experiment, count in (("model", 3), ("script", 2)):
+        rows = project.rows(folder, f"killed/{experiment}")
+        assert [row["status"] for row in rows] == ["finished"] * count
+    resumed = {path: disk.read_json(path)["resumed"] for path in glob("runs/*+slow-*/record.json")}
+    assert [*resumed.values()] == [1, 1], resumed

@@ -290,8 +290,6 @@ def test_a_study_continues_after_the_time_limit_of_its_job(tmp_path):
     assert len(jobs) == 3 and f"NumCPUs={cluster.CPUS} " in exclusive
     for run in slow:
         assert json.loads((run / "record.json").read_text())["resumed"] == 1
-        undisturbed = train(clone, run.name, tmp_path / run.name)
-        assert (run / "final.npz").read_bytes() == undisturbed.read_bytes()
 
 
 def wait(condition: Callable[[], object], clone: Clone) -> None:
@@ -312,14 +310,3 @@ def imports_tensorflow(slurm: cluster.Cluster, run: Path) -> bool:
     jobs = [process for process, words in commands if {run.name, "train"} <= {*words}]
     assert jobs
     return any("tensorflow" in file.path for job in jobs for file in job.memory_maps())
-
-
-def train(clone: Clone, run: str, results: Path) -> Path:
-    """Train a run without interruption, on the same data; return the file of its final weights."""
-    results.mkdir()
-    (results / "data").symlink_to(clone.root / "results" / "data")
-    words = ["train", "--run", run, "--results", str(results)]
-    words += ["--model-file", "tests/slurm/slow_model.py"]
-    command = [sys.executable, "workflow/run.py", *words]
-    subprocess.run(command, cwd=clone.root, check=True, timeout=TIMEOUT)
-    return results / "runs" / run / "final.npz"
