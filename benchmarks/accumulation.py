@@ -1,12 +1,11 @@
-"""Accumulated gradients by our loop beside the same written by hand, and beside whole batches.
+"""Compare accumulated gradients with a hand-written loop and with whole batches.
 
     python benchmarks/accumulation.py [--batch-size 256] [--micro-batches 8 32 128 256]
                                       [--blocks 15]
 
-One process, one thread, `small_cnn` on the built-in digits, Adam, whole batches alone. By hand: a
-`tf.function` makes an update, adding up the gradients of its micro-batches, which a Python loop
-unrolls or `tf.while_loop` goes through; a Python loop calls it. Each block is four epochs. Printed:
-seconds over ours.
+One process, one thread, `small_cnn` on the built-in digits, Adam, no smaller last batch. The
+hand-written update is a `tf.function` that sums the gradients of the micro-batches, either unrolled
+or in a `tf.while_loop`. A block is four epochs. The table has the seconds divided by ours.
 """
 
 from __future__ import annotations
@@ -46,11 +45,11 @@ def by_hand(
     losses_of = keras.losses.sparse_categorical_crossentropy
 
     def part(chosen: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, list[tf.Tensor]]:
-        wanted = tf.gather(labels, chosen)
+        targets = tf.gather(labels, chosen)
         with tf.GradientTape() as tape:
             outputs = model(tf.gather(images, chosen), training=True)
-            loss = tf.reduce_sum(losses_of(wanted, outputs)) / batch_size
-        hits = tf.equal(tf.argmax(outputs, 1, tf.int32), wanted)
+            loss = tf.reduce_sum(losses_of(targets, outputs)) / batch_size
+        hits = tf.equal(tf.argmax(outputs, 1, tf.int32), targets)
         return loss, tf.math.count_nonzero(hits), tape.gradient(loss, weights)
 
     @tf.function(autograph=False)
@@ -60,7 +59,7 @@ def by_hand(
             sums = [one + other for one, other in zip(sums, gradients, strict=True)]
             return start + micro_batch, loss + more, hits + right, *sums
 
-        zeros = [tf.zeros(each.shape) for each in weights]
+        zeros = [tf.zeros(weight.shape) for weight in weights]
         state = (tf.constant(0), tf.constant(0.0), tf.constant(0, tf.int64), *zeros)
         if unrolled:
             for _ in range(0, batch_size, micro_batch):
@@ -86,12 +85,12 @@ def by_hand(
 
 
 def main() -> None:
-    given = parser(__doc__, blocks=15)
-    given.add_argument("--batch-size", type=int, default=256)
-    given.add_argument("--micro-batches", type=int, nargs="+", default=[8, 32, 128, 256])
-    given = given.parse_args()
+    arguments = parser(__doc__, blocks=15)
+    arguments.add_argument("--batch-size", type=int, default=256)
+    arguments.add_argument("--micro-batches", type=int, nargs="+", default=[8, 32, 128, 256])
+    options = arguments.parse_args()
     tensorflow_start.start(threads=1)
-    data, size = dataset("digits"), given.batch_size
+    data, size = dataset("digits"), options.batch_size
     examples = data.examples("train")
     examples = first(examples, len(examples.labels) // size * size)
     others = {
@@ -101,7 +100,7 @@ def main() -> None:
         "again": "ours to itself",
     }
     header("batch size", "micro-batch", *others.values())
-    for part in given.micro_batches:
+    for part in options.micro_batches:
         contenders = {
             "ours": ours(data, examples, size, part),
             "again": ours(data, examples, size, part),
@@ -109,8 +108,8 @@ def main() -> None:
             "loop": by_hand(data, examples, size, part, unrolled=False),
             "whole": ours(data, examples, size, 0),
         }
-        taken = interleave(contenders, given.blocks)
-        row(size, part, *(ratio(taken[name], taken["ours"]) for name in others))
+        timings = interleave(contenders, options.blocks)
+        row(size, part, *(ratio(timings[name], timings["ours"]) for name in others))
 
 
 if __name__ == "__main__":

@@ -1,13 +1,12 @@
-"""How often the intervals of fits and of tuned rates hold the truth, by simulation at full size.
+"""Simulate the coverage of the intervals of fits and of tuned rates.
 
     python benchmarks/coverage.py [--studies 2000]
 
-Printed, each with its Monte Carlo error: the share of simulated studies whose 95 % interval holds
-the true critical batch size, fastest batch size, gradient noise scale, and difference of two batch
-sizes that are read at the learning rates which the other seeds choose. The first column names what
-was drawn; nothing is trained and nothing is written. An interval of several seeds is the wider of
-two, that of the profile and that over seeds, and holds the truth more often. Verdicts:
-`error_rates.py`.
+The table has the share of simulated studies whose 95 % interval contains the true value, with its
+Monte Carlo error: of the critical batch size, the fastest batch size, the gradient noise scale, and
+the difference of two batch sizes at the learning rates that the other seeds choose. Nothing is
+trained or written. With several seeds an interval is the wider of the profile interval and the
+interval over seeds, so its coverage is higher. `error_rates.py` simulates verdicts.
 """
 
 from __future__ import annotations
@@ -34,14 +33,14 @@ CRITICAL, FIXED, PER_IMAGE = 80.0, 2e-3, 1e-4
 
 
 def updates(random: np.random.Generator, noise: float, seeds: int) -> np.ndarray:
-    """Returns updates to a target, shape (sizes, seeds), scattered around the hyperbola."""
+    """Return updates to a target, shape (sizes, seeds), scattered around the hyperbola."""
     true = 100 * (1 + CRITICAL / SIZES)
     return true[:, None] * np.exp(random.normal(0, noise, (len(SIZES), seeds)))
 
 
 def critical(random: np.random.Generator, noise: float, seeds: int) -> bool:
-    found = critical_batch_size.fit(SIZES, updates(random, noise, seeds))
-    return not (found.low > CRITICAL or found.high < CRITICAL)  # an open end is NaN
+    interval = critical_batch_size.fit(SIZES, updates(random, noise, seeds))
+    return not (interval.low > CRITICAL or interval.high < CRITICAL)  # an open end is NaN
 
 
 def fastest(random: np.random.Generator, noise: float, seeds: int) -> bool:
@@ -58,34 +57,34 @@ def fastest(random: np.random.Generator, noise: float, seeds: int) -> bool:
 def noise_scale(random: np.random.Generator, norm_squared: float, spread: float) -> bool:
     common, own = random.standard_normal((2, 6))
     variances = 400 + 10 * (0.5 * common + math.sqrt(0.75) * own)
-    found = noise_scales.fieller(variances, norm_squared + spread * common)
-    return found.low <= 400 / norm_squared <= found.high
+    interval = noise_scales.fieller(variances, norm_squared + spread * common)
+    return interval.low <= 400 / norm_squared <= interval.high
 
 
 def at_chosen_rates(
     random: np.random.Generator, step: float, rates: int, seeds: int, alone: bool = False
 ) -> bool:
-    """Whether the difference of two equal sizes is in its interval: rates lie steps apart.
+    """Return whether the interval of the difference of two equal sizes contains 0.
 
-    Or that of one size, `alone`, from a number.
+    Means of rates are `step` apart. With `alone`, the mean of one size is compared with its value.
     """
     means = step * np.arange(rates)[:, None]
     read, index = chosen_rates.leave_one_out(9 + random.normal(means, 1, (2, rates, seeds)))
     differ, other = chosen_rates.differ(index), 9.0 if alone else read[1]
-    found = intervals.t_interval(read[0] - other, differ=bool(differ[: 2 - alone].any()))
-    return found.low <= 0 <= found.high
+    interval = intervals.t_interval(read[0] - other, differ=bool(differ[: 2 - alone].any()))
+    return interval.low <= 0 <= interval.high
 
 
 def cases() -> Iterator[tuple[str, str, Callable]]:
-    """Yields what is drawn, what is asked of the share, and one study."""
+    """Yield the description, the expected share, and the simulation of one study."""
     for seeds in (1, 3, 6):
         for noise in (0.03, 0.1):
-            drawn = f"{display.count(seeds, 'seed')}, {noise:.0%} scatter"
-            asked = "93 to 97 %" if seeds == 1 else "at least 93 %"
+            description = f"{display.count(seeds, 'seed')}, {noise:.0%} scatter"
+            expected = "93 to 97 %" if seeds == 1 else "at least 93 %"
             for name, one in {"B_crit": critical, "B*": fastest}.items():
                 yield (
-                    f"{name}: {drawn}",
-                    asked,
+                    f"{name}: {description}",
+                    expected,
                     lambda random, one=one, noise=noise, seeds=seeds: one(random, noise, seeds),
                 )
     for norm_squared, spread, words in ((4.0, 0.25, "clear"), (0.05, 0.05, "mostly open")):
@@ -114,13 +113,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--studies", type=int, default=2000)
     arguments = parser.parse_args()
-    header("simulated", "share", "asked")
+    header("simulated", "share", "expected")
     studies = arguments.studies
-    for name, asked, study in cases():
+    for name, expected, study in cases():
         random = np.random.default_rng(0)
         share = sum(study(random) for _ in range(studies)) / studies
         error = math.sqrt(max(share * (1 - share), 1 / studies) / studies)
-        row(name, f"{share:.1%} ± {error:.1%}", asked)
+        row(name, f"{share:.1%} ± {error:.1%}", expected)
 
 
 if __name__ == "__main__":

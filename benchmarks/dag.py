@@ -1,4 +1,4 @@
-"""Time of a dry-run by the number of runs, beside a bare Snakefile of the same shape.
+"""Compare the time of a dry-run with a bare Snakefile of the same shape, by number of runs.
 
     python benchmarks/dag.py [--runs 1000 5000] [--blocks 3]
 
@@ -94,7 +94,7 @@ def bare(runs: int) -> str:
 
 
 def dry_run(folder: Path, *arguments: str) -> int:
-    """Returns the number of jobs."""
+    """Return the number of jobs."""
     command = [sys.executable, "-m", "snakemake", "-n", "--quiet", "rules", "--cores", "2"]
     done = subprocess.run(
         [*command, *arguments], cwd=folder, capture_output=True, text=True, check=True
@@ -103,7 +103,7 @@ def dry_run(folder: Path, *arguments: str) -> int:
 
 
 def compare(runs: int, blocks: int) -> None:
-    """Prints the row of a number of runs."""
+    """Print the row of a number of runs."""
     with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
         ours, plain = Path(one), Path(other)
         clone(ours)
@@ -118,23 +118,23 @@ def compare(runs: int, blocks: int) -> None:
             "ours": lambda: counted("ours", ours),
             "bare": lambda: counted("bare", plain, "--scheduler", "greedy"),
         }
-        taken = interleave(contenders, blocks)
-    middle = {name: np.median(found[:, 0]) for name, found in taken.items()}
+        timings = interleave(contenders, blocks)
+    middle = {name: np.median(seconds[:, 0]) for name, seconds in timings.items()}
     row(
         *(runs, f"{jobs['ours']} / {jobs['bare']}"),
         *(f"{middle[name]:.1f} s" for name in contenders),
-        *(ratio(taken["ours"], taken["bare"]), f"{1000 * middle['ours'] / runs:.2f} ms"),
+        *(ratio(timings["ours"], timings["bare"]), f"{1000 * middle['ours'] / runs:.2f} ms"),
     )
 
 
 def main() -> None:
-    given = parser(__doc__, blocks=3)
-    given.add_argument("--runs", type=int, nargs="+", default=[1000, 5000])
-    given = given.parse_args()
+    arguments = parser(__doc__, blocks=3)
+    arguments.add_argument("--runs", type=int, nargs="+", default=[1000, 5000])
+    options = arguments.parse_args()
     os.environ.pop("SNAKEMAKE_PROFILE", None)
     header("runs", "jobs, ours / bare", "ours", "bare", "ours / bare", "ours per run")
-    for runs in given.runs:
-        compare(runs, given.blocks)
+    for runs in options.runs:
+        compare(runs, options.blocks)
 
 
 if __name__ == "__main__":

@@ -1,14 +1,17 @@
-"""How often verdicts err, and how often their intervals hold the truth, by simulation.
+"""Simulate the error rates of verdicts and the coverage of their intervals.
 
     python benchmarks/error_rates.py [--studies 20000]
 
-Nothing is trained and nothing is written. Printed, each with its Monte Carlo error: the level of
-trends where seeds have slopes of their own, where scatter grows with the batch size and is skewed,
-and where one run is far off; the false discovery rate and the power of a family of claims, of one
-series or of many; how often a batch size whose true outcome lies at the margin is called within it,
-or any is wrongly called beyond it; how often the intervals hold the truth; how often the law of the
-critical batch size is said not to fit; the same of claims, margins and tuned rates where seeds
-come in stages until a statement is decided; and how often the best rate leaves a race.
+Nothing is trained or written. The table has each share with its Monte Carlo error:
+
+- how often a trend is wrongly called an increase: seeds with slopes of their own, skewed scatter
+  that grows with the batch size, one outlier;
+- the false discovery rate and the power of a family of claims, of one series or of many;
+- how often a batch size at the margin is called within it, and any size wrongly beyond it;
+- the coverage of the printed intervals;
+- how often a lack of fit of the critical-batch-size model is wrongly reported;
+- the same for claims, margins and tuned rates with interim analyses;
+- how often the best rate leaves a race.
 """
 
 from __future__ import annotations
@@ -28,35 +31,35 @@ from batchscope.study import stages
 from batchscope.study.outcomes import LEVEL, Verdict
 
 SEEDS, SIZES = 6, 5
-LOOKS = stages.looks(stages.AT_MOST)
-RACE = stages.of_race(stages.AT_MOST)
-TOLD = (Verdict.SUPPORTED, Verdict.CONTRADICTED)
+ANALYSES = stages.analysis_seeds(stages.AT_MOST)
+RACE = stages.race_seeds(stages.AT_MOST)
+DECIDED = (Verdict.SUPPORTED, Verdict.CONTRADICTED)
 STRICT = LEVEL / 30  # of one of thirty claims
 # Slopes over their standard deviations between seeds, as the trends of docs/results have them.
 EFFECTS = (0.2, 0.3, 0.4, 0.7, 0.9, 1.3, 1.4, 2.0, 2.6, 2.8, 4.2, 5.3, 8.3, 9.3, 15.2)
 
 
 class Share(NamedTuple):
-    """A share of simulated studies: what was drawn, how many of how many, what is asked of it."""
+    """A share of simulated studies, with its Monte Carlo error and the expected share."""
 
-    drawn: str
-    asked: str
+    description: str
+    expected: str
     share: float
     error: float
 
 
-def share(drawn: str, asked: str, hits: np.ndarray) -> Share:
-    """Returns the mean of what was found, and its Monte Carlo error."""
+def share(description: str, expected: str, hits: np.ndarray) -> Share:
+    """Return the share of hits with its Monte Carlo error."""
     hits = np.asarray(hits, float)
     error = math.sqrt(max(hits.var(), 1 / hits.size) / hits.size)
-    return Share(drawn, asked, float(hits.mean()), error)
+    return Share(description, expected, float(hits.mean()), error)
 
 
 def slopes(rng: np.random.Generator, case: str, studies: int) -> np.ndarray:
-    """Returns the slopes of studies whose seeds have none on average, shape (studies, seeds)."""
+    """Return the slopes of studies with mean slope 0, shape (studies, seeds)."""
     noise = rng.standard_normal((studies, SEEDS, SIZES))
     at = np.arange(SIZES) - (SIZES - 1) / 2
-    if case == "slopes of their own":  # which scatter by one standard deviation of the noise
+    if case == "slopes of their own":  # with the standard deviation of the noise
         noise += rng.standard_normal((studies, SEEDS, 1)) * at
     elif case == "skewed, scatter grows fivefold":
         noise = (1 - rng.exponential(size=noise.shape)) * np.linspace(1, 5, SIZES)
@@ -66,20 +69,20 @@ def slopes(rng: np.random.Generator, case: str, studies: int) -> np.ndarray:
 
 
 def trends(rng: np.random.Generator, studies: int) -> Iterator[Share]:
-    """Yields how often a slope that is none on average is said to rise."""
-    asked = {"equal slopes": "5 %", "slopes of their own": "5 %"}
-    for case in (*asked, "skewed, scatter grows fivefold", "one run is far off"):
+    """Yield how often a slope with mean 0 is called an increase."""
+    expected = {"equal slopes": "5 %", "slopes of their own": "5 %"}
+    for case in (*expected, "skewed, scatter grows fivefold", "one run is far off"):
         p = [Contrast(row, low=0.0).p for row in slopes(rng, case, studies)]
         for level in (LEVEL, STRICT):
-            wanted = f"{level:.2%}" if case in asked else "(no assumption of it holds)"
-            yield share(f"trend, {case}, at {level:.2%}", wanted, np.array(p) < level)
-    for apart, asked in ((0.0, "at most 5 %"), (0.5, "at most 5 %")):
-        drawn = f"trend, best of 3 rates by validation, {apart:g} sd apart on test, at 5 %"
-        yield share(drawn, asked, at_shared_rates(rng, apart, studies // 10) < LEVEL)
+            at_level = f"{level:.2%}" if case in expected else "(no assumption of it holds)"
+            yield share(f"trend, {case}, at {level:.2%}", at_level, np.array(p) < level)
+    for apart, expected in ((0.0, "at most 5 %"), (0.5, "at most 5 %")):
+        description = f"trend, best of 3 rates by validation, {apart:g} sd apart on test, at 5 %"
+        yield share(description, expected, at_shared_rates(rng, apart, studies // 10) < LEVEL)
 
 
 def at_shared_rates(rng: np.random.Generator, apart: float, studies: int) -> np.ndarray:
-    """Returns p of a rise where each size is read on test data at the rate that validation chooses.
+    """Return p of a rise where each size is read on test data at the rate that validation chooses.
 
     Rates are equally good on validation data, and lie so many standard deviations apart on test
     data: seeds of a size share the choice.
@@ -116,25 +119,27 @@ def wrong(judged: Row, true: float) -> bool:
 
 
 def claims(rng: np.random.Generator, studies: int) -> Iterator[Share]:
-    """Yields false discovery rate, power, and coverage of families of claims."""
+    """Yield false discovery rate, power, and coverage of families of claims."""
     for series in (1, 8, 20):
         false, power, missed = [], [], []
         for _ in range(max(studies // (50 * series), 20)):
             judged, true = family(rng, series)
-            told = [one["verdict"] in TOLD for one in judged]
+            decided = [one["verdict"] in DECIDED for one in judged]
             pairs = [
                 pair
-                for pair, said in zip(zip(judged, true, strict=True), told, strict=True)
-                if said
+                for pair, is_decided in zip(zip(judged, true, strict=True), decided, strict=True)
+                if is_decided
             ]
             false.append(np.mean([wrong(*pair) for pair in pairs]) if pairs else 0.0)
-            power += [said for said, mean in zip(told, true, strict=True) if mean]
+            power += [is_decided for is_decided, mean in zip(decided, true, strict=True) if mean]
             outside = [not one["low"] <= mean <= one["high"] for one, mean in pairs]
             missed.append(np.mean(outside) if pairs else 0.0)
-        drawn = f"{series} x 30 claims, half true, {SEEDS} seeds"
-        yield share(f"false among those told: {drawn}", "at most 5 %", np.array(false))
-        yield share(f"told of those that are true: {drawn}", "power", np.array(power))
-        yield share(f"intervals of those told miss: {drawn}", "at most 5 %", np.array(missed))
+        description = f"{series} x 30 claims, half true, {SEEDS} seeds"
+        yield share(f"false among decided ones: {description}", "at most 5 %", np.array(false))
+        yield share(f"decided among true ones: {description}", "power", np.array(power))
+        yield share(
+            f"intervals of decided ones miss: {description}", "at most 5 %", np.array(missed)
+        )
 
 
 class Analysis(NamedTuple):
@@ -183,22 +188,22 @@ def compared(
     values = rng.normal(0, scatter[:, None, None], (n, len(scatter), rates, SEEDS))
     tuned = np.zeros((n, len(scatter)), bool)
     if rates > 1:
-        read = [chosen_rates.leave_one_out(-each) for each in values]
-        values = -np.array([found for found, _ in read])
+        read = [chosen_rates.leave_one_out(-size) for size in values]
+        values = -np.array([outcome for outcome, _ in read])
         values -= values.mean()  # the choice lifts every size alike
         tuned = np.array([chosen_rates.differ(index) for _, index in read])
     else:
         values = values[:, :, 0]
-    found = [
+    intervals = [
         with_best([Analysis(study + true[:, None], differ)], margin)
         for study, differ in zip(values, tuned, strict=True)
     ]
     best = np.array([true[at] - np.delete(true, at).max() for at in range(len(true))])
-    return best, *np.swapaxes(found, 0, 1)
+    return best, *np.swapaxes(intervals, 0, 1)
 
 
 def comparisons(rng: np.random.Generator, studies: int) -> Iterator[Share]:
-    """Yields errors and coverage of the comparison with the best, the truth at the margin."""
+    """Yield errors and coverage of the comparison with the best, the truth at the margin."""
     for sizes in (2, 3, 5, 7):
         for name, scatter in {
             "equal scatter": np.ones(sizes),
@@ -213,109 +218,119 @@ def comparisons(rng: np.random.Generator, studies: int) -> Iterator[Share]:
                     within.append((low > -margin)[:, true <= -margin].mean(axis=0).max())
                     beyond.append((high < -margin).any(axis=1).mean())
                     held.append(((low <= true) & (true <= high)).mean(axis=0).min())
-            drawn, error = f"{sizes} sizes, {name}", math.sqrt(LEVEL * (1 - LEVEL) / n)
-            for what, found in {"within": max(within), "any beyond": max(beyond)}.items():
-                yield Share(f"wrongly {what}: {drawn}", "at most 5 %", float(found), error)
+            description, error = f"{sizes} sizes, {name}", math.sqrt(LEVEL * (1 - LEVEL) / n)
+            for error_kind, rate in {"within": max(within), "any beyond": max(beyond)}.items():
+                yield Share(
+                    f"wrongly {error_kind}: {description}", "at most 5 %", float(rate), error
+                )
             held_error = error * math.sqrt(0.9 * 0.1 / LEVEL / (1 - LEVEL))
-            yield Share(f"interval holds: {drawn}", "at least 90 %", float(min(held)), held_error)
+            yield Share(
+                f"interval holds: {description}", "at least 90 %", float(min(held)), held_error
+            )
     for sizes, rates in ((2, 3), (4, 3), (4, 5)):
         n = max(studies // 20, 100)
         true, low, high = compared(rng, np.ones(sizes), 1, 1.0, rates, n)
-        drawn = f"{sizes} sizes, {rates} equal rates"
-        yield share(f"wrongly within: {drawn}", "at most 5 %", low[:, 0] > -1.0)
-        yield share(f"wrongly any beyond: {drawn}", "at most 5 %", (high < -1.0).any(axis=1))
+        description = f"{sizes} sizes, {rates} equal rates"
+        yield share(f"wrongly within: {description}", "at most 5 %", low[:, 0] > -1.0)
+        yield share(f"wrongly any beyond: {description}", "at most 5 %", (high < -1.0).any(axis=1))
 
 
 def fits(rng: np.random.Generator, studies: int) -> Iterator[Share]:
-    """Yields how often a lack of fit is found where there is none, and where there is some."""
+    """Yield how often a lack of fit is reported, with and without one."""
     sizes = 2.0 ** np.arange(3, 9)
     law = 100 * (1 + 60 / sizes)
-    for more, seeds, asked in ((1.0, 6, "5 %"), (1.0, 1, "at most 5 %"), (1.2, 6, "power")):
+    for more, seeds, expected in ((1.0, 6, "5 %"), (1.0, 1, "at most 5 %"), (1.2, 6, "power")):
         true = law * np.where(np.arange(len(sizes)) == 0, more, 1.0)
         flagged = []
         for _ in range(max(studies // 20, 100)):
             noise = np.exp(rng.normal(0, 0.1, (len(sizes), seeds)))
             flagged.append(critical_batch_size.fit(sizes, true[:, None] * noise).flagged)
-        drawn = f"the smallest takes {more - 1:.0%} more, {display.count(seeds, 'seed')}"
-        yield share(f"lack of fit: {drawn}", asked, np.array(flagged))
+        description = f"the smallest takes {more - 1:.0%} more, {display.count(seeds, 'seed')}"
+        yield share(f"lack of fit: {description}", expected, np.array(flagged))
 
 
 def in_stages(values: np.ndarray, bounds: dict[str, float]) -> list[Statement]:
     """Return the statement about one contrast as it stands after each analysis."""
-    analyses = [Statement.of_all((Contrast(values[:seeds], **bounds),)) for seeds in LOOKS]
-    shares = stages.weights(LOOKS)
-    return [verdicts.staged(analyses[:count], shares[:count]) for count in range(1, len(LOOKS) + 1)]
+    analyses = [Statement.of_all((Contrast(values[:seeds], **bounds),)) for seeds in ANALYSES]
+    shares = stages.weights(ANALYSES)
+    return [
+        verdicts.staged(analyses[:count], shares[:count]) for count in range(1, len(ANALYSES) + 1)
+    ]
 
 
 def until_decided(statements: list[list[Statement]]) -> tuple[list[Row], np.ndarray]:
-    """Return a family, each statement analysed until it is told, and the seeds of each."""
+    """Return the verdicts on a family, each analysed until it is decided, and its seeds."""
     at = np.zeros(len(statements), int)
-    for _ in LOOKS:
-        judged = judge(one[look] for one, look in zip(statements, at, strict=True))
-        undecided = np.array([one["verdict"] not in TOLD for one in judged])
-        seeds = np.array(LOOKS)[at]
-        at = at + (undecided & (at < len(LOOKS) - 1))
+    for _ in ANALYSES:
+        judged = judge(analyses[index] for analyses, index in zip(statements, at, strict=True))
+        undecided = np.array([one["verdict"] not in DECIDED for one in judged])
+        seeds = np.array(ANALYSES)[at]
+        at = at + (undecided & (at < len(ANALYSES) - 1))
     return judged, seeds
 
 
 def staged_claims(rng: np.random.Generator, studies: int) -> Iterator[Share]:
-    """Yields error and power of a claim alone, and of families with margins, in stages."""
-    for effect, asked in (
+    """Yield error and power of a claim alone, and of families with margins, in stages."""
+    for effect, expected in (
         (0.0, "at most 5 %"),
-        *((each, "power") for each in (0.3, 0.5, 0.8, 1.2)),
+        *((effect, "power") for effect in (0.3, 0.5, 0.8, 1.2)),
     ):
-        told, used = [], []
-        for drawn in rng.normal(effect, 1, (max(studies // 20, 40), LOOKS[-1])):
-            (judged,), (seeds,) = until_decided([in_stages(drawn, {"low": 0.0})])
-            told.append(judged["verdict"] == Verdict.SUPPORTED)
+        decided, used = [], []
+        for description in rng.normal(effect, 1, (max(studies // 20, 40), ANALYSES[-1])):
+            (judged,), (seeds,) = until_decided([in_stages(description, {"low": 0.0})])
+            decided.append(judged["verdict"] == Verdict.SUPPORTED)
             used.append(seeds)
-        drawn = f"a claim in stages, effect {effect:g} sd, {np.mean(used):.0f} seeds on average"
-        yield share(f"supported: {drawn}", asked, np.array(told))
+        description = (
+            f"a claim in stages, effect {effect:g} sd, {np.mean(used):.0f} seeds on average"
+        )
+        yield share(f"supported: {description}", expected, np.array(decided))
     false, power, used, missed = [], [], [], []
     # Half of the trends rise; half of the equivalences are true, and half lie at their margin.
     true = np.repeat([0.0, 1.0, 0.0, 1.0], (8, 8, 7, 7))
     right = np.repeat([False, True, True, False], (8, 8, 7, 7))
     for _ in range(max(studies // 400, 5)):
-        values = true[:, None] + rng.standard_normal((len(true), LOOKS[-1]))
+        values = true[:, None] + rng.standard_normal((len(true), ANALYSES[-1]))
         bounds = [{"low": 0.0}] * 16 + [{"low": -1.0, "high": 1.0}] * 14
         judged, seeds = until_decided([*map(in_stages, values, bounds)])
-        said = np.array([one["verdict"] == Verdict.SUPPORTED for one in judged])
+        supported = np.array([one["verdict"] == Verdict.SUPPORTED for one in judged])
         against = np.array([one["verdict"] == Verdict.CONTRADICTED for one in judged])
-        wrong_ones = (said & ~right) | against
-        false.append(wrong_ones.sum() / max((said | against).sum(), 1))
-        power.append(said[right].mean())
+        wrong_ones = (supported & ~right) | against
+        false.append(wrong_ones.sum() / max((supported | against).sum(), 1))
+        power.append(supported[right].mean())
         used.append(seeds.mean())
-        told = [
-            (one, mean) for one, mean in zip(judged, true, strict=True) if one["verdict"] in TOLD
+        decided = [
+            (one, mean) for one, mean in zip(judged, true, strict=True) if one["verdict"] in DECIDED
         ]
         missed.append(
-            np.mean([not one["low"] <= mean <= one["high"] for one, mean in told]) if told else 0
+            np.mean([not one["low"] <= mean <= one["high"] for one, mean in decided])
+            if decided
+            else 0
         )
-    drawn = f"30 claims in stages, half with margins, {np.mean(used):.0f} seeds on average"
-    yield share(f"false among those told: {drawn}", "at most 5 %", np.array(false))
-    yield share(f"told of those that are true: {drawn}", "power", np.array(power))
-    yield share(f"intervals of those told miss: {drawn}", "at most 5 %", np.array(missed))
+    description = f"30 claims in stages, half with margins, {np.mean(used):.0f} seeds on average"
+    yield share(f"false among decided ones: {description}", "at most 5 %", np.array(false))
+    yield share(f"decided among true ones: {description}", "power", np.array(power))
+    yield share(f"intervals of decided ones miss: {description}", "at most 5 %", np.array(missed))
 
 
 def staged_comparisons(rng: np.random.Generator, studies: int) -> Iterator[Share]:
-    """Yields errors of the comparison with the best in stages, at one rate and at tuned ones."""
-    shares, margin = stages.weights(LOOKS), 0.5
+    """Yield errors of the comparison with the best in stages, at one rate and at tuned ones."""
+    shares, margin = stages.weights(ANALYSES), 0.5
     for sizes, rates in ((3, 1), (5, 1), (3, 3)):
         within, beyond = [], []
         true = np.where(np.arange(sizes) < 1, -margin, 0.0)
         for _ in range(max(studies // 20, 20)):
-            values, looks = rng.standard_normal((sizes, rates, LOOKS[-1])), []
-            for seeds, of_look in zip(LOOKS, shares, strict=True):
+            values, analyses = rng.standard_normal((sizes, rates, ANALYSES[-1])), []
+            for seeds, level_share in zip(ANALYSES, shares, strict=True):
                 read, index = chosen_rates.leave_one_out(-values[:, :, :seeds])
                 lift = read.mean()  # the choice lifts every size alike
                 tuned = chosen_rates.differ(index)
-                looks.append(Analysis(true[:, None] - (read - lift), tuned, of_look))
-            low, high = with_best(looks, margin)
+                analyses.append(Analysis(true[:, None] - (read - lift), tuned, level_share))
+            low, high = with_best(analyses, margin)
             within.append(low[0] > -margin)
             beyond.append((high < -margin).any())
-        drawn = f"{sizes} sizes, {display.count(rates, 'rate')}, in stages"
-        yield share(f"wrongly within: {drawn}", "at most 5 %", np.array(within))
-        yield share(f"wrongly any beyond: {drawn}", "at most 5 %", np.array(beyond))
+        description = f"{sizes} sizes, {display.count(rates, 'rate')}, in stages"
+        yield share(f"wrongly within: {description}", "at most 5 %", np.array(within))
+        yield share(f"wrongly any beyond: {description}", "at most 5 %", np.array(beyond))
 
 
 def raced(costs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -334,12 +349,12 @@ def raced(costs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def races(rng: np.random.Generator, studies: int) -> Iterator[Share]:
-    """Yields errors of a race over rates, and of the comparison of sizes that follows it.
+    """Yield errors of a race over rates, and of the comparison of sizes that follows it.
 
     The first size is worse than the others by the margin. In one case it has a single rate, so that
     a choice among the rates of the others lifts these alone.
     """
-    shares, margin, sizes = stages.weights(LOOKS), 0.5, 3
+    shares, margin, sizes = stages.weights(ANALYSES), 0.5, 3
     equal = [(rates, 0.0, rates) for rates in (3, 4, 5, 6)]
     best = [(4, apart, 4) for apart in (0.5, 1.0, 2.0, 4.0)]
     for rates, apart, of_first in (*equal, (6, 0.0, 1), *best):
@@ -347,30 +362,36 @@ def races(rng: np.random.Generator, studies: int) -> Iterator[Share]:
         true = np.where(np.arange(sizes) < 1, -margin, 0.0)
         worse = np.where(np.arange(rates) < 1, 0.0, apart)
         for _ in range(max(studies // 20, 20)):
-            logs = rng.standard_normal((sizes, rates, LOOKS[-1])) + worse[:, None]
+            logs = rng.standard_normal((sizes, rates, ANALYSES[-1])) + worse[:, None]
             logs[0, of_first:] = math.nan
             costs, left_after = raced(np.exp(logs))
             best_left.append((left_after[1:, 0] > 0).mean())
-            looks = []
-            for seeds, of_look in zip(LOOKS, shares, strict=True):
+            analyses = []
+            for seeds, level_share in zip(ANALYSES, shares, strict=True):
                 read, index = chosen_rates.leave_one_out(np.log(costs)[:, :, :seeds])
-                looks.append(Analysis(true[:, None] - read, chosen_rates.differ(index), of_look))
-            low, high = with_best(looks, margin)
+                analyses.append(
+                    Analysis(true[:, None] - read, chosen_rates.differ(index), level_share)
+                )
+            low, high = with_best(analyses, margin)
             within.append(low[0] > -margin)
             beyond.append((high < -margin).any())
             held.append(low[0] <= -margin <= high[0])
-            runs.append(np.isfinite(costs[1:, :, : LOOKS[0]]).mean())
-        drawn = f"{rates} rates, the best {apart:g} sd apart" if apart else f"{rates} equal rates"
-        drawn += "" if of_first == rates else ", one of the worse size"
-        yield share(f"the best rate of a size leaves the race: {drawn}", "at most 5 %", best_left)
-        yield share(f"wrongly within after a race: {drawn}", "at most 5 %", within)
-        yield share(f"wrongly any beyond after a race: {drawn}", "at most 5 %", beyond)
-        yield share(f"interval holds after a race: {drawn}", "at least 90 %", held)
-        yield share(f"runs of {LOOKS[0]} seeds that remain: {drawn}", "", runs)
+            runs.append(np.isfinite(costs[1:, :, : ANALYSES[0]]).mean())
+        description = (
+            f"{rates} rates, the best {apart:g} sd apart" if apart else f"{rates} equal rates"
+        )
+        description += "" if of_first == rates else ", one of the worse size"
+        yield share(
+            f"the best rate of a size leaves the race: {description}", "at most 5 %", best_left
+        )
+        yield share(f"wrongly within after a race: {description}", "at most 5 %", within)
+        yield share(f"wrongly any beyond after a race: {description}", "at most 5 %", beyond)
+        yield share(f"interval holds after a race: {description}", "at least 90 %", held)
+        yield share(f"runs of {ANALYSES[0]} seeds that remain: {description}", "", runs)
 
 
-def every(studies: int, seed: int = 0) -> Iterator[Share]:
-    """Yields all shares, each group from draws of its own."""
+def simulate(studies: int, seed: int = 0) -> Iterator[Share]:
+    """Yield all shares. Each group has its own random numbers."""
     for index, group in enumerate(GROUPS):
         yield from group(np.random.default_rng([seed, index]), studies)
 
@@ -382,9 +403,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--studies", type=int, default=20_000)
     arguments = parser.parse_args()
-    header("simulated", "share", "asked")
-    for found in every(arguments.studies):
-        row(found.drawn, f"{found.share:.2%} ± {found.error:.2%}", found.asked)
+    header("simulated", "share", "expected")
+    for result in simulate(arguments.studies):
+        row(result.description, f"{result.share:.2%} ± {result.error:.2%}", result.expected)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,12 @@
-"""A study of trainings beside what one would write by hand: a pool of processes with the same work.
+"""Compare a study with a pool of processes that does the same work.
 
     python benchmarks/grid.py [--config config.yaml] [--blocks 3] [--cores 2]
 
-The other side is a pool of as many processes as cores. Each imports TensorFlow once, and trains
-and measures one run after the other, with the same functions and the same files; then one process
-times what the study times, alone. It takes studies of trainings, their measures and times: no
-sweeps, pairs of runs or measures after early epochs. Both start without any result. The workflow's
-time includes its tables, figures and report, which the pool does not make. CPU seconds are those of
-every process that either started.
+The pool has one process per core. Each imports TensorFlow once, and trains and measures one run
+after the other with the same functions and files; then one process makes the timings, exclusively.
+Supported are studies of trainings with measures and timings, without sweeps, pairs of runs or
+measures after early epochs. Both start without results. The time of the workflow includes tables,
+figures and report, which the pool does not make. CPU seconds include all child processes.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from pathlib import Path
 import numpy as np
 from side_by_side import ROOT, clone, header, interleave, parser, ratio, row
 
-SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER of Linux's prctl: who outlives its parent is ours
+SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER of Linux: this process adopts orphaned descendants
 
 POOL = """
 import multiprocessing
@@ -43,7 +42,7 @@ RESULTS = Path("results")
 
 def start():
     tensorflow_start.start(threads=1)
-    # Each graph is of another run's model: that they are many is no fault.
+    # Each run has a model of its own, so many graphs are expected.
     logging.getLogger("tensorflow").addFilter(
         lambda record: "triggered tf.function retracing" not in record.getMessage()
     )
@@ -53,9 +52,9 @@ def train_and_measure(job):
     from batchscope.measures import finished_run, measure_job
     from batchscope.training import trainer
 
-    run, wanted = job
+    run, measures = job
     trainer.train(trainer.TrainingRun(RESULTS, run))
-    for path, measure in wanted.items():
+    for path, measure in measures.items():
         measure_job.write(measure, [finished_run.FinishedRun(RESULTS, run)], path.stem, path)
 
 
@@ -73,8 +72,8 @@ def main(path, cores):
         for run in experiment.runs:
             runs.setdefault(run, {})  # trained, also where it is only timed
         for job in jobs.measure_jobs(experiment, RESULTS, study.machine):
-            wanted = times if job.measure in TIMINGS else runs[job.runs[0]]
-            wanted[job.path] = job if job.measure in TIMINGS else job.measure
+            outputs = times if job.measure in TIMINGS else runs[job.runs[0]]
+            outputs[job.path] = job if job.measure in TIMINGS else job.measure
     pool = multiprocessing.get_context("spawn").Pool(cores, start)
     for _ in pool.imap_unordered(train_and_measure, runs.items()):
         pass
@@ -93,7 +92,7 @@ if __name__ == "__main__":
 
 
 def run(config: Path, command: list[str]) -> None:
-    """Runs a command in a fresh copy of the project, with every process that it leaves behind."""
+    """Run a command in a fresh copy of the project, and wait for all its descendants."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         clone(folder)
@@ -111,21 +110,21 @@ def run(config: Path, command: list[str]) -> None:
 
 
 def main() -> None:
-    given = parser(__doc__, blocks=3)
-    given.add_argument("--config", type=Path, default=ROOT / "config.yaml")
-    given.add_argument("--cores", type=int, default=2)
-    given = given.parse_args()
+    arguments = parser(__doc__, blocks=3)
+    arguments.add_argument("--config", type=Path, default=ROOT / "config.yaml")
+    arguments.add_argument("--cores", type=int, default=2)
+    options = arguments.parse_args()
     ctypes.CDLL(None).prctl(SUBREAPER, 1, 0, 0, 0)
-    cores = str(given.cores)
+    cores = str(options.cores)
     snakemake = ["-m", "snakemake", "--cores", cores, "--configfile", "study.yaml"]
     contenders = {
-        "workflow": lambda: run(given.config, snakemake),
-        "pool": lambda: run(given.config, ["pool.py", "study.yaml", cores]),
+        "workflow": lambda: run(options.config, snakemake),
+        "pool": lambda: run(options.config, ["pool.py", "study.yaml", cores]),
     }
-    taken = interleave(contenders, given.blocks, warm_up=False)
-    seconds = [f"{np.median(taken[name][:, 0]):.0f} s" for name in contenders]
+    timings = interleave(contenders, options.blocks, warm_up=False)
+    seconds = [f"{np.median(timings[name][:, 0]):.0f} s" for name in contenders]
     header("study", *contenders, "workflow / pool")
-    row(given.config.name, *seconds, ratio(taken["workflow"], taken["pool"]))
+    row(options.config.name, *seconds, ratio(timings["workflow"], timings["pool"]))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""Time and memory of each step of a study of very many runs that were made before.
+"""Measure time and memory of each step of a study with very many finished runs.
 
     python benchmarks/large.py [--runs 20000]
 
-One seed of a small study is trained, measured and timed. Its records stand for those of all other
-seeds, with numbers that differ at random: what is measured here is what their number costs.
+One seed of a small study is trained, measured and timed. Its records are copied for all other
+seeds, with random changes of their numbers.
 """
 
 from __future__ import annotations
@@ -38,27 +38,27 @@ experiments:
       time_epoch: {{blocks: 3, block_seconds: 0.05}}
 """
 SPREAD = 0.05  # of a number over seeds
-# Runs a command, and prints its seconds and the most memory that any of its processes had, MB.
+# Run a command; print its seconds and the peak memory of its largest process in MB.
 MEASURED = """
 import resource, subprocess, sys, time
-begun = time.monotonic()
+start = time.monotonic()
 done = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL)
 used = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
-print(time.monotonic() - begun, used, done.returncode)
+print(time.monotonic() - start, used, done.returncode)
 """
 
 
 def varied(value: Any, generator: np.random.Generator) -> Any:
-    """Returns a record's value with other numbers: positive ones and shares stay such."""
+    """Return the value of a record with changed numbers. Shares stay below 1."""
     if isinstance(value, dict):
-        return {key: varied(each, generator) for key, each in value.items()}
+        return {key: varied(item, generator) for key, item in value.items()}
     if isinstance(value, float):
         return value * float(np.exp(generator.normal(0.0, SPREAD) - 3 * SPREAD))
     return value
 
 
 def copied(source: Path, target: Path, seed: int, generator: np.random.Generator) -> None:
-    """Makes a record of another seed, or a link to a file that no table reads."""
+    """Write a record of another seed, or link a file that no table reads."""
     target.parent.mkdir(parents=True, exist_ok=True)
     if source.suffix != ".json":
         os.link(source, target)
@@ -74,7 +74,7 @@ def copied(source: Path, target: Path, seed: int, generator: np.random.Generator
 
 
 def multiply(results: Path, seeds: int) -> None:
-    """Makes what there is of seed 0 for the others too."""
+    """Copy the records of seed 0 for the other seeds."""
     generator = np.random.default_rng(0)
     runs = [path for path in results.glob("runs/*+seed=0/**/*") if path.is_file()]
     runs.sort(key=lambda path: path.name != "record.json")  # measures are no older than runs
@@ -97,40 +97,40 @@ def measured(folder: Path, *words: str) -> tuple[float, float]:
 
 
 def main() -> None:
-    given = parser(__doc__, blocks=1)
-    given.add_argument("--runs", type=int, default=20_000)
-    given = given.parse_args()
-    seeds = given.runs // 5
+    arguments = parser(__doc__, blocks=1)
+    arguments.add_argument("--runs", type=int, default=20_000)
+    options = arguments.parse_args()
+    seeds = options.runs // 5
     snakemake = ("-m", "snakemake", "--quiet", "all", "--cores", "2")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         clone(folder)
         config = folder / "config.yaml"
-        config.write_text(CONFIG.format(runs=given.runs, seeds=1))
+        config.write_text(CONFIG.format(runs=options.runs, seeds=1))
         measured(folder, *snakemake)
-        config.write_text(CONFIG.format(runs=given.runs, seeds=seeds))
-        header("of " + str(given.runs) + " runs", "seconds", "most memory of a process")
+        config.write_text(CONFIG.format(runs=options.runs, seeds=seeds))
+        header("of " + str(options.runs) + " runs", "seconds", "most memory of a process")
 
-        def shown(what: str, *words: str) -> None:
+        def show(what: str, *words: str) -> None:
             seconds, memory = measured(folder, *words)
             row(what, f"{seconds:.0f}", f"{memory / 1000:.1f} GB")
 
-        shown("plan, one seed made", "workflow/run.py", "plan")
-        shown("dry-run, one seed made", *snakemake, "-n")
-        begun = time.monotonic()
+        show("plan, one seed made", "workflow/run.py", "plan")
+        show("dry-run, one seed made", *snakemake, "-n")
+        start = time.monotonic()
         multiply(folder / "results", seeds)
-        print(f"(records of the other seeds written in {time.monotonic() - begun:.0f} s)")
-        shown("plan, all made", "workflow/run.py", "plan")
-        shown("dry-run, all made", *snakemake, "-n")
+        print(f"(records of the other seeds written in {time.monotonic() - start:.0f} s)")
+        show("plan, all made", "workflow/run.py", "plan")
+        show("dry-run, all made", *snakemake, "-n")
         study = ("--config", "config.yaml", "--scale", "full")
         tables = ("--experiment", "grid", "--output", "results/studies/many/grid")
-        shown("tabulate", "workflow/run.py", "tabulate", *study, *tables)
+        show("tabulate", "workflow/run.py", "tabulate", *study, *tables)
         drawn = ("--experiment", "grid", "--tables", "results/studies/many/grid")
         to = ("--output", "results/studies/many/grid/figures")
-        shown("figures", "workflow/run.py", "figures", *study, *drawn, *to)
-        shown("report", "workflow/run.py", "report", *study, "--output", "results/report.html")
-        shown("snakemake, to its report", *snakemake)
-        shown("snakemake, nothing to be done", *snakemake)
+        show("figures", "workflow/run.py", "figures", *study, *drawn, *to)
+        show("report", "workflow/run.py", "report", *study, "--output", "results/report.html")
+        show("snakemake, to its report", *snakemake)
+        show("snakemake, nothing to be done", *snakemake)
         size = (folder / "results" / "report.html").stat().st_size
         print(f"report.html: {size / 1e6:.1f} MB")
 

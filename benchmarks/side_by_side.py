@@ -1,7 +1,8 @@
-"""What the benchmarks share: contenders that take turns, and tables of their ratios.
+"""Run contenders in turns and print the ratios of their times.
 
-Every time is measured twice: by the clock, and as CPU seconds of this process and of those that it
-waited for, which others on the machine disturb less. Importing this makes `batchscope` importable.
+Every time is measured twice: wall-clock seconds, and CPU seconds of this process and its children.
+Other processes on the machine disturb the CPU seconds less. Importing this module adds `batchscope`
+to the path.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ Contender = Callable[[], Any]
 
 
 def parser(description: str, blocks: int) -> argparse.ArgumentParser:
-    """Returns a parser with the option that all of them have."""
-    made = argparse.ArgumentParser(description=description.splitlines()[0])
-    made.add_argument("--blocks", type=int, default=blocks, help="turns of each contender")
-    return made
+    """Return a parser with the option that all benchmarks have."""
+    result = argparse.ArgumentParser(description=description.splitlines()[0])
+    result.add_argument("--blocks", type=int, default=blocks, help="turns of each contender")
+    return result
 
 
 def now() -> np.ndarray:
-    """Returns seconds of the clock, and CPU seconds of this process and of its children."""
+    """Return wall-clock seconds, and CPU seconds of this process and its children."""
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = time.process_time() + children.ru_utime + children.ru_stime
     return np.array([time.perf_counter(), cpu])
@@ -47,23 +48,26 @@ def now() -> np.ndarray:
 def interleave(
     contenders: dict[str, Contender], blocks: int, warm_up: bool = True
 ) -> dict[str, np.ndarray]:
-    """Returns seconds of each contender, shape (blocks, 2), in turns whose order is shuffled."""
+    """Return the seconds of each contender, shape (blocks, 2). Turns are in random order."""
     generator = np.random.default_rng(0)
-    taken: dict[str, list[np.ndarray]] = {name: [] for name in contenders}
+    timings: dict[str, list[np.ndarray]] = {name: [] for name in contenders}
     for call in contenders.values() if warm_up else ():
         call()  # tracing, memory pools, caches of files
     for _ in range(blocks):
         for name in generator.permutation(list(contenders)):
-            begun = now()
+            start = now()
             contenders[name]()
-            taken[name].append(now() - begun)
-    return {name: np.array(found) for name, found in taken.items()}
+            timings[name].append(now() - start)
+    return {name: np.array(seconds) for name, seconds in timings.items()}
 
 
-def ratio(these: np.ndarray, those: np.ndarray) -> str:
-    """Returns the median ratio with a 95 % t-interval of the mean log ratio, by clock and CPU."""
+def ratio(ours: np.ndarray, theirs: np.ndarray) -> str:
+    """Return the median ratio of wall-clock and of CPU seconds, each with a 95 % interval.
+
+    The interval is that of the mean log ratio, by Student's t.
+    ."""
     cells = []
-    for logs in np.log(these / those).T:
+    for logs in np.log(ours / theirs).T:
         _, low, high, n = intervals.t_interval(logs)
         ends = f" [{np.exp(low):.2f}, {np.exp(high):.2f}]" if n > 1 else ""
         cells.append(f"{np.exp(np.median(logs)):.2f}{ends}")
@@ -71,18 +75,18 @@ def ratio(these: np.ndarray, those: np.ndarray) -> str:
 
 
 def header(*columns: str) -> None:
-    """Prints the head of a Markdown table."""
+    """Print the head of a Markdown table."""
     row(*columns)
     print("|---" * len(columns) + "|", flush=True)
 
 
 def row(*cells: Any) -> None:
-    """Prints a row of a Markdown table."""
+    """Print a row of a Markdown table."""
     print(f"| {' | '.join(map(str, cells))} |", flush=True)
 
 
 def clone(folder: Path) -> None:
-    """Copies the project, without results, into a folder."""
+    """Copy the project, without results, into a folder."""
     for name in COPIED:
         source = ROOT / name
         if source.is_dir():
@@ -92,7 +96,7 @@ def clone(folder: Path) -> None:
 
 
 def dataset(name: str) -> datasets.Dataset:
-    """Returns a built-in data set, prepared in a folder that goes when the program ends."""
+    """Return a built-in data set, prepared in a folder that is deleted at exit."""
     definition = dataset_definitions.BUILT_IN[name].resolved()
     token = dataset_definitions.token(name, definition)
     folder = tempfile.mkdtemp()
@@ -102,21 +106,21 @@ def dataset(name: str) -> datasets.Dataset:
 
 
 def random_images(shape: tuple[int, int, int], classes: int, count: int) -> datasets.Examples:
-    """Returns images of random bytes: no step's time depends on what they show."""
+    """Return random images. The time of a step does not depend on their content."""
     generator = np.random.default_rng(0)
     images = generator.integers(0, 256, (count, *shape), np.uint8)
     return datasets.Examples(images, generator.integers(0, classes, count), 1 / 255)
 
 
 def first(examples: datasets.Examples, count: int) -> datasets.Examples:
-    """Returns the first of some examples."""
+    """Return the first examples."""
     return datasets.Examples(examples.images[:count], examples.labels[:count], examples.scale)
 
 
 def our_loop(
     model: Any, optimizer: Any, examples: datasets.Examples, batch_size: int, micro_batch: int = 0
 ) -> Contender:
-    """Returns an epoch of training by our loop; each call is the next one."""
+    """Return an epoch of training by our loop; each call is the next one."""
     from batchscope.training import step_loop
 
     batches = step_loop.Batches(batch_size, micro_batch=micro_batch)

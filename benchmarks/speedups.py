@@ -1,9 +1,9 @@
-"""What replaces a library's function beside that function, as shipped studies use both.
+"""Compare our replacements of library functions with these functions, in cases of shipped studies.
 
     python benchmarks/speedups.py [--cases adam_text ...] [--blocks 5]
 
-One process, one thread. Printed: seconds of the library's over ours. What is not faster by a factor
-of 1.2 in any case is not worth its lines.
+One process, one thread. The table has the seconds of the library divided by ours. A replacement
+that is not faster by a factor of 1.2 in any case is not worth its lines.
 
 - `imports`: TensorFlow and Keras as jobs import them; a plain import.
 - `adam_*`: an epoch of updates; with `keras.optimizers.Adam`.
@@ -52,27 +52,29 @@ def imports() -> Pair:
     return lambda: run(start), lambda: run("import tensorflow, keras")
 
 
-def objective(network: str, look: tuple, count: int):
+def objective(network: str, model_input: tuple, count: int):
     from batchscope.measures import finished_run
     from batchscope.training import losses, models
 
-    examples = random_images(*look, count)
-    chunk = finished_run.even_chunk(count, losses.chunk_size(look[0]))
+    examples = random_images(*model_input, count)
+    chunk = finished_run.even_chunk(count, losses.chunk_size(model_input[0]))
     return losses.Objective(
-        models.build(network, model_inputs.ModelInput(*look), seed=0), examples, chunk
+        models.build(network, model_inputs.ModelInput(*model_input), seed=0), examples, chunk
     )
 
 
-def adam(network: str, look: model_inputs.ModelInput, examples: Examples, batch_size: int) -> Pair:
+def adam(
+    network: str, model_input: model_inputs.ModelInput, examples: Examples, batch_size: int
+) -> Pair:
     import keras
 
     from batchscope.training import models, optimizers
 
-    births = {name: factor.default for name, factor in run_factors.FACTORS.items()}
-    given = {"batch_size": batch_size, "optimizer": "adam", "learning_rate": 0.001}
-    fused, plain = optimizers.make_optimizer(births | given), keras.optimizers.Adam(0.001)
+    defaults = {name: factor.default for name, factor in run_factors.FACTORS.items()}
+    changed = {"batch_size": batch_size, "optimizer": "adam", "learning_rate": 0.001}
+    fused, plain = optimizers.make_optimizer(defaults | changed), keras.optimizers.Adam(0.001)
     ours, theirs = (
-        our_loop(models.build(network, look, seed=0), optimizer, examples, batch_size)
+        our_loop(models.build(network, model_input, seed=0), optimizer, examples, batch_size)
         for optimizer in (fused, plain)
     )
     return ours, theirs
@@ -89,12 +91,12 @@ def adam_on_text(batch_size: int, steps: int) -> Pair:
     return adam("tiny_transformer", data.model_input, examples, batch_size)
 
 
-def hessian(network: str, look: tuple, count: int, **changed) -> Pair:
+def hessian(network: str, model_input: tuple, count: int, **changed) -> Pair:
     from scipy.sparse import linalg
 
     from batchscope.measures import hessian as measure
 
-    loss = objective(network, look, count)
+    loss = objective(network, model_input, count)
     settings = names.parse_settings("hessian", "default") | changed
     start = np.random.default_rng(measure.START_SEED).standard_normal(loss.size)
 
@@ -118,16 +120,16 @@ CASES = {
 
 
 def main() -> None:
-    given = parser(__doc__, blocks=5)
-    given.add_argument("--cases", nargs="+", default=[*CASES], choices=CASES)
-    given = given.parse_args()
+    arguments = parser(__doc__, blocks=5)
+    arguments.add_argument("--cases", nargs="+", default=[*CASES], choices=CASES)
+    options = arguments.parse_args()
     tensorflow_start.start(threads=1)
     header("case", "ours", "the library's / ours")
-    for case in given.cases:
+    for case in options.cases:
         ours, theirs = CASES[case]()
-        taken = interleave({"ours": ours, "theirs": theirs}, given.blocks)
-        seconds = np.median(taken["ours"][:, 0])
-        row(case, f"{seconds:.2f} s", ratio(taken["theirs"], taken["ours"]))
+        timings = interleave({"ours": ours, "theirs": theirs}, options.blocks)
+        seconds = np.median(timings["ours"][:, 0])
+        row(case, f"{seconds:.2f} s", ratio(timings["theirs"], timings["ours"]))
 
 
 if __name__ == "__main__":

@@ -2,14 +2,14 @@
 
 import synthetic
 from batchscope import figures
-from batchscope.study.registry import OF_SWEEPS
+from batchscope.study.registry import SWEEP_TIMINGS
 
 RATES = [{"learning_rate": 0.05}, {"learning_rate": 0.1}]
 # Figures of trainings; those of timings are tested beside their own tables.
 NAMES = [
     name
     for name, figure in figures.FIGURES.items()
-    if not set(figure.requires.measures) & set(OF_SWEEPS)
+    if not set(figure.requires.measures) & set(SWEEP_TIMINGS)
 ]
 
 

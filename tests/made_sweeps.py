@@ -6,7 +6,7 @@ import pandas
 
 from batchscope import figures
 from batchscope.study import run_factors
-from batchscope.study.tables import FIRST, OF_TIMINGS
+from batchscope.study.tables import FIRST, TIMING_TABLES
 from drawing import drawn as drawing_of
 from drawing import reread
 
@@ -91,7 +91,7 @@ def tables_of(**rows):
     """Returns an experiment's tables of timings, as they are read back from CSV files."""
     written = {}
     for name in ("throughput", "sweeps", "utilisation", "samples", "largest", "profiles"):
-        columns = [*FIRST, *OF_TIMINGS[name].columns]
+        columns = [*FIRST, *TIMING_TABLES[name].columns]
         written[name] = reread(pandas.DataFrame(rows.get(name, []), columns=columns))
     return figures.FigureTables(**written)
 

@@ -19,13 +19,13 @@ from batchscope.study.claims import Claim
 from batchscope.study.experiments import TrainingExperiment
 from batchscope.study.plan import PlannedExperiment
 from batchscope.study.registry import MEASURES as catalogue_measures
-from batchscope.study.registry import OF_TRAININGS
+from batchscope.study.registry import TRAINING_TIMINGS
 from batchscope.tables import csv_tables, experiment_tables, long_tables, run_table
 
 DATASET = names.token("digits", "1f0a93c2")
 LAYERS = ("conv_1", "conv_2", "dense_1", "output")
 MEASURES: dict[str, dict[str, Any]] = {
-    name: names.parse_settings(name, "default") for name in (*catalogue_measures, *OF_TRAININGS)
+    name: names.parse_settings(name, "default") for name in (*catalogue_measures, *TRAINING_TIMINGS)
 }
 MEASURES["landscape"] |= {"points": 7, "pairs": 2, "lines": 2}
 MEASURES["line"] |= {"points": 7}
@@ -154,7 +154,7 @@ def tabulate(results: Path, planned: Study, folder: Path, only: Iterable[str] = 
         experiment_tables.write(results, planned, "gap", folder)
         return
     tables = {"runs": run_table.collect(results, planned, "gap")}
-    tables |= long_tables.of_experiment(results, planned, "gap")
+    tables |= long_tables.for_experiment(results, planned, "gap")
     for table in only:
         frame = tables[table] if table in tables else made(table, results, planned)
         csv_tables.write(frame, folder / f"{table}.csv")
@@ -164,7 +164,7 @@ def made(table: str, results: Path, planned: Study) -> pandas.DataFrame:
     """Returns one table of an experiment, without the others where it is made of none."""
     if table == "runs":
         return run_table.collect(results, planned, "gap")
-    tables = long_tables.of_experiment(results, planned, "gap")
+    tables = long_tables.for_experiment(results, planned, "gap")
     if table not in tables:
         tables = experiment_tables.make(results, planned, "gap")
     return tables[table]

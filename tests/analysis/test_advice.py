@@ -80,7 +80,7 @@ def test_memory_excludes_and_is_a_limit():
     assert one(found, "limit", "knee")["estimate"] == 70
     sizes = found[found["item"] == "size"].set_index("batch_size")
     assert sizes.loc[128, ["name", "verdict"]].tolist() == ["memory", "beyond"]
-    open_ = advised(limits=limits.assign(max_batch_size_bound="most_fits"))
+    open_ = advised(limits=limits.assign(max_batch_size_bound="max_fits"))
     assert recommended(open_)[2] == "32 64 128"
     assert one(open_, "limit", "memory")["reason"] == "lower_bound"
 
@@ -321,15 +321,19 @@ def test_a_plan_says_what_its_advice_will_lack():
 def test_seeds_in_stages_are_wanted_after_the_last_interim_analysis_alone():
     """Twelve would settle it: as long as an analysis follows, more seeds come by themselves."""
     frame = comparisons("bwwwn")
-    found = advised(frame, asked=ASKED._replace(looks=(6, 9, 13, 19, 28)))
+    staged = ASKED._replace(analyses=(6, 9, 13, 19, 28))
+    found = advised(frame, asked=staged)
     assert "seeds" not in names(found, "suggestion")
     check = one(found, "check", "interim")
     assert (check["passed"], check["estimate"], check["bound"]) == (0, 6, 28)
-    change = one(advised(frame, asked=ASKED._replace(looks=(6,))), "suggestion", "seeds")
+    frame.loc[frame["verdict"] == "not_resolved", "n"] = 13  # the recommended size was decided at 6
+    assert one(advised(frame, asked=staged), "check", "interim")["estimate"] == 13
+    frame = comparisons("bwwwn")
+    change = one(advised(frame, asked=ASKED._replace(analyses=(6,))), "suggestion", "seeds")
     assert yaml.safe_load(change["value"]) == {"until": "decided", "at_most": 12, "first": 6}
     elsewhere = advised(frame, made=runs().iloc[:0], asked=ASKED)  # of another machine
     assert "seeds" not in names(elsewhere, "suggestion")
-    decided = advised(asked=ASKED._replace(looks=(6, 9)))
+    decided = advised(asked=ASKED._replace(analyses=(6, 9)))
     assert one(decided, "check", "interim")["passed"] == 1
 
 

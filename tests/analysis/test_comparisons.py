@@ -8,7 +8,7 @@ import pandas
 import pytest
 from scipy import stats
 
-from batchscope.analysis import comparisons, readings
+from batchscope.analysis import budget_comparisons, comparisons
 from batchscope.analysis.trainings import Chosen, Trainings
 from batchscope.study import decision_columns, stages
 from costs import draws
@@ -34,8 +34,8 @@ def reading(values, outcome="test_accuracy", margin=0.05, kind="epochs", **more)
     )
     rates, read = np.full(len(values), 0.1), np.zeros(values.shape, int)
     chosen = Chosen(values, rates, marks.pop("on_edge"), read, marks.pop("tuned"))
-    of, budget = Trainings({}, runs, runs[:0]), readings.Budget(kind, 10.0)
-    return readings.Reading(of, budget, outcome, margin, chosen, **marks)
+    of, budget = Trainings({}, runs, runs[:0]), budget_comparisons.Budget(kind, 10.0)
+    return budget_comparisons.BudgetComparison(of, budget, outcome, margin, chosen, **marks)
 
 
 def table(*args, **more):
@@ -90,7 +90,7 @@ def test_two_sizes_are_compared_by_the_seeds_that_both_have():
 def test_the_first_analysis_that_decides_is_printed_else_the_last(worse, printed):
     """Of 28 seeds: the bounds of a pair are those of a t-test at w_i times 5 %."""
     values = np.random.default_rng(3).normal(0, 0.3, (2, 9)) - [[0.0], [worse]]
-    shares, seeds = stages.weights(stages.looks(28))[:2], (6, 9)
+    shares, seeds = stages.weights(stages.analysis_seeds(28))[:2], (6, 9)
     analyses = [(values[:, :n], share) for n, share in zip(seeds, shares, strict=True)]
     found = staged(*analyses, margin=0.3).iloc[1]
     assert found["verdict"] == ("beyond" if printed == 0 else "not_resolved")

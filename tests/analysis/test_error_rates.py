@@ -29,11 +29,11 @@ _AWAY = 3.5  # Monte Carlo errors that a share may lie off, of some fifty
 def test_shares_are_what_is_asked(group, studies):
     checked = 0
     for found in group(np.random.default_rng(0), studies):
-        for asked in re.findall(r"[\d.]+(?= ?%)", found.asked):
+        for expected in re.findall(r"[\d.]+(?= ?%)", found.expected):
             away = _AWAY * found.error
-            if "at least" not in found.asked:
-                assert found.share <= float(asked) / 100 + away, found
-            if "at most" not in found.asked:
-                assert found.share >= float(asked) / 100 - away, found
+            if "at least" not in found.expected:
+                assert found.share <= float(expected) / 100 + away, found
+            if "at most" not in found.expected:
+                assert found.share >= float(expected) / 100 - away, found
             checked += 1
     assert checked >= 2

@@ -9,7 +9,7 @@ import pandas
 import pytest
 
 from batchscope.analysis import expectations
-from batchscope.analysis.advice_series import AdviceRequest, AdviceTables, of_tables
+from batchscope.analysis.advice_series import AdviceRequest, AdviceTables, from_tables
 from made_advice import FACTORS, rows
 
 SEEDS = (0, 1, 2)
@@ -44,7 +44,7 @@ def series(made, evaluated=None, frame=None, **asked):
         frame["learning_rate"] = 0.1
     evaluated = pandas.DataFrame() if evaluated is None else evaluated
     tables = AdviceTables(frame, made, trajectories=evaluated)
-    (found,) = of_tables(tables, AdviceRequest({"test_accuracy": 0.02}, **asked))
+    (found,) = from_tables(tables, AdviceRequest({"test_accuracy": 0.02}, **asked))
     return found
 
 

@@ -14,7 +14,7 @@ from batchscope.analysis.advice_series import AdviceRequest, AdviceTables
 from batchscope.study.stages import AddedRate
 from made_claims import claim
 
-LOOKS = (6, 9, 13)
+ANALYSES = (6, 9, 13)
 OPEN = {"verdict": "not_resolved", "reason": math.nan, "seeds_to_resolve": 11}
 CELLS = {"estimate": 0.1, "low": -0.1, "high": 0.3, "n": 6}
 
@@ -36,7 +36,7 @@ def of_claim(frame, row=None, **test):
     name = "comparison" if "sides" in test else "trend"
     stated = [claim("c", name, experiment="a", **kind, **test)]
     table = pandas.DataFrame([{"id": "c", **CELLS, **OPEN, **(row or {})}])
-    found = [*open_statements.of_claims(stated, table, frame, LOOKS)]
+    found = [*open_statements.open_claims(stated, table, frame, ANALYSES)]
     return [(each["seeds"], json.loads(each["runs"] or "[]")) for each in found]
 
 
@@ -97,8 +97,8 @@ def comparisons(*verdicts):
 def of_advice(frame, table=None):
     """Returns batch size -> the seeds that are asked for it, and the sizes of their runs."""
     tables = AdviceTables(frame, runs() if table is None else table)
-    asked = AdviceRequest({"test_accuracy": 0.01}, looks=LOOKS)
-    found = open_statements.of_advice(tables, asked)
+    asked = AdviceRequest({"test_accuracy": 0.01}, analyses=ANALYSES)
+    found = open_statements.open_comparisons(tables, asked)
     return {
         json.loads(each["statement"])["batch_size"]: (
             each["seeds"],
@@ -135,8 +135,8 @@ def test_a_rate_beyond_the_edge_of_a_grid_is_tried_at_most_twice(rates, best, be
     frame = comparisons(*["not_resolved"] * 3)
     frame.loc[frame["batch_size"] < 32, ["learning_rate", "on_edge"]] = best, 1
     tables = AdviceTables(frame, runs(rates=rates))
-    asked = AdviceRequest({"test_accuracy": 0.01}, looks=LOOKS)
-    rows = [*open_statements.of_edges(tables, asked, before, (3, *LOOKS))]
+    asked = AdviceRequest({"test_accuracy": 0.01}, analyses=ANALYSES)
+    rows = [*open_statements.edge_rates(tables, asked, before, (3, *ANALYSES))]
     found = [(row["edge"], row["rate"], row["batch_sizes"], row["seeds"]) for row in rows]
     assert found == ([(*added, "[8, 16]", 3)] if added else [])
-    assert not [*open_statements.of_edges(tables, asked, before, ())]
+    assert not [*open_statements.edge_rates(tables, asked, before, ())]

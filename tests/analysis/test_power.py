@@ -14,8 +14,8 @@ RATIOS = (0.5, 0.8, 1, 1.25, 1.5, 2)
 @pytest.mark.parametrize(
     ("of_test", "expected"),
     [
-        (power.of_difference, [27, 12, 8, 6, 5, 4]),
-        (power.of_equivalence, [36, 15, 11, 8, 6, 4]),
+        (power.difference_power, [27, 12, 8, 6, 5, 4]),
+        (power.equivalence_power, [36, 15, 11, 8, 6, 4]),
     ],
 )
 def test_seeds_of_a_difference_and_of_equivalence(of_test, expected):
@@ -27,4 +27,4 @@ def test_power_of_equivalence_by_simulation(seeds, margin):
     draws = np.random.default_rng(1).normal(size=(40_000, seeds))
     half = stats.t.ppf(0.95, seeds - 1) * draws.std(axis=1, ddof=1) / math.sqrt(seeds)
     shown = np.abs(draws.mean(axis=1)) + half < margin
-    assert power.of_equivalence(seeds, margin, 0.05) == pytest.approx(shown.mean(), abs=0.01)
+    assert power.equivalence_power(seeds, margin, 0.05) == pytest.approx(shown.mean(), abs=0.01)

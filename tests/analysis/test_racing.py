@@ -127,8 +127,8 @@ def test_the_table_says_which_rates_left():
 
 
 def test_rates_in_the_race_get_the_seeds_of_a_verdict():
-    rows = open_statements.of_race(race()[0], ANALYSES)
+    rows = open_statements.open_races(race()[0], ANALYSES)
     next_seeds = {row["statement"]: (row["seeds"], json.loads(row["runs"])) for row in rows}
     sizes = {'{"batch_size": 8}': (6, ["8-0.2-0"]), '{"batch_size": 16}': (6, ["16-0.2-0"])}
     assert next_seeds == sizes
-    assert not [*open_statements.of_race(race(seeds=6)[0], ANALYSES)]
+    assert not [*open_statements.open_races(race(seeds=6)[0], ANALYSES)]

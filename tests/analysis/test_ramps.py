@@ -81,8 +81,8 @@ def test_a_step_decay_is_a_constant_size_and_other_horizons_are_not_compared():
 def test_the_verdict_is_read_off_the_interval_at_every_look():
     frame = runs([({}, 1.0, 400), ({"batch_size": 32}, 1.02, 100), (RISES, 1.05, 250)], 9, 0.05)
     widths = []
-    for looks in ((), (6, 9, 13)):
-        for row in ramps.table(frame, {"test_loss": 0.05}, looks).to_dict("records"):
+    for analyses in ((), (6, 9, 13)):
+        for row in ramps.table(frame, {"test_loss": 0.05}, analyses).to_dict("records"):
             inside, outside = row["high"] < row["bound"], row["low"] > row["bound"]
             assert (row["verdict"] in ("within", "supported")) == inside
             assert (row["verdict"] in ("beyond", "contradicted")) == outside
@@ -144,7 +144,7 @@ def test_a_ramp_that_diverged_before_any_loss_has_a_row_and_no_rate():
 
 def shown(**tables):
     """Returns the rows of a table of batch schedules, and the text of the advice."""
-    schedules = batch_schedules.of_experiment(FigureTables(**tables))
+    schedules = batch_schedules.for_experiment(FigureTables(**tables))
     given = {"cards": [], "guess": None, "seeds": False}
     text = page.render("advice.txt.j2", schedules={"a": schedules}, **given)
     return schedules["ramps" if "ramps" in tables else "local_critical"], text

@@ -9,8 +9,8 @@ import pandas
 import pytest
 from scipy import stats
 
-from batchscope.analysis import intervals, readings, trends
-from batchscope.analysis.readings import Budget
+from batchscope.analysis import budget_comparisons, intervals, trends
+from batchscope.analysis.budget_comparisons import Budget
 from batchscope.study import outcomes
 from batchscope.study.outcomes import LEVEL, Reason, Verdict
 
@@ -40,7 +40,7 @@ def table(runs, at_budgets=(), claims=None):
 def reading(values, outcome="test_accuracy", budget="epochs", **marks):
     """Returns what was read at a budget: `values` of shape (seeds, sizes)."""
     runs = frame({outcome: values})
-    found = readings.of_column(runs, outcome)
+    found = budget_comparisons.from_column(runs, outcome)
     marks = {name: np.array(where) for name, where in marks.items()}
     chosen = {name: marks.pop(name) for name in ("on_edge", "tuned") if name in marks}
     chosen = found.chosen._replace(values=np.asarray(values, float).T, **chosen)

@@ -120,7 +120,7 @@ def test_a_curve_that_turns_back_slowly_is_found_between_sizes_that_are_no_neigh
 
 def random_statement(rng, planned=()):
     """Return a statement of random contrasts: few or many, of two bounds or one, open or not."""
-    seen = stages.seen(int(rng.integers(1, 33 if planned else 9)), planned)
+    seen = stages.analyses_so_far(int(rng.integers(1, 33 if planned else 9)), planned)
     analyses = [[] for _ in seen]
     for _ in range(int(rng.integers(1, 5))):
         bounds = [{"low": 0.0}, {"high": 0.5}, {"low": -1.0, "high": 1.0}][int(rng.integers(3))]
@@ -149,7 +149,7 @@ def read_off(judged):
     )
 
 
-@pytest.mark.parametrize("planned", [(), stages.looks(28)])
+@pytest.mark.parametrize("planned", [(), stages.analysis_seeds(28)])
 def test_verdict_and_interval_never_disagree_and_the_estimate_lies_inside(planned):
     rng = np.random.default_rng(0)
     seen, numbers = set(), set()
@@ -172,8 +172,8 @@ def with_p(p, n):
 def test_the_p_after_an_analysis_is_the_smallest_over_its_share():
     """p .03, .004, .0004 after 6, 9, 13 of 28 seeds: .0028, at 1/7 of 28."""
     found = [with_p(p, n) for p, n in ((0.03, 6), (0.004, 9), (0.0004, 13))]
-    shares = stages.weights(stages.looks(28))
-    assert stages.looks(28) == (6, 9, 13, 19, 28) and sum(shares) == pytest.approx(1)
+    shares = stages.weights(stages.analysis_seeds(28))
+    assert stages.analysis_seeds(28) == (6, 9, 13, 19, 28) and sum(shares) == pytest.approx(1)
     statement = verdicts.staged([Statement.of_all([each]) for each in found], shares[:3])
     assert statement.p[0] == pytest.approx(0.0028)
     first = verdicts.staged([Statement.of_all([found[0]])], shares[:1])
@@ -187,7 +187,7 @@ def test_estimate_interval_and_n_are_those_of_the_analysis_that_decides_else_of_
     p_values, printed
 ):
     found = [with_p(p, n) for p, n in zip(p_values, (6, 9, 13), strict=True)]
-    shares = stages.weights(stages.looks(28))[:3]
+    shares = stages.weights(stages.analysis_seeds(28))[:3]
     (judged,) = judge([verdicts.staged([Statement.of_all([each]) for each in found], shares)])
     assert judged.verdict == (Verdict.SUPPORTED if printed == 1 else Verdict.NOT_RESOLVED)
     contrast = found[printed]

@@ -184,8 +184,13 @@ def test_a_missing_file_is_made_or_named_with_what_to_delete(tmp_path):
 
 @pytest.mark.parametrize("error", [OSError(errno.EINVAL, "Invalid"), OSError("truncated")])
 def test_an_error_that_a_damaged_archive_leads_to_is_of_its_content(error):
-    assert errors.of_content(error) and not errors.of_content(PermissionError(13, "Denied"))
-    with pytest.raises(errors.Damaged, match="a damaged file"), errors.reading("a.npz", "an npz"):
+    assert errors.is_content_error(error) and not errors.is_content_error(
+        PermissionError(13, "Denied")
+    )
+    with (
+        pytest.raises(errors.DamagedFileError, match="a damaged file"),
+        errors.reading("a.npz", "an npz"),
+    ):
         raise error
     with pytest.raises(MemoryError), errors.reading("a.npz", "an npz"):
         raise MemoryError

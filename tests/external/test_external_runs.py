@@ -8,7 +8,7 @@ import pandas
 import pytest
 
 import own_table
-from batchscope.analysis import readings, run_series
+from batchscope.analysis import budget_comparisons, run_series
 from batchscope.core.errors import UserError
 from batchscope.external import external_runs
 from batchscope.study import columns, tasks
@@ -159,7 +159,7 @@ def test_what_is_no_table(read, lines, expected):
 def tables(folder, frame, **keys):
     """Returns runs.csv and trajectories.csv, read as figures and statistics read them."""
     result = external_runs.read(Logs(files=(str(own_table.write(folder, frame)),), **keys))
-    built = (run_table.of_logs(result, "mine", "a"), run_table.trajectories(result))
+    built = (run_table.from_logs(result, "mine", "a"), run_table.trajectories(result))
     return [csv_tables.read(io.StringIO(table.to_csv(index=False))) for table in built]
 
 
@@ -169,11 +169,11 @@ def test_a_row_per_training_and_a_row_per_evaluation(tmp_path):
     runs, trajectories = tables(tmp_path, frame, factors=["variant", "mean"])
     assert len(runs) == 36 and len(trajectories) == len(frame)
     assert runs["run"].is_unique and set(trajectories["run"]) == set(runs["run"])
-    known = columns.of_measures({"evaluate": {}}, [CLASSIFICATION])
+    known = columns.measure_columns({"evaluate": {}}, [CLASSIFICATION])
     own = ["own_variant", "own_mean"]
     at = known.index("status")
     assert list(runs) == [*known[:at], *own, *known[at:]]
-    of_classes = tasks.kept(columns.TRAJECTORIES, [CLASSIFICATION])
+    of_classes = tasks.columns_of_tasks(columns.TRAJECTORIES, [CLASSIFICATION])
     assert list(trajectories) == [*FIRST[:-1], *own, "status", *of_classes]
     assert run_series.series_factors(runs) == ["own_variant"]
     assert (runs["machine"] == "elsewhere").all() and (runs["status"] == "finished").all()
@@ -224,10 +224,12 @@ def test_a_regression_made_elsewhere_has_its_columns_and_no_others(tmp_path):
     loss = frame["validation_loss"]
     frame = frame.assign(validation_r2=1 - 3 * loss, train_r2=0.9, test_r2=-0.1, test_mae=40 * loss)
     runs, trajectories = tables(tmp_path, frame)
-    assert tasks.of_columns(runs) == tasks.of_columns(trajectories) == (tasks.REGRESSION,)
+    assert tasks.from_columns(runs) == tasks.from_columns(trajectories) == (tasks.REGRESSION,)
     assert (runs["generalisation_gap_r2"] == 1.0).all() and runs["test_mse"].isna().all()
     last = frame.groupby("batch_size")["test_mae"].min()
     assert runs.groupby("batch_size")["test_mae"].max().to_numpy() == pytest.approx(last, rel=0.1)
-    result = readings.of_experiment(runs, trajectories, {}, {"test_mae": 1.0})
-    outcomes = {item.outcome: item.rises for item in result if item.budget.kind == "updates"}
+    result = budget_comparisons.for_experiment(runs, trajectories, {}, {"test_mae": 1.0})
+    outcomes = {
+        item.outcome: item.higher_is_better for item in result if item.budget.kind == "updates"
+    }
     assert outcomes == {"test_r2": True, "test_mae": False, "validation_loss": False}

@@ -47,7 +47,7 @@ class Run(NamedTuple):
 
 def of_run(path, size=8, **keys):
     """Return the evaluations and the status of one run as a command's are read."""
-    return Run(*external_runs.of_command(str(path), size, CommandLog(**keys), ()))
+    return Run(*external_runs.from_command(str(path), size, CommandLog(**keys), ()))
 
 
 def write(path, text):
@@ -381,7 +381,7 @@ def test_files_that_are_too_large_or_no_files_are_not_read(tmp_path, monkeypatch
     (tmp_path / "empty").mkdir()
     with pytest.raises(UserError, match="a folder without event files"):
         of_run(tmp_path / "empty")
-    monkeypatch.setattr("batchscope.external.log_files.MOST_BYTES", 100)
+    monkeypatch.setattr("batchscope.external.log_files.MAX_BYTES", 100)
     write(tmp_path / "a.csv", "step,loss\n" + "1,2\n" * 100)
     with pytest.raises(UserError, match="received more than 100 bytes"):
         of_run(tmp_path / "a.csv")

@@ -12,13 +12,13 @@ from drawing import legend
 @pytest.mark.parametrize("count", [1, 2, 4, 8])
 def test_at_most_four_batch_sizes_have_a_colour(count):
     sizes = [2**power for power in range(count)]
-    looks = canvas.size_styles(sizes)
-    assert looks == canvas.size_styles(reversed(sizes))
-    coloured = [look["color"] for look in looks.values() if look["color"] != canvas.OTHERS]
+    styles = canvas.size_styles(sizes)
+    assert styles == canvas.size_styles(reversed(sizes))
+    coloured = [look["color"] for look in styles.values() if look["color"] != canvas.OTHERS]
     assert len(coloured) == len(set(coloured)) == min(count, 4)
-    assert looks[1]["color"] == canvas.COLOURS[0]
+    assert styles[1]["color"] == canvas.COLOURS[0]
     if count > 1:
-        assert looks[sizes[-1]]["color"] == canvas.COLOURS[-1]
+        assert styles[sizes[-1]]["color"] == canvas.COLOURS[-1]
 
 
 def test_the_legend_has_one_entry_for_the_grey_sizes():

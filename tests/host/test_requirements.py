@@ -148,7 +148,7 @@ def test_rows_say_what_is_left_out_and_what_was_trained_is_kept(study):
     frame = run_table.collect("results", study, "trained").set_index("run")
     expected = {run: "no_gpu" if needs_gpu(run) else "missing" for run in study.runs}
     assert frame["status"].to_dict() == {**expected, kept: "finished"}
-    rows = timing_tables.of_experiment("results", study, "timed")["sweeps"]
+    rows = timing_tables.for_experiment("results", study, "timed")["sweeps"]
     assert set(rows["status"]) == {"no_gpu"} and set(rows["device"]) == {"gpu"}
 
 

@@ -21,7 +21,7 @@ SMALL = {
 
 def columns(measure, changed):
     settings = names.parse_settings(measure, "default") | changed
-    return tasks.kept(MEASURES[measure].columns_for(settings), [tasks.CLASSIFICATION])
+    return tasks.columns_of_tasks(MEASURES[measure].columns_for(settings), [tasks.CLASSIFICATION])
 
 
 @pytest.mark.parametrize("measure", first(SMALL))

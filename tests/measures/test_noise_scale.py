@@ -160,10 +160,10 @@ def test_normalisation_layers_alone(results):
     # gamma and beta of one channel, of 64 values, then the kernel and bias of the last layer.
     part = noise_scale.normalisation(loss)
     assert part.tolist() == [*range(2 + 2 * 64)]
-    whole, alone = noise_scale.of_objective(loss)
+    whole, alone = noise_scale.estimate_noise_scale(loss)
     gradients = np.stack([loss.chunk_gradient(at) for at in range(12)]).astype(float)
     for found, own in ((whole, gradients), (alone, gradients[:, part])):
         assert found[:2] == pytest.approx(by_pairs(own), rel=1e-6)
     plain = keras.Sequential([keras.Input((8, 8, 1)), layers.Flatten(), layers.Dense(3)])
-    whole, alone = noise_scale.of_objective(losses.Objective(plain, rows, 1))
+    whole, alone = noise_scale.estimate_noise_scale(losses.Objective(plain, rows, 1))
     assert math.isfinite(whole.variance) and math.isnan(alone.scale)

@@ -15,7 +15,7 @@ from batchscope import figures
 from batchscope.core import disk
 from batchscope.core.errors import UserError
 from batchscope.figures import deciding_outcome
-from batchscope.report import decision, equal_budgets, page
+from batchscope.report import equal_budgets, page, recommendation
 from batchscope.report.text import bracketed, difference, level, unit
 from batchscope.store import paths
 from batchscope.study import advice_needs
@@ -112,7 +112,7 @@ def study(finished):
 
 def card_of(study, **frames) -> dict[str, Any]:
     """Return the card of a series, with other tables in place of those above."""
-    (card,) = decision.cards(study, {"gap": _tables(**frames)})
+    (card,) = recommendation.cards(study, {"gap": _tables(**frames)})
     return card
 
 
@@ -178,7 +178,7 @@ def test_disturbed_timings_have_a_command_and_leave_seconds_out(study):
     compared = _comparisons()
     examples = compared[compared["outcome"] == "seconds"].assign(outcome="examples")
     tables = _tables(advice=advice, comparisons=pandas.concat([compared, examples]))
-    (card,) = decision.cards(study, {"gap": tables}, "mine.yaml")
+    (card,) = recommendation.cards(study, {"gap": tables}, "mine.yaml")
     (command,) = [row["lines"] for row in card["suggestions"] if row["name"] == change["name"]]
     assert command == ["snakemake --cores all --configfile mine.yaml --forcerun time_epoch"]
     assert card["reached"]["name"] == "examples"
@@ -284,7 +284,7 @@ def test_a_target_near_chance_level_has_a_note(study, column, target, level, nea
     compared.loc[compared["budget"] == "target", ["budget_column", "budget_value"]] = column, target
     tables = {"gap": _tables(comparisons=compared)}
     for levels, noted in (({"data": {column: level}}, near), ({}, False)):
-        (card,) = decision.cards(study, tables, levels=levels)
+        (card,) = recommendation.cards(study, tables, levels=levels)
         assert ("near chance level" in terminal(card)) == noted
 
 
@@ -292,14 +292,14 @@ def test_chance_levels_are_those_of_a_constant_prediction(study, tmp_path):
     (token,) = study.datasets
     record = {"class_counts": {"validation": [5, 5], "test": [9, 1]}, "counts": {}, "sha256": {}}
     disk.write_json(paths.dataset_record(tmp_path, token), record)
-    (levels,) = decision.chance_levels(study, tmp_path).values()
+    (levels,) = recommendation.chance_levels(study, tmp_path).values()
     assert levels["validation_loss"] == pytest.approx(math.log(2))
     assert levels["test_accuracy"] == 0.9
 
 
 def test_a_series_with_a_recommendation_comes_first(study):
     two = replace(study, experiments=dict.fromkeys(("gap", "second"), study.experiments["gap"]))
-    cards = decision.cards(two, {"gap": _tables(advice=_advice(False)), "second": _tables()})
+    cards = recommendation.cards(two, {"gap": _tables(advice=_advice(False)), "second": _tables()})
     assert [card["best"] is None for card in cards] == [False, True]
     assert cards[1]["reached"] is None
 
@@ -326,15 +326,15 @@ def test_the_first_guess_is_compared_with_the_recommendation(study, changes, rat
 
 def test_a_table_that_is_missing_is_named(study, tmp_path):
     with pytest.raises(UserError, match=r"gap/advice\.csv: missing; .* snakemake"):
-        decision.text(study, tmp_path, "config.yaml")
+        recommendation.text(study, tmp_path, "config.yaml")
 
 
 def test_the_command_of_a_card_is_that_of_its_size_and_rate(tmp_path):
     vary = {"batch_size": [8, 32], "learning_rate": [0.1, 0.2]}
     experiment = commanded.planned(tmp_path, "lr={learning_rate}", vary=vary)
-    (command,) = decision._command(experiment, {"batch_size": 32, "learning_rate": 0.2})
+    (command,) = recommendation._command(experiment, {"batch_size": 32, "learning_rate": 0.2})
     assert command == "python script.py bs=32 seed=0 out=OUT lr=0.2"
-    assert decision._command(experiment, None) == []
+    assert recommendation._command(experiment, None) == []
 
 
 def test_each_budget_names_its_own_best_size():

@@ -9,7 +9,7 @@ import pytest
 
 import synthetic
 from batchscope import figures
-from batchscope.report import decision
+from batchscope.report import recommendation
 from batchscope.study import config
 from batchscope.tables import csv_tables, experiment_tables
 from html_page import Page
@@ -106,7 +106,7 @@ def test_no_word_of_another_task_is_anywhere(made):
 def test_percentages_are_of_shares_alone(made):
     dataset, study, tables, report = made
     (metric, _, baseline), share = CASES[dataset], dataset != "diabetes"
-    (card,) = decision.cards(study, {"quality": figures.FigureTables(tables / "quality")})
+    (card,) = recommendation.cards(study, {"quality": figures.FigureTables(tables / "quality")})
     outcome = card["outcomes"][0]
     assert outcome["margin"] == ("5 points" if share else "0.05")
     entries = listed(tables)

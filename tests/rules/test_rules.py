@@ -156,11 +156,11 @@ def whole(tmp_path, monkeypatch):
 def targets(study: CalledStudy) -> set[str]:
     """Return the targets of the next call, without the report."""
     now = dataclasses.replace(study)  # its table is made once
-    return set(rule_targets.of_all(now)) - {now.report}
+    return set(rule_targets.all_targets(now)) - {now.report}
 
 
 def test_a_deleted_file_is_a_target_and_a_lost_figure_removes_its_folder(whole):
-    assert rule_targets.of_all(whole) == [whole.report]
+    assert rule_targets.all_targets(whole) == [whole.report]
     for path in every_file(whole):
         Path(path).unlink()
         assert targets(whole) == {path} - {whole.report}
@@ -215,9 +215,9 @@ def test_a_rule_has_no_brace_of_a_path(name, tmp_path, monkeypatch):
 
 
 def test_the_end_of_a_call_is_about_its_report(whole):
-    rule_targets.check_made([whole.report])
+    rule_targets.check_exists([whole.report])
     with pytest.raises(SystemExit, match="claims.csv: not made"):
-        rule_targets.check_made([whole.report, "claims.csv"])
+        rule_targets.check_exists([whole.report, "claims.csv"])
     Path(whole.headline).write_text("8 is best.\n")
     assert session.closing_lines(whole, ["results/data/d/record.json"]) == []
     assert session.closing_lines(whole, [whole.report]) == [f"{whole.report}: 8 is best."]

@@ -38,7 +38,7 @@ def test_jobs_without_results_have_logs_that_are_shown_first(tmp_path):
     first, second = study.runs
     results, logs = tmp_path / "results", tmp_path / "logs"
     finish_run(results, first)
-    assert job_logs.of_missing(jobs.JobTable(study, results)) == {
+    assert job_logs.missing_job_logs(jobs.JobTable(study, results)) == {
         logs / "train" / f"{second}.log",
         logs / "prepare_data" / f"{next(iter(study.datasets))}.log",
     }

@@ -41,7 +41,7 @@ def counts(study):
 def test_a_study_begins_with_the_seeds_of_the_first_analysis(tmp_path):
     study = planned()
     assert counts(study) == {16: 6, 32: 6}
-    assert study.experiments["a"].looks == (6, 9, 13)
+    assert study.experiments["a"].analyses == (6, 9, 13)
     assert study.experiments["a"].seeds == tuple(range(6))
     assert interims.count(tmp_path, "s") == 0 and interims.is_open(tmp_path, "s")
     pilot = planned(seeds={**STAGED, "first": 4})  # its seeds are left out
@@ -124,7 +124,7 @@ def test_a_race_begins_with_three_seeds_of_every_rate(tmp_path):
     study = planned(**RACE)
     experiment = study.experiments["a"]
     assert counts(study) == {16: 6, 32: 6}
-    assert (experiment.race, experiment.looks) == ((3, 6, 9, 13), (6, 9, 13))
+    assert (experiment.race, experiment.deciding_analyses) == ((3, 6, 9, 13), (6, 9, 13))
     first = next(iter(study.runs))
     wrote(tmp_path, 1, ("6", [first], ""))
     assert counts(planned(interims.stages(tmp_path, "s")["a"], **RACE)) == {16: 9, 32: 6}

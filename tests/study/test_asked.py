@@ -9,12 +9,12 @@ from pydantic import TypeAdapter, ValidationError
 
 from batchscope.study import planner
 from batchscope.study.experiments import entries_type
-from batchscope.study.registry import MEASURES, OF_SWEEPS
+from batchscope.study.registry import MEASURES, SWEEP_TIMINGS
 from batchscope.study.versions import ENTRIES
 from small_study import config, problems
 
 MEASURE = TypeAdapter(entries_type(MEASURES | {"time_epoch": ENTRIES["time_epoch"]}, "measure"))
-TIMING = TypeAdapter(entries_type(OF_SWEEPS, "timing"))
+TIMING = TypeAdapter(entries_type(SWEEP_TIMINGS, "timing"))
 TWO_GRADIENTS = {"micro_batch": 400, "examples": "all"}  # of the training examples of digits
 
 

@@ -84,7 +84,7 @@ def test_claims_change_no_run():
 def test_every_table_that_a_claim_may_be_of_has_its_columns():
     for name, about in tables.CLAIMED.items():
         own = {*tables.claimed(name, {"evaluate": {}}, tasks.TASKS), *about.keys}
-        if name in tables.OF_TIMINGS:
+        if name in tables.TIMING_TABLES:
             assert own <= {*tables.TABLES[name].columns}, name
         elif name != "runs":
             assert own <= {*long_tables.FIRST, *about.columns}, name

@@ -219,8 +219,8 @@ def test_a_folder_that_contains_the_project_or_too_many_files_is_refused(tmp_pat
     project = tmp_path / "project"
     project.mkdir()
     monkeypatch.chdir(project)
-    monkeypatch.setattr(commands, "_MOST_FILES", 3)
-    monkeypatch.setattr(commands, "_of_file", lambda path: pytest.fail(f"read {path}"))
+    monkeypatch.setattr(commands, "_MAX_FILES", 3)
+    monkeypatch.setattr(commands, "_file_digest", lambda path: pytest.fail(f"read {path}"))
     for number in range(3):
         Path(f"{number}.txt").touch()
     expected = {"..": "project's folder", "/": "project's folder", ".": "more than 3 files"}

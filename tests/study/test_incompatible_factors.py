@@ -25,11 +25,11 @@ DIGITS = info()
 
 
 def of_training(data=DIGITS, **changes):
-    return list(incompatible_factors.of_training({**TRAINING, **changes}, data))
+    return list(incompatible_factors.training_problems({**TRAINING, **changes}, data))
 
 
 def of_timing(data=DIGITS, timings=("throughput",), **changes):
-    return list(incompatible_factors.of_timing({**TIMING, **changes}, data, timings))
+    return list(incompatible_factors.timing_problems({**TIMING, **changes}, data, timings))
 
 
 @pytest.mark.parametrize("found", [of_training, of_timing])
@@ -137,5 +137,5 @@ def test_what_goes_together():
     ],
 )
 def test_of_examples(changes, kind, wrong):
-    found = incompatible_factors.of_examples({**TRAINING, **changes}, info(kind=kind, side=4))
+    found = incompatible_factors.example_problems({**TRAINING, **changes}, info(kind=kind, side=4))
     assert [factor for (factor,), _ in found] == wrong

@@ -114,7 +114,7 @@ def test_a_metric_that_is_no_finite_number_has_diverged(tmp_path, word):
     table.loc[8, "Valid BLEU"] = word  # higher is better, and this is no success
     own_table.write(tmp_path, table)
     study = planner.make(study_of(a={"metrics": METRICS}), folder=tmp_path)
-    runs = run_table.of_logs(run_table.logged_runs(tmp_path, study, "a"), "mine", "a")
+    runs = run_table.from_logs(run_table.logged_runs(tmp_path, study, "a"), "mine", "a")
     assert runs["status"].tolist() == ["diverged"] + ["finished"] * 17
     assert runs["validation_bleu"][0] == -np.inf
 
@@ -184,7 +184,7 @@ def test_the_logs_of_a_command_tell_its_task(tmp_path, metric):
     for name, run in study.commands.items():
         commanded.write(tmp_path, name, run, rows)
     logged = run_table.logged_runs(tmp_path, study, "a")
-    tables = long_tables.of_experiment(tmp_path, study, "a", list(logged.rows))
+    tables = long_tables.for_experiment(tmp_path, study, "a", list(logged.rows))
     (task,) = figures.FigureTables(history=tables["history"]).tasks
     assert metric in TASKS[task]
 

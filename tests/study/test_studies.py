@@ -78,5 +78,5 @@ def test_reduced_keskar_keeps_the_images_and_the_batch_sizes_that_its_claims_nam
     full, study = of("keskar2017"), of("keskar2017", "reduced")
     assert study.datasets == full.datasets
     for experiment in study.experiments.values():
-        assert len(experiment.seeds) >= outcomes.LEAST_SEEDS
+        assert len(experiment.seeds) >= outcomes.MIN_SEEDS
         assert {run["batch_size"] for run in experiment.runs.values()} == {256, 6000}

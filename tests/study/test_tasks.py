@@ -33,10 +33,18 @@ def test_a_column_of_a_metric(column, name, higher, lower, words):
 
 def test_columns_say_what_is_learned():
     names = ["run", "train_loss", "test_accuracy", "test_r2", "test_mse", "test_f1", "own_mae"]
-    assert tasks.of_columns(names[:2]) == CLASSES and tasks.of_columns(["lines", "mse"]) == NUMBERS
-    assert tasks.of_columns(names) == (*CLASSES, *NUMBERS, *LABELS)
-    assert tasks.kept(names, NUMBERS) == ["run", "train_loss", "test_r2", "test_mse", "own_mae"]
-    assert tasks.kept(names, LABELS) == ["run", "train_loss", "test_f1", "own_mae"]
+    assert (
+        tasks.from_columns(names[:2]) == CLASSES and tasks.from_columns(["lines", "mse"]) == NUMBERS
+    )
+    assert tasks.from_columns(names) == (*CLASSES, *NUMBERS, *LABELS)
+    assert tasks.columns_of_tasks(names, NUMBERS) == [
+        "run",
+        "train_loss",
+        "test_r2",
+        "test_mse",
+        "own_mae",
+    ]
+    assert tasks.columns_of_tasks(names, LABELS) == ["run", "train_loss", "test_f1", "own_mae"]
     units = [tasks.unit(unit, NUMBERS) for unit in ("nats", "nats^2", "s", "")]
     assert units == ["", "", "s", ""] and tasks.unit("nats^2", LABELS) == "nats^2"
 

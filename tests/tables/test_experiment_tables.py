@@ -21,7 +21,7 @@ def test_what_is_decided(tmp_path, schedule):
     study = synthetic.study(synthetic.grid(schedule=schedule), measures)
     synthetic.write(tmp_path, study)
     runs = run_table.collect(tmp_path, study, "gap")
-    tables = {"runs": runs, **long_tables.of_experiment(tmp_path, study, "gap")}
+    tables = {"runs": runs, **long_tables.for_experiment(tmp_path, study, "gap")}
     tables |= experiment_tables.decisions(study, "gap", tables)
     compared = tables["comparisons"]
     fits = [tables["critical_batch_size"], tables["to_target"]]

@@ -105,7 +105,7 @@ def test_another_machine_stands_beside(tmp_path):
         if run.factors["width"] == 3:
             write(tmp_path / "there", name, run, 1e-4 * at, seconds=6.0 + at / 100)
     logged = run_table.logged_runs(tmp_path / "here", study, "a")
-    runs = run_table.of_logs(logged, study.name, "a")
+    runs = run_table.from_logs(logged, study.name, "a")
     assert runs["machine"].value_counts().to_dict() == {"local": 12, "other": 6}
     assert runs["train_seconds"].notna().all()
     taken = run_table.trajectories(logged).groupby("machine")["seconds"].max()
@@ -119,5 +119,5 @@ def test_what_needs_a_gpu_waits_for_one(tmp_path, monkeypatch):
     study = planned(tmp_path, resources={"gpu": 1})
     assert {row.status for row in status.rows(study, tmp_path)} == {"no_gpu"}
     assert "{gpu: 0}" in plan.text(study, tmp_path)
-    runs = run_table.of_logs(run_table.logged_runs(tmp_path, study, "a"), study.name, "a")
+    runs = run_table.from_logs(run_table.logged_runs(tmp_path, study, "a"), study.name, "a")
     assert {*runs["status"]} == {"no_gpu"}

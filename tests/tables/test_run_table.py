@@ -160,9 +160,9 @@ def test_at_epochs_of_another_machine_stand_below_with_its_own_times(written, tm
 
 
 def test_a_trajectory_of_epochs_ends_is_that_of_the_history(written):
-    long = long_tables.of_experiment(*written, "gap")
+    long = long_tables.for_experiment(*written, "gap")
     frame, history = long["trajectories"], long["history"]
-    of_classes = tasks.kept(columns.TRAJECTORIES, [tasks.CLASSIFICATION])
+    of_classes = tasks.columns_of_tasks(columns.TRAJECTORIES, [tasks.CLASSIFICATION])
     assert list(frame.columns) == [*long_tables.FIRST, *of_classes]
     assert frame["examples"].tolist() == (history["epoch"] * 1149).tolist()
     assert frame["updates"].tolist() == history["step"].tolist()
@@ -198,9 +198,9 @@ def test_seconds_of_a_throughput_beside_where_no_epoch_was_timed(written, loop, 
     chosen = replace(chosen, keys=chosen.keys.model_copy(update={"beside": ("speed",)}))
     measures = vars(chosen)["measures"] = dict(written.gap.measures)
     planned.experiments["gap"] = chosen
-    own_seconds = long_tables.of_experiment(results, planned, "gap")["trajectories"]["seconds"]
+    own_seconds = long_tables.for_experiment(results, planned, "gap")["trajectories"]["seconds"]
     del measures["time_epoch"]
-    frame = long_tables.of_experiment(results, planned, "gap")["trajectories"]
+    frame = long_tables.for_experiment(results, planned, "gap")["trajectories"]
     # The only job of the sweep is the first seed's.
     here = (frame["batch_size"] == 16) & (frame["seed"] == 0)
     assert frame["seconds"].notna().tolist() == (here & known).tolist()
@@ -237,10 +237,10 @@ def test_a_trajectory_has_what_the_training_wrote(tmp_path):
 
 
 def test_long_tables_have_the_same_columns_whatever_exists(written, tmp_path):
-    whole = long_tables.of_experiment(*written, "gap")
-    nothing = long_tables.of_experiment(tmp_path / "nothing", written.planned, "gap")
+    whole = long_tables.for_experiment(*written, "gap")
+    nothing = long_tables.for_experiment(tmp_path / "nothing", written.planned, "gap")
     written.gap.measures.clear()
-    unmeasured = long_tables.of_experiment(*written, "gap")
+    unmeasured = long_tables.for_experiment(*written, "gap")
     measured = {name for entry in MEASURES.values() for name in entry.tables}
     assert {*whole} >= {"history", "trajectories", "at_epochs", *measured}
     for name, frame in whole.items():

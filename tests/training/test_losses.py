@@ -63,7 +63,7 @@ def test_several_sets_of_examples_in_one_call_have_the_same_bits():
 
 def test_a_row_of_a_trajectory_is_of_the_fixed_subset_and_the_other_splits():
     sets = {
-        "train": examples(trajectory.MOST_EXAMPLES + 90, seed=1),
+        "train": examples(trajectory.MAX_EXAMPLES + 90, seed=1),
         "validation": examples(31, seed=2),
         "test": examples(37, seed=3),
     }
@@ -195,7 +195,7 @@ CATEGORICAL = ends(3, "softmax", keras.layers.Softmax())
 @pytest.mark.parametrize("binary", [True, False], ids=["binary", "categorical"])
 def test_a_saturated_loss_is_not_clipped(binary, kind, graph):
     model = saturated(BINARY[kind], 1) if binary else saturated(CATEGORICAL[kind], 3)
-    per_example = scoring.of(Learned()).examples
+    per_example = scoring.for_task(Learned()).examples
 
     def both(labels, images):
         return per_example(labels, model(images))

@@ -72,7 +72,7 @@ def test_the_seed_fixes_weights_and_paths_whatever_was_built_before():
 def test_the_least_side_that_the_plan_knows_is_the_networks_own(name):
     if name == "tiny_transformer":
         return
-    least = NETWORKS[name].least_side
+    least = NETWORKS[name].min_side
     assert models.build(name, ModelInput((least, least, 1), 10), seed=0).count_params()
     if least > 1:
         side = least - 1

@@ -42,7 +42,9 @@ def test_layers_and_outputs_have_half_the_width_and_weights_and_losses_keep_thei
     assert all(map(np.array_equal, built("float32").get_weights(), model.get_weights()))
     outputs = model(losses.scaled(EXAMPLES.images, 1 / 16))
     assert scoring.logits(outputs).dtype == tf.float32
-    assert scoring.of(Learned()).examples(tf.zeros(40, tf.int32), outputs)[0].dtype == tf.float32
+    assert (
+        scoring.for_task(Learned()).examples(tf.zeros(40, tf.int32), outputs)[0].dtype == tf.float32
+    )
     penalties = {"kernel_regularizer": "l2", "activity_regularizer": keras.regularizers.L1(0.5)}
     model = keras.Sequential(
         [keras.Input((3,)), keras.layers.Dense(2, dtype=precision, **penalties)]

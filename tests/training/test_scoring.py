@@ -92,7 +92,7 @@ def test_losses_are_those_of_keras(units, task, targets, for_keras, of_keras):
 def test_the_loss_of_a_sequence_is_the_mean_over_its_tokens():
     tokens = CLASSES.reshape(10, 5)
     outputs = tf.constant(RANDOM.normal(size=(10, 5, 3)), tf.float32)
-    scored = scoring.of(Learned(tasks.CLASSIFICATION))
+    scored = scoring.for_task(Learned(tasks.CLASSIFICATION))
     result, _ = scored.examples(tf.constant(tokens), outputs)
     keras_loss = keras.losses.CategoricalCrossentropy(from_logits=True)
     expected = keras_loss(np.eye(3, dtype=np.float32)[tokens], outputs)
@@ -122,7 +122,7 @@ def test_several_labels_have_a_binary_cross_entropy_and_micro_f1(activation):
 
 
 def test_nothing_named_where_nothing_is_true_is_no_division_by_zero():
-    scored = scoring.of(Learned(tasks.MULTI_LABEL))
+    scored = scoring.for_task(Learned(tasks.MULTI_LABEL))
     assert scored.metrics([0, 0, 0], NAMED) == {"f1": 0.0}
 
 

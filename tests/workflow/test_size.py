@@ -4,14 +4,14 @@ import pytest
 
 from project import ROOT
 
-MOST_LINES = {
-    "workflow": 37328,
+MAX_LINES = {
+    "workflow": 37141,
     # Damaged files, killed processes and groups on a real cluster need a test each.
-    "tests": 28958,
+    "tests": 27167,
 }
 
 
-@pytest.mark.parametrize("folder", MOST_LINES)
+@pytest.mark.parametrize("folder", MAX_LINES)
 def test_the_code_does_not_grow(folder):
     paths = (ROOT / folder).rglob("*.py")
-    assert sum(len(path.read_text().splitlines()) for path in paths) <= MOST_LINES[folder]
+    assert sum(len(path.read_text().splitlines()) for path in paths) <= MAX_LINES[folder]

@@ -74,7 +74,7 @@ onstart:
 onsuccess:
     # Snakemake makes nothing behind a data set that it makes again.
     made = [path for job in workflow.dag.targetjobs for path in (*job.output, *job.input)]
-    targets.check_made(made)
+    targets.check_exists(made)
     for line in session.closing_lines(STUDY, made):
         logger.info(line)
 

@@ -25,7 +25,7 @@ from batchscope.analysis import (
 )
 from batchscope.analysis.advice_series import (
     CRITICAL,
-    MOST_DISTURBED,
+    MAX_DISTURBED,
     RATE,
     AdviceRequest,
     AdviceSeries,
@@ -38,9 +38,9 @@ from batchscope.study.advice_needs import RATE_STEP, SEEDS, Need, rounded
 from batchscope.study.budget_kinds import CONVERGENCE, EPOCHS, SECONDS, TARGET
 from batchscope.study.decision_columns import ADVICE
 from batchscope.study.outcomes import (
-    LEAST_SEEDS,
-    LEAST_WITH_INTERVAL,
     LEVEL,
+    MIN_SEEDS,
+    MIN_SEEDS_FOR_INTERVAL,
     Reason,
     Verdict,
 )
@@ -90,7 +90,7 @@ def table(tables: AdviceTables, request: AdviceRequest) -> pandas.DataFrame:
     """Return the rows of every series that trains at three batch sizes or more; see `ADVICE`."""
     rows = [
         {**series.factors, **row}
-        for series in advice_series.of_tables(tables, request)
+        for series in advice_series.from_tables(tables, request)
         for row in _rows(series)
     ]
     factors = run_series.factor_columns(tables.comparisons.drop(columns=RATE))
@@ -102,7 +102,7 @@ def _rows(series: AdviceSeries) -> Iterator[Row]:
     needs = [*_needs(series)]
     checks = [*_checks(series), *(need.row() for need in needs)]
     if not any(need.name == SEEDS for need in needs):
-        checks.append(_check(SEEDS, series.replicates >= LEAST_SEEDS, n=series.replicates))
+        checks.append(_check(SEEDS, series.replicates >= MIN_SEEDS, n=series.replicates))
     headline = _headline(series, checks)
     if headline in _WITH_SIZES:
         checks += _sizes_beyond(series)
@@ -150,7 +150,7 @@ def _recommendation(series: AdviceSeries, checks: Sequence[Row], headline: Headl
         "sizes": " ".join(map(str, sizes)),
         RATE: series.rate(size),
         "verdict": Verdict.WITHIN if size in series.within else Verdict.NOT_RESOLVED,
-        "grade": grade if series.replicates >= LEAST_WITH_INTERVAL else Grade.OPEN,
+        "grade": grade if series.replicates >= MIN_SEEDS_FOR_INTERVAL else Grade.OPEN,
     }
 
 
@@ -197,7 +197,7 @@ def _limits(series: AdviceSeries) -> Iterator[Row]:
         yield {"name": MEMORY, "largest": int(series.fits["max_batch_size"]), "reason": reason}
     timed = series.tables.limits.reindex(columns=["noise_floor", "knee_fitted", "knee_batch_size"])
     timed = timed.astype(float)
-    quiet = timed[~(timed.pop("noise_floor") > step_cost.MOST_NOISE)]
+    quiet = timed[~(timed.pop("noise_floor") > step_cost.MAX_NOISE)]
     for knee in quiet.stack().dropna()[:1]:
         yield {"name": KNEE, "estimate": float(knee)}
     ends: Row = {end: series.critical.get(f"{CRITICAL}_{end}") for end in ("low", "high")}
@@ -216,14 +216,16 @@ def _checks(series: AdviceSeries) -> Iterator[Row]:
     lack = pandas.to_numeric(series.critical.get("lack_of_fit"), errors="coerce")
     if pandas.notna(lack):
         yield _check("lack_of_fit", lack >= LEVEL, estimate=float(lack), bound=LEVEL)
-    planned, looks = series.request.planned, series.request.looks
+    planned, analyses = series.request.planned, series.request.analyses
     if planned is not None and "seed" in series.tables.runs:
         seeds = series.tables.runs["seed"].nunique()
         change = (SEEDS, planned) if seeds < planned else ()
         yield _check("seeds_planned", seeds == planned, *change, estimate=seeds, bound=planned)
-    if looks:
+    if analyses:
+        open_seeds = series.unresolved["n"].max()  # NaN if every limit is decided
+        seeds = int(np.nanmax([series.replicates, open_seeds]))
         decided = series.unresolved.empty
-        yield _check("interim", decided, estimate=series.replicates, bound=looks[-1])
+        yield _check("interim", decided, estimate=seeds, bound=analyses[-1])
 
 
 def _check(name: str, passed: Any, key: str = "", value: Any = "", **numbers: Any) -> Row:
@@ -331,17 +333,17 @@ def _timings(series: AdviceSeries) -> Iterator[Row]:
     measured: list[tuple[int | None, float, float, tuple[str, Any]]] = []  # size, value, bound
     repeated = (advice_needs.RERUN, advice_needs.TIMED)
     if series.runs("disturbed_share").notna().any(axis=None):
-        measured.append((None, series.disturbed_share, MOST_DISTURBED, repeated))
+        measured.append((None, series.disturbed_share, MAX_DISTURBED, repeated))
     more_blocks = (f"measure.{advice_needs.TIMED}.blocks", BLOCKS)
     names = ["batch_size", "seconds_per_epoch_q1", "seconds_per_epoch_q3"]
     sizes, low, high = series.runs(*names).astype(float).to_numpy().T
     for size, ratio in pandas.Series(high / low).groupby(sizes).median().items():
-        measured.append((int(size), ratio, step_cost.MOST_NOISE, more_blocks))
+        measured.append((int(size), ratio, step_cost.MAX_NOISE, more_blocks))
     names = ["disturbed_blocks", "blocks", "noise_floor"]
     repeated = (advice_needs.RERUN, advice_needs.SWEEP)
     for disturbed, blocks, noise in series.tables.limits.reindex(columns=names).to_numpy(float):
-        measured.append((None, disturbed / blocks, MOST_DISTURBED, repeated))
-        measured.append((None, noise, step_cost.MOST_NOISE, more_blocks))
+        measured.append((None, disturbed / blocks, MAX_DISTURBED, repeated))
+        measured.append((None, noise, step_cost.MAX_NOISE, more_blocks))
     measured = [row for row in measured if not math.isnan(row[1])]
     failed = [row for row in measured if row[1] > row[2]]
     failed.sort(key=lambda row: row[0] is not None)  # those without a size first
@@ -384,8 +386,8 @@ def _needs(series: AdviceSeries) -> Iterator[Need]:
     seeds, used = unresolved["seeds_to_resolve"].max(), series.tables.runs.get("seed")
     is_open = unresolved["verdict"] == Verdict.NOT_RESOLVED
     unresolvable = unresolved.loc[is_open, "seeds_to_resolve"].isna().any()
-    in_next_stage = stages.following(series.replicates, series.request.looks)
-    if series.replicates < LEAST_SEEDS or pandas.isna(seeds) or in_next_stage or unresolvable:
+    in_next_stage = stages.next_seeds(series.replicates, series.request.analyses)
+    if series.replicates < MIN_SEEDS or pandas.isna(seeds) or in_next_stage or unresolvable:
         return
     seeds = int(seeds)
     if trained.given_by == advice_needs.EXTERNAL:

@@ -19,15 +19,15 @@ import pandas
 
 from batchscope.analysis import comparisons, run_series, verdicts
 from batchscope.study import tasks
-from batchscope.study.advice_needs import HERE, LEAST_SIZES, Trained
-from batchscope.study.budget_kinds import EXAMPLES, PAID, SECONDS, TAKEN, TARGET, of_ends
-from batchscope.study.outcomes import LEAST_SEEDS, LEAST_WITH_INTERVAL, Reason, Verdict
+from batchscope.study.advice_needs import HERE, MIN_SIZES, Trained
+from batchscope.study.budget_kinds import COSTS, EXAMPLES, PAID, SECONDS, TARGET, end_kinds
+from batchscope.study.outcomes import MIN_SEEDS, MIN_SEEDS_FOR_INTERVAL, Reason, Verdict
 from batchscope.study.run_factors import TIMING_FACTORS
 
-MOST_DISTURBED = 0.25  # share of disturbed blocks above which sizes are not ranked by seconds
+MAX_DISTURBED = 0.25  # share of disturbed blocks above which sizes are not ranked by seconds
 CRITICAL, RATE = "critical_batch_size", "learning_rate"
-_OF_MACHINE = {"machine", "dataset", "dataset_digest", "model", "model_digest", "device"}
-MOST_FITS = "most_fits"  # no larger batch was tried than the largest that fits
+_MACHINE_COLUMNS = {"machine", "dataset", "dataset_digest", "model", "model_digest", "device"}
+MAX_FITS = "max_fits"  # no larger batch was tried than the largest that fits
 Row = dict[str, Any]
 
 
@@ -47,7 +47,7 @@ class AdviceRequest(NamedTuple):
     Attributes:
         margins: Outcome -> largest negligible deterioration, as the study states them.
         planned: Stated number of seeds.
-        looks: Numbers of seeds at the interim analyses.
+        analyses: Numbers of seeds at the interim analyses.
         baselines: Data set -> outcome -> value of the best constant prediction.
         price: Runs -> seconds of one more seed, in trainings and in timings.
         given_by: As in `Trained`.
@@ -59,7 +59,7 @@ class AdviceRequest(NamedTuple):
 
     margins: Mapping[str, float] = {}
     planned: int | None = None
-    looks: Sequence[int] = ()
+    analyses: Sequence[int] = ()
     baselines: Mapping[str, Mapping[str, float]] = {}
     price: Callable[[Iterable[str]], tuple[float, float]] = lambda runs: (math.nan, math.nan)
     given_by: Mapping[str, tuple[str, str]] = HERE
@@ -91,7 +91,7 @@ class AdviceSeries:
         the examples to the target limit the sizes.
         """
         costs, ends = self.at(*PAID), self.ends
-        ends = ends[~ends["outcome"].isin(TAKEN)]
+        ends = ends[~ends["outcome"].isin(COSTS)]
         seconds, examples = (costs[costs["outcome"] == name] for name in (SECONDS, EXAMPLES))
         cost = seconds if self.times_usable else examples
         limits = [cost] if (cost["reason"] != Reason.NO_VALUE).any() else []
@@ -104,7 +104,7 @@ class AdviceSeries:
 
     @property
     def ends(self) -> pandas.DataFrame:
-        return self.at(*of_ends(self.tables.comparisons["budget"].unique()))
+        return self.at(*end_kinds(self.tables.comparisons["budget"].unique()))
 
     @functools.cached_property
     def disturbed_share(self) -> float:
@@ -118,12 +118,12 @@ class AdviceSeries:
     @property
     def times_usable(self) -> bool:
         """Whether batch sizes may be ranked by seconds: few of the timed blocks were disturbed."""
-        return not self.disturbed_share > MOST_DISTURBED
+        return not self.disturbed_share > MAX_DISTURBED
 
     @property
     def outcomes(self) -> list[str]:
         """The limits of the sizes without the cost to the target."""
-        return [name for name in self.limits["outcome"].unique() if name not in TAKEN]
+        return [name for name in self.limits["outcome"].unique() if name not in COSTS]
 
     @functools.cached_property
     def fits(self) -> Row:
@@ -135,7 +135,7 @@ class AdviceSeries:
     @functools.cached_property
     def memory(self) -> float:
         """The largest batch that fits; infinite if unknown."""
-        is_known = self.fits and self.fits["max_batch_size_bound"] != MOST_FITS
+        is_known = self.fits and self.fits["max_batch_size_bound"] != MAX_FITS
         return float(self.fits["max_batch_size"]) if is_known else math.inf
 
     def excluded(self, outcomes: Iterable[str] | None = None) -> set[int]:
@@ -158,7 +158,7 @@ class AdviceSeries:
         Empty below three seeds, or without a baseline.
         """
         rows = self.metric_rows
-        rows = rows[rows["seeds"] >= LEAST_WITH_INTERVAL]
+        rows = rows[rows["seeds"] >= MIN_SEEDS_FOR_INTERVAL]
         if rows.empty or math.isnan(self.baseline):
             return {}
         low, high = rows["mean_low"].astype(float), rows["mean_high"].astype(float)
@@ -168,7 +168,7 @@ class AdviceSeries:
 
     @property
     def baseline(self) -> float:
-        """The first metric of the best prediction that looks at no example; NaN if unknown."""
+        """The first metric of the best prediction that analyses at no example; NaN if unknown."""
         baselines = self.request.baselines.get(str(self.factors.get("dataset")), {})
         return float(baselines.get(next(iter(self.metric_rows["outcome"]), ""), math.nan))
 
@@ -240,7 +240,7 @@ class AdviceSeries:
         count. Otherwise the fewest do, since times may have fewer jobs.
         """
         pairs = self.limits.loc[self.limits["batch_size"] == self.recommended, "n"].fillna(0)
-        count = max if self.request.looks else min
+        count = max if self.request.analyses else min
         return int(count(pairs[pairs > 0], default=self.tables.comparisons["seeds"].max()))
 
     @property
@@ -266,7 +266,7 @@ class AdviceSeries:
         rates = runs.groupby("batch_size")[RATE].nunique().min() if len(runs) else 0
         compared = (self.limits["outcome"] == SECONDS).any()
         # The first stages bring six seeds by themselves.
-        seeds = max(self.replicates, LEAST_SEEDS) if self.request.looks else self.replicates
+        seeds = max(self.replicates, MIN_SEEDS) if self.request.analyses else self.replicates
         return Trained(
             self.sizes,
             seeds,
@@ -275,7 +275,7 @@ class AdviceSeries:
             bool(compared or self.request.timed or runs["train_seconds"].notna().any()),
             any(not name.startswith("validation") for name in outcomes),
             self.request.given_by,
-            tasks.of_columns(outcomes)[0],
+            tasks.from_columns(outcomes)[0],
         )
 
     def rate(self, size: int) -> float:
@@ -304,31 +304,31 @@ def excludes(rows: pandas.DataFrame) -> pandas.Series:
     return failed | (verdicts.read_off(rows) == Verdict.BEYOND)
 
 
-def of_tables(tables: AdviceTables, request: AdviceRequest) -> Iterator[AdviceSeries]:
+def from_tables(tables: AdviceTables, request: AdviceRequest) -> Iterator[AdviceSeries]:
     """Yield every series that trains at three batch sizes or more, with its part of the tables."""
     frame = tables.comparisons.drop(columns=RATE)
     for series in run_series.series(frame) if len(frame) else ():
-        if series.frame["batch_size"].nunique() < LEAST_SIZES:
+        if series.frame["batch_size"].nunique() < MIN_SIZES:
             continue
         factors = {
             name: series.frame[name].iloc[0]
             for name in run_series.factor_columns(frame)
             if series.frame[name].nunique(dropna=False) < 2
         }
-        runs = of_factors(run_series.local(tables.runs), factors)
-        configured = runs.reindex(columns=[*{*_OF_MACHINE, *TIMING_FACTORS} - {"batch_size"}])
+        runs = select_factors(run_series.local(tables.runs), factors)
+        configured = runs.reindex(columns=[*{*_MACHINE_COLUMNS, *TIMING_FACTORS} - {"batch_size"}])
         of_machine = configured.iloc[0].to_dict() if len(runs) else {}
         parts = AdviceTables(
             tables.comparisons.loc[series.frame.index],
             runs,
-            of_factors(tables.limits, of_machine),
-            *(of_factors(table, factors) for table in tables[3:]),
+            select_factors(tables.limits, of_machine),
+            *(select_factors(table, factors) for table in tables[3:]),
         )
         price = request.price(runs["run"]) if "run" in runs else (math.nan, math.nan)
         yield AdviceSeries(parts, request, factors, price)
 
 
-def of_factors(frame: pandas.DataFrame, factors: Row) -> pandas.DataFrame:
+def select_factors(frame: pandas.DataFrame, factors: Row) -> pandas.DataFrame:
     """Return the rows with these factors; a row without a value of a factor has any value."""
     for name in factors.keys() & {*frame}:
         if pandas.notna(value := factors[name]):

@@ -89,11 +89,13 @@ def for_all_data(losses: Any, costs: Any, margin: float) -> tuple[np.ndarray, np
     lowest, index = by_lowest(losses), for_other_data(losses)
     edges = on_edge(index, losses)
     for size in np.flatnonzero(lowest >= 0):
-        index[size], edges[size] = _of_size(losses[size], costs[size], lowest[size], margin)
+        index[size], edges[size] = _choose_for_size(losses[size], costs[size], lowest[size], margin)
     return index, edges
 
 
-def _of_size(losses: np.ndarray, costs: np.ndarray, lowest: int, margin: float) -> tuple[int, bool]:
+def _choose_for_size(
+    losses: np.ndarray, costs: np.ndarray, lowest: int, margin: float
+) -> tuple[int, bool]:
     """Return the rate of one batch size, and whether it is on an edge, as `for_all_data` does."""
     counts = np.isfinite(losses).sum(axis=1)
     rates = np.flatnonzero(tried(losses[None])[0])

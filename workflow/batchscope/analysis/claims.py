@@ -71,7 +71,7 @@ def _row(
     replicates = rows[by].nunique() if by else min(1, len(rows))
     unit = column.unit if column else ""
     if unit.startswith(tasks.NATS):
-        unit = tasks.unit(unit, tasks.of_columns(read(test.experiment, "history")))
+        unit = tasks.unit(unit, tasks.from_columns(read(test.experiment, "history")))
     per = "doubling" if _doublings(rows, test) else "unit"
     sides = [{test.over: test.chosen}] if test.chosen else test.sides
     low, high = (end if math.isfinite(end) else math.nan for end in test.bounds)
@@ -88,7 +88,7 @@ def _row(
         "cells": _json(_single_values(test.cells)),
         "sides": _json([*map(_single_values, sides)]),
         "replicates": replicates,
-        "counts": [count for count, _ in stages.seen(replicates, planned)],
+        "counts": [count for count, _ in stages.analyses_so_far(replicates, planned)],
         "verdict": Verdict.NOT_TESTABLE,
         "reason": reason,
         "reason_of": _json(reason_of),

@@ -13,17 +13,17 @@ import numpy as np
 import pandas
 
 from batchscope.analysis import chosen_rates, intervals, run_series, verdicts
-from batchscope.analysis.readings import Reading
+from batchscope.analysis.budget_comparisons import BudgetComparison
 from batchscope.analysis.verdicts import ROUNDING, ComparisonWithBest, Contrast, Row
 from batchscope.study.decision_columns import COMPARISONS
-from batchscope.study.outcomes import LEAST_WITH_INTERVAL, Reason, Verdict
+from batchscope.study.outcomes import MIN_SEEDS_FOR_INTERVAL, Reason, Verdict
 from batchscope.study.tables import clipped
 
 
-def table(runs: pandas.DataFrame, readings: Iterable[Reading]) -> pandas.DataFrame:
-    """Return one row per reading and batch size; see `COMPARISONS`."""
+def table(runs: pandas.DataFrame, at_budgets: Iterable[BudgetComparison]) -> pandas.DataFrame:
+    """Return one row per comparison and batch size; see `COMPARISONS`."""
     factors = [name for name in run_series.factor_columns(runs) if name != chosen_rates.RATE]
-    rows = [row for reading in readings for row in _rows(reading, factors)]
+    rows = [row for comparison in at_budgets for row in _rows(comparison, factors)]
     return verdicts.table(rows, COMPARISONS, factors)
 
 
@@ -50,33 +50,35 @@ def best(rows: pandas.DataFrame) -> int | None:
     return None
 
 
-def _rows(reading: Reading, factors: list[str]) -> Iterator[Row]:
-    """Yield the rows of a reading, one per batch size."""
-    bound = -reading.margin if reading.rises else reading.margin
-    if reading.is_cost:
-        bound = verdicts.exponential(math.log1p(reading.margin))
-    firsts = reading.trainings.runs.drop_duplicates("batch_size").set_index("batch_size")[factors]
-    means, not_compared = reading.means(), reasons(reading)
+def _rows(comparison: BudgetComparison, factors: list[str]) -> Iterator[Row]:
+    """Yield the rows of a comparison, one per batch size."""
+    bound = -comparison.margin if comparison.higher_is_better else comparison.margin
+    if comparison.is_cost:
+        bound = verdicts.exponential(math.log1p(comparison.margin))
+    firsts = comparison.trainings.runs.drop_duplicates("batch_size").set_index("batch_size")[
+        factors
+    ]
+    means, not_compared = comparison.means(), reasons(comparison)
     compared = [at for at, reason in enumerate(not_compared) if not reason]
-    statements = _statements(reading, compared)
-    for at, size in enumerate(reading.batch_sizes):
+    statements = _statements(comparison, compared)
+    for at, size in enumerate(comparison.batch_sizes):
         value, *ends = means[at][:3]
-        interval = means[at].n >= LEAST_WITH_INTERVAL
-        ends = clipped(reading.outcome, ends) if interval else [math.nan] * 2
-        seeds, statement = int(reading.ran[at].sum()), statements.get(at)
+        interval = means[at].n >= MIN_SEEDS_FOR_INTERVAL
+        ends = clipped(comparison.outcome, ends) if interval else [math.nan] * 2
+        seeds, statement = int(comparison.ran[at].sum()), statements.get(at)
         reason = not_compared[at] or (Reason.NONE if statement else Reason.ALONE)
-        reached = int(np.isfinite(reading.values[at]).sum())
+        reached = int(np.isfinite(comparison.values[at]).sum())
         yield {
             **firsts.loc[size].to_dict(),
-            **reading.held_equal,
-            "margin": reading.margin,
+            **comparison.budget_columns,
+            "margin": comparison.margin,
             "bound": bound,
             "batch_size": size,
-            "learning_rate": reading.chosen.rates[at],
-            "on_edge": int(reading.chosen.on_edge[at]),
-            "still_falling": int(reading.falling[at]),
+            "learning_rate": comparison.chosen.rates[at],
+            "on_edge": int(comparison.chosen.on_edge[at]),
+            "still_falling": int(comparison.falling[at]),
             "seeds": seeds,
-            "epochs_run": reading.trainings.epochs_run.get(size),
+            "epochs_run": comparison.trainings.epochs_run.get(size),
             "reached": None if reason == Reason.NO_VALUE or not seeds else reached,
             **intervals.columns("mean", (value, *ends)),
             "verdict": Verdict.NOT_TESTABLE,
@@ -86,29 +88,31 @@ def _rows(reading: Reading, factors: list[str]) -> Iterator[Row]:
         }
 
 
-def reasons(reading: Reading) -> list[Reason]:
+def reasons(comparison: BudgetComparison) -> list[Reason]:
     """Return the reason why each batch size is compared with none; empty if it is compared."""
     result = []
-    for at, values in enumerate(reading.values):
-        if reading.is_cost and (values <= 0).any():
+    for at, values in enumerate(comparison.values):
+        if comparison.is_cost and (values <= 0).any():
             result.append(Reason.NOT_POSITIVE)  # a cost of 0 has no ratio
         elif np.isinf(values).any():
-            result.append(Reason.NOT_REACHED if reading.not_reached[at] else Reason.FAILED)
+            result.append(Reason.NOT_REACHED if comparison.not_reached[at] else Reason.FAILED)
         elif np.isnan(values).all():
-            result.append(Reason.NO_BUDGET if reading.ended[at] else Reason.NO_VALUE)
-        elif reading.rate_left[at]:
+            result.append(Reason.NO_BUDGET if comparison.ended[at] else Reason.NO_VALUE)
+        elif comparison.rate_left[at]:
             result.append(Reason.RATE_LEFT)
         else:
             result.append(Reason.NONE)
     return result
 
 
-def _statements(reading: Reading, kept: list[int]) -> dict[int, ComparisonWithBest]:
+def _statements(comparison: BudgetComparison, kept: list[int]) -> dict[int, ComparisonWithBest]:
     """Return the statement of each batch size that shares a seed with another one."""
-    margin = math.log1p(reading.margin) if reading.is_cost else reading.margin
-    analyses = (*reading.earlier, reading)
+    margin = math.log1p(comparison.margin) if comparison.is_cost else comparison.margin
+    analyses = (*comparison.earlier, comparison)
     shares = [analysis.share for analysis in analyses]
-    bounded = [Reason.AT_FIRST_EVALUATION if first else Reason.NONE for first in reading.at_first]
+    bounded = [
+        Reason.AT_FIRST_EVALUATION if first else Reason.NONE for first in comparison.at_first
+    ]
     statements = {}
     for at in kept if len(kept) > 1 else ():
         compared = [
@@ -120,14 +124,14 @@ def _statements(reading: Reading, kept: list[int]) -> dict[int, ComparisonWithBe
                         tuned=bool(analysis.chosen.tuned[[at, other]].any()),
                         open_low=bounded[other],
                         open_high=bounded[at],
-                        cells={"against": reading.batch_sizes[other]},
+                        cells={"against": comparison.batch_sizes[other]},
                     )
                     for other in kept
                     if other != at
                 ),
-                ratio=reading.is_cost,
+                ratio=comparison.is_cost,
                 pairs=len(kept) * (len(kept) - 1) // 2,
-                negative=reading.is_cost or not reading.rises,
+                negative=comparison.is_cost or not comparison.higher_is_better,
             )
             for analysis in analyses
         ]
@@ -137,13 +141,13 @@ def _statements(reading: Reading, kept: list[int]) -> dict[int, ComparisonWithBe
     return statements
 
 
-def _differences(reading: Reading, at: int, other: int, margin: float) -> np.ndarray:
+def _differences(comparison: BudgetComparison, at: int, other: int, margin: float) -> np.ndarray:
     """Return by how much one batch size is better than another one, by seed."""
-    values = reading.values[[at, other]]
-    if reading.is_cost:
+    values = comparison.values[[at, other]]
+    if comparison.is_cost:
         with np.errstate(divide="ignore", invalid="ignore"):
             values = -np.log(values)
-    elif not reading.rises:
+    elif not comparison.higher_is_better:
         values = -values
     with np.errstate(invalid="ignore"):
         differences = values[0] - values[1]

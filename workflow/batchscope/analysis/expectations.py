@@ -17,20 +17,20 @@ from batchscope.analysis import intervals, run_series, verdicts
 from batchscope.analysis.advice_series import RATE, AdviceSeries, Row
 from batchscope.analysis.targets import Target
 from batchscope.store.records import FAILED
-from batchscope.study.budget_kinds import CONVERGENCE, END, EPOCHS, SECONDS, TAKEN, TARGET, UPDATES
-from batchscope.study.outcomes import LEAST_WITH_INTERVAL, Reason, Verdict
+from batchscope.study.budget_kinds import CONVERGENCE, COSTS, END, EPOCHS, SECONDS, TARGET, UPDATES
+from batchscope.study.outcomes import MIN_SEEDS_FOR_INTERVAL, Reason, Verdict
 from batchscope.study.tables import clipped
 
 PATIENCE, MEMORY_PEAK, EPOCH_SECONDS = "patience", "memory_peak_mb", "seconds_per_epoch"
 COUNTED = (EPOCHS, UPDATES, PATIENCE)  # summarised by their range over the seeds
 _POSITIVE = (SECONDS, EPOCH_SECONDS, MEMORY_PEAK)
 _LOSS = "validation_loss"
-_OF_RUNS = ["batch_size", RATE, "seed", "train_seconds", EPOCH_SECONDS, MEMORY_PEAK]
+_RUN_COLUMNS = ["batch_size", RATE, "seed", "train_seconds", EPOCH_SECONDS, MEMORY_PEAK]
 _FROM_BEST = [Verdict.WITHIN, Verdict.PROVISIONAL, Verdict.BEYOND]  # the last one decides
 
 
 def _runs(series: AdviceSeries, *columns: str) -> pandas.DataFrame:
-    runs = series.runs("run", "status", *_OF_RUNS, *columns).set_index("run")
+    runs = series.runs("run", "status", *_RUN_COLUMNS, *columns).set_index("run")
     numbers = runs.drop(columns="status").apply(pandas.to_numeric, errors="coerce")
     return numbers.assign(status=runs["status"])
 
@@ -94,7 +94,7 @@ def expected(series: AdviceSeries) -> Iterator[Row]:
                 continue
             row = {"batch_size": size, RATE: rate, "key": place, "name": name}
             row |= _summary(name, column[selected].dropna())
-            if name in values and row["n"] >= LEAST_WITH_INTERVAL:
+            if name in values and row["n"] >= MIN_SEEDS_FOR_INTERVAL:
                 row["low"], row["high"] = compared.loc[(name, size), ["mean_low", "mean_high"]]
             yield row
 
@@ -106,7 +106,7 @@ def _summary(name: str, values: pandas.Series) -> Row:
     """
     mean, *ends, n = intervals.t_interval(values, logarithmic=name in _POSITIVE)
     ends = clipped(name, ends)
-    if name in COUNTED or n < LEAST_WITH_INTERVAL:
+    if name in COUNTED or n < MIN_SEEDS_FOR_INTERVAL:
         ends = [values.min(), values.max()]
     return {"estimate": mean, "low": ends[0], "high": ends[1], "n": n}
 
@@ -152,7 +152,7 @@ def _by_rate(series: AdviceSeries, size: int) -> Iterator[tuple[str, pandas.Data
     """Yield each limit with its values by seed and rate; for a cost the updates to the target."""
     at_target = series.at(TARGET)
     for name in series.limits["outcome"].unique():
-        if name not in TAKEN:
+        if name not in COSTS:
             values, _ = outcome_values(series, name)
             yield name, values[values["batch_size"] == size].pivot_table("value", "seed", RATE)
         elif len(at_target):
@@ -166,11 +166,11 @@ def _by_rate(series: AdviceSeries, size: int) -> Iterator[tuple[str, pandas.Data
 
 def _contrast(name: str, values: pandas.Series, chosen: pandas.Series, bound: float) -> Row:
     """Return how values by seed differ from those at the chosen rate; for a cost the ratio."""
-    if name in TAKEN:
+    if name in COSTS:
         mean, *ends, n = intervals.ratio_interval(values, chosen)
     else:
         mean, *ends, n = intervals.t_interval(values - chosen)
-    ends = ends if n >= LEAST_WITH_INTERVAL else [math.nan, math.nan]
+    ends = ends if n >= MIN_SEEDS_FOR_INTERVAL else [math.nan, math.nan]
     missed = np.isinf(values[np.isfinite(chosen) & values.notna()])
     if missed.mean() > 0.5:  # most runs never reached the target
         mean, ends = math.inf, [math.inf, math.inf]

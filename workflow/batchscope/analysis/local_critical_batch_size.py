@@ -95,7 +95,7 @@ def _critical(points: pandas.DataFrame, sizes: np.ndarray) -> dict[str, float]:
 
 
 def _noise(points: pandas.DataFrame) -> dict[str, float]:
-    scale = noise_scales.of_runs(points)
+    scale = noise_scales.from_runs(points)
     if not scale.resolved:
         return {}
     ratio, high = (math.nan, math.nan) if scale.open else (scale.ratio, scale.high)

@@ -19,7 +19,9 @@ NAN = math.nan
 START, EARLY, END = "start", "epoch", "end"  # places in a training
 ENDINGS = {START: "_start", END: ""}  # place -> ending of its columns of runs.csv
 # Place -> columns of a noise scale with its interval, for comparison with a critical batch size.
-BESIDE = {place: [f"noise_scale_{place}{end}" for end in intervals.ENDS] for place in ENDINGS}
+INTERVAL_COLUMNS = {
+    place: [f"noise_scale_{place}{end}" for end in intervals.ENDS] for place in ENDINGS
+}
 
 
 class Ratio(NamedTuple):
@@ -95,7 +97,7 @@ def fieller(numerators: Any, denominators: Any, confidence: float = 0.95) -> Rat
     return Ratio(ratio, float(low), math.inf if math.isfinite(low) else NAN, n)
 
 
-def of_runs(runs: pandas.DataFrame, ending: str = "") -> Ratio:
+def from_runs(runs: pandas.DataFrame, ending: str = "") -> Ratio:
     parts = (runs[f"gradient_{name}{ending}"] for name in ("variance", "norm_squared"))
     return fieller(*parts)
 
@@ -107,7 +109,7 @@ def points(rows: pandas.DataFrame, size: int) -> list[Point]:
     # Trainings that stopped by patience end at different epochs.
     place = chosen["place"].where(chosen["place"] != EARLY, chosen["epoch"].map("{:08.0f}".format))
     return [
-        Point(group["place"].iloc[0], float(group["epoch"].mean()), of_runs(group), group)
+        Point(group["place"].iloc[0], float(group["epoch"].mean()), from_runs(group), group)
         for _, group in chosen.groupby(place, sort=False)
     ]
 
@@ -121,7 +123,7 @@ def joined(rows: pandas.DataFrame, runs: pandas.DataFrame) -> pandas.DataFrame:
     Args:
         rows: The rows of one fit.
     """
-    values = dict.fromkeys(["noise_batch_size", *sum(BESIDE.values(), [])], NAN)
+    values = dict.fromkeys(["noise_batch_size", *sum(INTERVAL_COLUMNS.values(), [])], NAN)
     if not rows["points"].iloc[0] or "gradient_variance" not in runs:
         return rows.assign(**values)
     fitted = rows[rows.groupby("batch_size")["reached"].transform("min") == 1]
@@ -133,9 +135,9 @@ def joined(rows: pandas.DataFrame, runs: pandas.DataFrame) -> pandas.DataFrame:
     names = ["batch_size", *filter(row.index.__contains__, run_series.varying(runs))]
     same = run_series.matching(run_series.finished(runs), row[names].dropna())
     for place, ending in ENDINGS.items():
-        ratio = of_runs(same, ending)
+        ratio = from_runs(same, ending)
         if ratio.resolved:
             numbers = (NAN if ratio.open else ratio.ratio, ratio.low, ratio.high)
-            values |= dict(zip(BESIDE[place], numbers, strict=True))
+            values |= dict(zip(INTERVAL_COLUMNS[place], numbers, strict=True))
             values["noise_batch_size"] = int(row["batch_size"])
     return rows.assign(**values)

@@ -21,26 +21,26 @@ from batchscope.analysis.racing import IN_RACE
 from batchscope.study import stages
 from batchscope.study.advice_needs import rounded
 from batchscope.study.claims import Claim
-from batchscope.study.outcomes import LEAST_SEEDS, Reason, Verdict
+from batchscope.study.outcomes import MIN_SEEDS, Reason, Verdict
 from batchscope.study.stages import AddedRate
 
 _COPIED = ["estimate", "low", "high", "n", "verdict", "reason", "seeds_to_resolve"]
-MOST_BEYOND = 2  # learning rates that stages try beyond each edge of a grid
+MAX_BEYOND = 2  # learning rates that stages try beyond each edge of a grid
 Row = dict[str, Any]
 
 
-def of_claims(
+def open_claims(
     stated_claims: Iterable[Claim],
     claims: pandas.DataFrame,
     runs: pandas.DataFrame,
-    looks: Sequence[int],
+    analyses: Sequence[int],
 ) -> Iterator[Row]:
     """Yield the claims of one experiment that can be tested.
 
     Args:
         claims: Rows of claims.csv.
         runs: Rows of the experiment's runs.csv.
-        looks: Numbers of seeds after which one looks.
+        analyses: Numbers of seeds after which one analyses.
     """
     judged, runs = claims.set_index("id"), run_series.local(runs)
     factors = {*run_series.factor_columns(runs), "batch_size"} - {RATE}
@@ -53,10 +53,10 @@ def of_claims(
                 matches = [runs[name].isin(cells[name]) for name in cells if name in factors]
                 selected |= np.all(matches, axis=0)  # of none, all
             elsewhere = any("machine" in cells for cells in selections)
-            yield _row(claim.id, row, runs.iloc[:0] if elsewhere else runs[selected], looks)
+            yield _row(claim.id, row, runs.iloc[:0] if elsewhere else runs[selected], analyses)
 
 
-def of_race(race: pandas.DataFrame, analyses: Sequence[int]) -> Iterator[Row]:
+def open_races(race: pandas.DataFrame, analyses: Sequence[int]) -> Iterator[Row]:
     """Yield the batch sizes with rates in the race that have fewer seeds than others, or than a
     verdict needs.
 
@@ -67,17 +67,17 @@ def of_race(race: pandas.DataFrame, analyses: Sequence[int]) -> Iterator[Row]:
     factors = [*run_series.varying(race.drop(columns=RATE)), "batch_size"]
     for key, rates in race.groupby(factors, dropna=False):
         racing = rates[rates["status"] == IN_RACE]
-        behind = racing[racing["seeds"] < max(LEAST_SEEDS, rates["seeds"].max())]
+        behind = racing[racing["seeds"] < max(MIN_SEEDS, rates["seeds"].max())]
         for seeds, rows in behind.groupby("seeds"):
             yield {
                 "statement": json.dumps(dict(zip(factors, key, strict=True)), default=_plain),
                 "n": seeds,
-                "seeds": stages.following(seeds, analyses),
+                "seeds": stages.next_seeds(seeds, analyses),
                 "runs": json.dumps(sorted(rows["run"])),
             }
 
 
-def of_edges(
+def edge_rates(
     tables: AdviceTables,
     request: advice_series.AdviceRequest,
     added_rates: Sequence[AddedRate],
@@ -85,13 +85,13 @@ def of_edges(
 ) -> Iterator[Row]:
     """Yield the edges of the grid of learning rates at which a size that could win is best.
 
-    The next stage tries a rate beyond such an edge, at most `MOST_BEYOND` times.
+    The next stage tries a rate beyond such an edge, at most `MAX_BEYOND` times.
 
     Args:
         added_rates: Rates beyond the grid so far.
         analyses: Numbers of seeds at the analyses of the race; empty without one.
     """
-    for series in advice_series.of_tables(tables, request) if analyses else ():
+    for series in advice_series.from_tables(tables, request) if analyses else ():
         sizes: dict[tuple[float, float], list[int]] = {}
         for check in advice.edges(series):
             if check["passed"]:
@@ -105,7 +105,7 @@ def of_edges(
                 for added in added_rates
                 if size in added.batch_sizes and (added.rate > added.edge) == is_highest
             ]
-            if len(before) < MOST_BEYOND:
+            if len(before) < MAX_BEYOND:
                 sizes.setdefault((edge, rate), []).append(size)
         for (edge, rate), batch_sizes in sizes.items():
             yield {
@@ -117,10 +117,10 @@ def of_edges(
             }
 
 
-def of_advice(tables: AdviceTables, request: advice_series.AdviceRequest) -> Iterator[Row]:
+def open_comparisons(tables: AdviceTables, request: advice_series.AdviceRequest) -> Iterator[Row]:
     """Yield the comparisons that limit the batch sizes of every series of one experiment."""
     several = run_series.varying(tables.comparisons.drop(columns=advice_series.RATE))
-    for series in advice_series.of_tables(tables, request):
+    for series in advice_series.from_tables(tables, request):
         factors = {name: series.factors[name] for name in several if name in series.factors}
         asking = series.unresolved.index
         for at, row in series.limits.iterrows():
@@ -132,7 +132,7 @@ def of_advice(tables: AdviceTables, request: advice_series.AdviceRequest) -> Ite
             if row["n"] < _fewest(runs):  # times with a number of jobs of their own
                 runs = runs.iloc[:0]
             statement = json.dumps({**factors, **compared}, default=_plain)
-            yield _row(statement, row, runs, request.looks)
+            yield _row(statement, row, runs, request.analyses)
 
 
 def _sizes_of_interval(series: AdviceSeries, row: pandas.Series) -> list[int]:
@@ -143,7 +143,9 @@ def _sizes_of_interval(series: AdviceSeries, row: pandas.Series) -> list[int]:
     return [*{row["batch_size"], *kept["batch_size"]}]
 
 
-def _row(statement: str, row: pandas.Series, runs: pandas.DataFrame, looks: Sequence[int]) -> Row:
+def _row(
+    statement: str, row: pandas.Series, runs: pandas.DataFrame, analyses: Sequence[int]
+) -> Row:
     """Return a statement with the seeds that its runs get next, where more may settle it."""
     result = {"statement": statement, **row[_COPIED].to_dict(), "seeds": None, "runs": ""}
     ends = row[["low", "high"]].astype(float)
@@ -151,7 +153,7 @@ def _row(statement: str, row: pandas.Series, runs: pandas.DataFrame, looks: Sequ
     explained = pandas.notna(row["reason"]) and row["reason"] != Reason.NONE
     if row["verdict"] != Verdict.NOT_RESOLVED or explained or not bounded or runs.empty:
         return result
-    if following := stages.following(_fewest(runs), looks):
+    if following := stages.next_seeds(_fewest(runs), analyses):
         names = sorted(runs.loc[runs["seed"] == runs["seed"].min(), "run"])
         result |= {"seeds": following, "runs": json.dumps(names)}
     return result

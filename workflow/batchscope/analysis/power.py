@@ -20,12 +20,12 @@ from scipy import special
 from batchscope.study import outcomes
 
 POWER = 0.8
-MOST = 10_000  # seeds that no study has
+MAX = 10_000  # seeds that no study has
 # Nodes and weights of the mean over the standard deviation that is drawn; slow to make.
 _quadrature = functools.cache(lambda: np.polynomial.legendre.leggauss(60))
 
 
-def of_difference(seeds: int, effect: float, level: float) -> float:
+def difference_power(seeds: int, effect: float, level: float) -> float:
     """Return the power to show that a mean difference is above 0.
 
     It is 1 - F_nct(t_.95,n-1; sqrt(n) effect) for the one-sided paired t-test of n seeds, at least
@@ -37,7 +37,7 @@ def of_difference(seeds: int, effect: float, level: float) -> float:
     return float(1 - special.nctdtr(seeds - 1, math.sqrt(seeds) * effect, critical))
 
 
-def of_equivalence(seeds: int, margin: float, level: float) -> float:
+def equivalence_power(seeds: int, margin: float, level: float) -> float:
     """Return the power to show that a difference is within a margin if it is 0.
 
     Both one-sided tests must be significant: the mean is within margin - t s / sqrt(n) of 0. At a
@@ -57,14 +57,14 @@ def of_equivalence(seeds: int, margin: float, level: float) -> float:
 def fewest(
     of_test: Callable[[int, float, float], float], size: float, level: float = outcomes.LEVEL
 ) -> int | None:
-    """Return the fewest seeds that give a power of .8; None if fewer than `MOST` do not.
+    """Return the fewest seeds that give a power of .8; None if fewer than `MAX` do not.
 
     Args:
-        of_test: `of_difference` of an effect size, or `of_equivalence` of a margin.
+        of_test: `difference_power` of an effect size, or `equivalence_power` of a margin.
     """
     if not size > 0:
         raise ValueError(f"size: received {size}; a number above 0 is expected.")
     seeds = 2 + bisect.bisect_left(
-        range(2, MOST), POWER, key=lambda seeds: of_test(seeds, size, level)
+        range(2, MAX), POWER, key=lambda seeds: of_test(seeds, size, level)
     )
-    return seeds if seeds < MOST else None
+    return seeds if seeds < MAX else None

@@ -25,8 +25,8 @@ import numpy as np
 import pandas
 from scipy import special
 
-from batchscope.analysis import readings, run_series, trainings
-from batchscope.analysis.readings import CHOSEN_BY, Budget
+from batchscope.analysis import budget_comparisons, run_series, trainings
+from batchscope.analysis.budget_comparisons import CHOSEN_BY, Budget
 from batchscope.analysis.targets import Target
 from batchscope.analysis.trainings import RATE, Trainings
 from batchscope.study import tasks
@@ -165,7 +165,7 @@ def table(
     margins: Mapping[str, float],
     analyses: Sequence[int],
     protected: Collection[str] = (),
-    default_target: readings.DefaultTarget = Trainings.default_target,
+    default_target: budget_comparisons.DefaultTarget = Trainings.default_target,
     metrics: tasks.Metrics = (),
 ) -> pandas.DataFrame:
     """Return one row per series, batch size and learning rate of a race; see `RACE`.
@@ -182,10 +182,10 @@ def table(
     rows: list[Row] = []
     runs = run_series.local(runs)
     if analyses and len(runs):
-        budgets = readings.budgets(evaluations, stated_budgets)
+        budgets = budget_comparisons.budgets(evaluations, stated_budgets)
         budgets = [budget for budget in budgets if budget.kind in stated_budgets]
-        for series in trainings.of_experiment(runs, evaluations, metrics):
-            target = readings.target(series, stated_budgets, default_target)
+        for series in trainings.for_experiment(runs, evaluations, metrics):
+            target = budget_comparisons.target(series, stated_budgets, default_target)
             criteria = _criteria(series, budgets, target) or _at_end(series, margins)
             rows += _rows(series, criteria, analyses, protected)
     factors = [name for name in run_series.factor_columns(runs) if name != RATE]
@@ -211,10 +211,10 @@ def _criteria(
     if CHOSEN_BY not in series.evaluations or series.evaluations[CHOSEN_BY].isna().all():
         return []
     criteria = [
-        Criterion(budget.kind, CHOSEN_BY, readings.at_budget(series, budget, CHOSEN_BY))
+        Criterion(budget.kind, CHOSEN_BY, budget_comparisons.at_budget(series, budget, CHOSEN_BY))
         for budget in budgets
     ]
-    lowest = readings.at_budget(series, Budget(CONVERGENCE), CHOSEN_BY)
+    lowest = budget_comparisons.at_budget(series, Budget(CONVERGENCE), CHOSEN_BY)
     if target:
         cost = series.cost_to(Target(target.column, target.value), UPDATES)
         return [*criteria, Criterion(TARGET, UPDATES, cost, lowest)]

@@ -27,10 +27,10 @@ from batchscope.study.run_factors import Affects, affecting, used_with
 
 COSTS = {"steps_run": "updates", "train_seconds": "seconds"}  # column of runs.csv -> outcome
 _OUTCOMES = ("test_loss", CHOSEN_ON)  # without stated margins, the first that has values
-_OF_SCHEDULE = (*affecting(Affects.HORIZON), *used_with("batch_schedule"))
+_SCHEDULE_FACTORS = (*affecting(Affects.HORIZON), *used_with("batch_schedule"))
 # Factors that may differ between compared configurations, besides the seed.
-_FREE = {*_OF_SCHEDULE, RATE, "batch_size", "base_batch_size", "evaluate_every"}
-_DISTINCT = (*_OF_SCHEDULE, "base_batch_size")  # free factors that distinguish configurations
+_FREE = {*_SCHEDULE_FACTORS, RATE, "batch_size", "base_batch_size", "evaluate_every"}
+_DISTINCT = (*_SCHEDULE_FACTORS, "base_batch_size")  # free factors that distinguish configurations
 
 
 def table(
@@ -45,21 +45,21 @@ def table(
         planned: Numbers of seeds at the interim analyses.
     """
     rows: list[Row] = []
-    for arms in _groups(run_series.local(runs)) if _any_rises(runs) else ():
-        constant = [arm for arm in arms if not _rises(arm)]
-        for arm in filter(_rises, arms):
+    for arms in _groups(run_series.local(runs)) if _has_ramp(runs) else ():
+        constant = [arm for arm in arms if not _is_ramp(arm)]
+        for arm in filter(_is_ramp, arms):
             rows += _compared(arm, constant, margins, planned)
     named = [name for name in run_series.factor_columns(runs) if name != RATE]
     return verdicts.table(rows, RAMPS, named)
 
 
-def _any_rises(runs: pandas.DataFrame) -> bool:
+def _has_ramp(runs: pandas.DataFrame) -> bool:
     if not {*run_factors.FACTORS} <= {*runs} or runs[[*run_factors.FACTORS]].isna().any(axis=None):
         return False
     return bool((runs["batch_schedule"] != run_factors.CONSTANT).any())
 
 
-def _rises(arm: Trainings) -> bool:
+def _is_ramp(arm: Trainings) -> bool:
     return len(batch_phases.batch_sizes(arm.factors)) > 1
 
 
@@ -93,7 +93,7 @@ def _compared(
     measured = [name for name in names if name in runs and runs[name].notna().any()]
     compared = [name for name in measured if name in margins] or measured[:1]
     for outcome in compared:
-        margin = margins.get(outcome, tasks.loss_margin(tasks.of_columns(runs.columns)))
+        margin = margins.get(outcome, tasks.loss_margin(tasks.from_columns(runs.columns)))
         margin = -margin if tasks.higher_is_better(outcome, arm.metrics) else margin
         chosen = _chosen(arm, outcome)
         row = {

@@ -14,7 +14,7 @@ import numpy as np
 import pandas
 
 from batchscope.store import records
-from batchscope.study import factor_words, own_columns, run_factors
+from batchscope.study import external_columns, factor_words, run_factors
 from batchscope.study.factor_words import describe
 from batchscope.study.run_factors import Affects
 from batchscope.study.specifications import Column
@@ -89,7 +89,7 @@ def factor_columns(frame: pandas.DataFrame) -> list[str]:
     User-defined columns of an external table follow; their names begin with `own_`.
     """
     factors = [name for name in factor_words.FACTORS if name not in _AXES and name in frame]
-    return [*factors, *filter(own_columns.is_own, frame)]
+    return [*factors, *filter(external_columns.is_user_defined, frame)]
 
 
 def timed_factors(frame: pandas.DataFrame) -> pandas.DataFrame:

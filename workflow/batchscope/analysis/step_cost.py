@@ -22,7 +22,7 @@ PLATEAU_SHARE = 0.9  # throughput above this share of the plateau counts as leve
 LINE_FITS = 0.05  # relative residual, half of the distance of that share from the plateau
 # Noise floor above which no level of the throughput is stated. Half of the floor is about two
 # standard errors of a median: at 20 %, the 10 % that separate the share from the plateau.
-MOST_NOISE = 1.2
+MAX_NOISE = 1.2
 _ROUNDING = 1e-9  # a cost below this share of every time of a step is 0
 # Least excess of a peak over the lowest one, which starting and tracing took for a moment: the same
 # batch repeats to about 1 MB.
@@ -206,7 +206,7 @@ def _level(sizes: np.ndarray, speeds: np.ndarray, noise: float) -> tuple[float, 
 
 def too_noisy(noise: float | None) -> bool:
     """Return whether a noise floor, None if unknown, is too high to estimate a plateau."""
-    return noise is not None and bool(noise > MOST_NOISE)
+    return noise is not None and bool(noise > MAX_NOISE)
 
 
 def noise_floor(blocks: Any, of_jobs: bool = False) -> float:

@@ -16,7 +16,7 @@ from pandas.api import types
 from batchscope.analysis import intervals, step_cost
 from batchscope.host import requirements
 from batchscope.study.common_settings import QUARTILES, REPEAT
-from batchscope.study.tables import FIRST, OF_TIMINGS
+from batchscope.study.tables import FIRST, TIMING_TABLES
 
 _QUARTILES = {"q1": 0.25, "q3": 0.75}
 # Sources of the memory per example, best first: allocators keep memory that a process has released.
@@ -37,7 +37,7 @@ def over_jobs(table: str, read: Callable[[str], pandas.DataFrame]) -> pandas.Dat
     if table == "training_times":
         return training_times(over_jobs("throughput", read), rows["at_epoch"].unique())
     keys = [name for name in (*FIRST, "batch_size") if name in rows]
-    counted = [name for name, column in OF_TIMINGS[table].columns.items() if column.adds_up]
+    counted = [name for name, column in TIMING_TABLES[table].columns.items() if column.adds_up]
     summaries = combined(rows.drop(columns=REPEAT), keys, counted)
     if len(summaries) == len(rows):  # each has a single job
         return summaries
@@ -85,7 +85,7 @@ def _over(
     if types.is_bool_dtype(values) or not types.is_numeric_dtype(values):
         return next(iter(jobs[name].mode()), None)
     # Whole numbers with gaps are read from a file as fractions.
-    kinds = {table.columns[name].kind for table in OF_TIMINGS.values() if name in table.columns}
+    kinds = {table.columns[name].kind for table in TIMING_TABLES.values() if name in table.columns}
     is_integer = types.is_integer_dtype(values) or "int" in kinds
     return jobs[name].quantile(interpolation="lower" if is_integer else "linear")
 
@@ -126,7 +126,9 @@ def training_times(speeds: pandas.DataFrame, epochs: Iterable[int]) -> pandas.Da
     times = {f"seconds_per_epoch{q}": steps * timed[f"seconds_per_step{q}"] for q in QUARTILES}
     rows = timed.assign(**times).merge(pandas.DataFrame({"at_epoch": [*epochs]}), how="cross")
     rows["train_seconds"] = rows["at_epoch"] * rows["seconds_per_epoch"]
-    return rows[[name for name in (*FIRST, *OF_TIMINGS["training_times"].columns) if name in rows]]
+    return rows[
+        [name for name in (*FIRST, *TIMING_TABLES["training_times"].columns) if name in rows]
+    ]
 
 
 def _with_fits(sweeps: pandas.DataFrame, speeds: pandas.DataFrame) -> pandas.DataFrame:

@@ -23,10 +23,10 @@ from batchscope.analysis import (
     step_cost,
 )
 from batchscope.analysis.targets import Target
-from batchscope.analysis.trainings import Chosen, Trainings, at_own_targets, of_experiment
+from batchscope.analysis.trainings import Chosen, Trainings, at_own_targets, for_experiment
 from batchscope.core import display
 from batchscope.study.decision_columns import CRITICAL, TO_TARGET
-from batchscope.study.own_columns import AXES, LEAST_SIZES
+from batchscope.study.external_columns import AXES, MIN_SIZES
 from batchscope.study.tasks import Metrics
 
 _NONE: Mapping[str, Any] = {}
@@ -52,7 +52,7 @@ class TargetScaling:
         """The critical batch size of the usable sizes; None with fewer than three."""
         updates = self.costs["updates"]
         usable = fastest_batch_size.usable(updates.values)
-        if usable.sum() < LEAST_SIZES:
+        if usable.sum() < MIN_SIZES:
             return None
         sizes = np.array(self.trainings.axes[0])[usable]
         return critical_batch_size.fit(sizes, updates.values[usable], updates.tuned[usable])
@@ -73,7 +73,7 @@ class TargetScaling:
         return fastest_batch_size.measured_fastest(sizes, cost.values) if cost else None
 
 
-def of_study(
+def for_study(
     trajectories: pandas.DataFrame,
     runs: pandas.DataFrame,
     targets: Iterable[Target] = (),
@@ -85,8 +85,8 @@ def of_study(
     Without targets, these are three up to the default target of a series.
     """
     scalings, targets = [], [*targets]
-    for series in of_experiment(runs, trajectories, metrics) if len(trajectories) else []:
-        if len(series.axes[0]) >= LEAST_SIZES:
+    for series in for_experiment(runs, trajectories, metrics) if len(trajectories) else []:
+        if len(series.axes[0]) >= MIN_SIZES:
             step = _fitted_step(series.evaluations)
             of_series = targets or series.targets_up_to(default_target(series))
             scalings += [

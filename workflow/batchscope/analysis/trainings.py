@@ -21,12 +21,12 @@ from batchscope.analysis import chosen_rates, run_series, targets
 from batchscope.analysis.chosen_rates import RATE
 from batchscope.analysis.targets import Target
 from batchscope.store.records import FAILED, FINISHED, UNSUCCESSFUL
-from batchscope.study import budget_kinds, own_columns, tasks
+from batchscope.study import budget_kinds, external_columns, tasks
 
 Evaluated = dict[str, np.ndarray]  # column -> numbers of one training's evaluations, in order
 CHOSEN_ON = "best_validation_loss"  # column of runs.csv that chooses the rates
 TARGETS = 3  # default targets of a series
-_USED = (*budget_kinds.AXES.values(), *own_columns.AXES)
+_USED = (*budget_kinds.AXES.values(), *external_columns.AXES)
 
 
 def series(frame: pandas.DataFrame) -> list[run_series.Series]:
@@ -104,7 +104,7 @@ class Trainings:
     def _evaluated(self) -> dict[str, Evaluated]:
         names = [
             name
-            for name in dict.fromkeys((*_USED, *own_columns.outcomes(self.metrics)))
+            for name in dict.fromkeys((*_USED, *external_columns.outcomes(self.metrics)))
             if name in self.evaluations
         ]
         return {
@@ -124,16 +124,18 @@ class Trainings:
         result[tuple(np.searchsorted(axis, column) for axis, column in places)] = values
         return result
 
-    def outcome(self, values: Any, rises: bool = False) -> np.ndarray:
+    def outcome(self, values: Any, higher_is_better: bool = False) -> np.ndarray:
         """Return the numbers of the runs that finished as a cube; infinitely bad of a failed."""
         status = self.runs["status"]
-        failed = np.where(status.isin(UNSUCCESSFUL), -math.inf if rises else math.inf, math.nan)
+        failed = np.where(
+            status.isin(UNSUCCESSFUL), -math.inf if higher_is_better else math.inf, math.nan
+        )
         return self.cube(np.where(status == FINISHED, np.asarray(values, float), failed))
 
     def column(self, name: str) -> np.ndarray:
         values = self.runs[name].to_numpy(float, na_value=math.nan) if name in self.runs else np.nan
-        rises = tasks.higher_is_better(name, self.metrics)
-        return self.outcome(np.broadcast_to(values, len(self.runs)), rises)
+        higher_is_better = tasks.higher_is_better(name, self.metrics)
+        return self.outcome(np.broadcast_to(values, len(self.runs)), higher_is_better)
 
     @functools.cached_property
     def epochs_run(self) -> dict[int, float]:
@@ -225,7 +227,7 @@ class Trainings:
     def target_column(self) -> str | None:
         """Column of default targets: a loss, or else a metric; None without one."""
         rows = self.evaluations
-        names = (name for name in own_columns.outcomes(self.metrics) if name in rows)
+        names = (name for name in external_columns.outcomes(self.metrics) if name in rows)
         return next((name for name in names if np.isfinite(rows[name].astype(float)).any()), None)
 
     def default_target(self) -> Target | None:
@@ -242,12 +244,12 @@ class Trainings:
         ends = self.finished.astype({"examples": float}).groupby("run")["examples"].max()
         equal = ends.min() * (1 + targets.ROUNDING)  # equal examples are equal epochs
 
-        def lowest(evaluated: Evaluated, most_examples: float = math.inf) -> float:
+        def lowest(evaluated: Evaluated, max_examples: float = math.inf) -> float:
             evaluations = ~np.isnan(evaluated["updates"])
             if not evaluations.any():
                 return math.nan  # a run that is missing
             losses = losses_of(evaluated)
-            kept = evaluations & np.isfinite(losses) & ~(evaluated["examples"] > most_examples)
+            kept = evaluations & np.isfinite(losses) & ~(evaluated["examples"] > max_examples)
             return float(np.min(losses[kept], initial=math.inf))
 
         def cube(read: Callable[[Evaluated], float]) -> np.ndarray:
@@ -285,18 +287,18 @@ def _first(losses: np.ndarray) -> float:
 
 
 def at_own_targets(runs: pandas.DataFrame) -> bool:
-    return _stopped(runs, own_columns.AT_TARGET)
+    return _stopped(runs, external_columns.AT_TARGET)
 
 
 def at_own_ends(runs: pandas.DataFrame) -> bool:
-    return _stopped(runs, own_columns.AT_END)
+    return _stopped(runs, external_columns.AT_END)
 
 
 def _stopped(runs: pandas.DataFrame, why: str) -> bool:
     return "stop_reason" in runs and bool((runs["stop_reason"] == why).any())
 
 
-def of_experiment(
+def for_experiment(
     runs: pandas.DataFrame, evaluations: pandas.DataFrame, metrics: tasks.Metrics = ()
 ) -> list[Trainings]:
     """Return the runs of every series of an experiment."""

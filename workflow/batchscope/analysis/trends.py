@@ -14,14 +14,14 @@ import numpy as np
 import pandas
 
 from batchscope.analysis import (
+    budget_comparisons,
     comparisons,
     intervals,
-    readings,
     run_series,
     trainings,
     verdicts,
 )
-from batchscope.analysis.readings import Reading
+from batchscope.analysis.budget_comparisons import BudgetComparison
 from batchscope.analysis.verdicts import Row
 from batchscope.study import outcomes
 from batchscope.study.decision_columns import TRENDS
@@ -33,7 +33,7 @@ UNTIL_STOPPED = ("epochs_run", "train_seconds")
 
 def table(
     runs: pandas.DataFrame,
-    at_budgets: Iterable[Reading],
+    at_budgets: Iterable[BudgetComparison],
     claims: Mapping[str, Outcome],
     planned: Sequence[int] = (),
 ) -> pandas.DataFrame:
@@ -44,7 +44,10 @@ def table(
         claims: Column -> outcome with the direction that the study states.
         planned: Numbers of seeds at the interim analyses.
     """
-    larger = (_row(reading, RISES if reading.rises else FALLS) for reading in at_budgets)
+    larger = (
+        _row(comparison, RISES if comparison.higher_is_better else FALLS)
+        for comparison in at_budgets
+    )
     rows = filter(None, (*_at_end(runs, claims, planned), *larger))
     return verdicts.table(rows, TRENDS, run_series.factor_columns(runs))
 
@@ -64,36 +67,36 @@ def _at_end(
         horizon = ran_out and not run_series.unstopped(rows).any()
         if column == "epochs_run" and horizon:
             continue  # chosen by the study
-        reading = readings.of_column(rows, column, planned)
-        yield _row(reading, outcome.direction, ran_out and not horizon)
+        comparison = budget_comparisons.from_column(rows, column, planned)
+        yield _row(comparison, outcome.direction, ran_out and not horizon)
 
 
-def _row(reading: Reading, direction: str, lower_bounds: bool = False) -> Row | None:
-    """Return the row of the trend of a reading; None without any value.
+def _row(comparison: BudgetComparison, direction: str, lower_bounds: bool = False) -> Row | None:
+    """Return the row of the trend of a comparison; None without any value.
 
     Args:
         lower_bounds: Whether all values are lower bounds, as nothing stopped any run.
     """
-    values = _scaled(reading)
+    values = _scaled(comparison)
     failed = np.isinf(values).any(axis=1)
     kept = np.flatnonzero(np.isfinite(values).any(axis=1) & ~failed)
     if not len(kept):
         return None
-    reasons = comparisons.reasons(reading)
+    reasons = comparisons.reasons(comparison)
     ends = (reasons[at] for at in (0, len(values) - 1) if at not in kept)
     left_out = next(ends, Reason.NONE)
     untestable = Reason.NONE if len(kept) > 1 else left_out or Reason.ALONE
     untestable = Reason.LOWER_BOUND if lower_bounds else untestable
     paired = np.isfinite(values[kept]).all(axis=0)
-    means = reading.means(paired if paired.any() else slice(None))
+    means = comparison.means(paired if paired.any() else slice(None))
     row = {
-        **run_series.constants(reading.trainings.runs),
-        **reading.held_equal,
+        **run_series.constants(comparison.trainings.runs),
+        **comparison.budget_columns,
         "direction": direction,
-        "seeds": int(reading.ran.any(axis=0).sum()),
+        "seeds": int(comparison.ran.any(axis=0).sum()),
         "n": int(paired.sum()),
-        "smallest": reading.batch_sizes[kept[0]],
-        "largest": reading.batch_sizes[kept[-1]],
+        "smallest": comparison.batch_sizes[kept[0]],
+        "largest": comparison.batch_sizes[kept[-1]],
         **intervals.columns("smallest_mean", means[kept[0]]),
         **intervals.columns("largest_mean", means[kept[-1]]),
         "verdict": Verdict.NOT_TESTABLE,
@@ -101,12 +104,12 @@ def _row(reading: Reading, direction: str, lower_bounds: bool = False) -> Row | 
     }
     if untestable:
         return row
-    positions = np.log2(np.array(reading.batch_sizes, float)[kept])
+    positions = np.log2(np.array(comparison.batch_sizes, float)[kept])
     centred = positions - positions.mean()
-    smaller = _unknown(reading, kept[0], kept[centred < 0])
-    larger = _unknown(reading, kept[-1], kept[centred > 0])
-    open_low, open_high = (smaller, larger) if reading.rises else (larger, smaller)
-    analyses = (*reading.earlier, reading)
+    smaller = _unknown(comparison, kept[0], kept[centred < 0])
+    larger = _unknown(comparison, kept[-1], kept[centred > 0])
+    open_low, open_high = (smaller, larger) if comparison.higher_is_better else (larger, smaller)
+    analyses = (*comparison.earlier, comparison)
     trends = [
         verdicts.trend(
             _scaled(analysis)[kept].T,
@@ -119,16 +122,16 @@ def _row(reading: Reading, direction: str, lower_bounds: bool = False) -> Row | 
         for analysis in analyses
     ]
     statement = verdicts.staged(trends, [analysis.share for analysis in analyses])
-    return {**row, "statement": replace(statement, ratio=reading.is_cost)}
+    return {**row, "statement": replace(statement, ratio=comparison.is_cost)}
 
 
-def _scaled(reading: Reading) -> np.ndarray:
+def _scaled(comparison: BudgetComparison) -> np.ndarray:
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.log(reading.values) if reading.is_cost else reading.values
+        return np.log(comparison.values) if comparison.is_cost else comparison.values
 
 
-def _unknown(reading: Reading, end: int, sizes: np.ndarray) -> Reason:
+def _unknown(comparison: BudgetComparison, end: int, sizes: np.ndarray) -> Reason:
     """Return the reason why batch sizes towards one end may be better than they look."""
-    if reading.chosen.on_edge[end]:
+    if comparison.chosen.on_edge[end]:
         return Reason.RATE_ON_EDGE
-    return Reason.AT_FIRST_EVALUATION if reading.at_first[sizes].any() else Reason.NONE
+    return Reason.AT_FIRST_EVALUATION if comparison.at_first[sizes].any() else Reason.NONE

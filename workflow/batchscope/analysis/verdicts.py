@@ -34,10 +34,10 @@ from scipy import optimize, special
 from batchscope.analysis import intervals, power, run_series
 from batchscope.study import stages
 from batchscope.study.outcomes import (
-    LEAST_SEEDS,
-    LEAST_WITH_INTERVAL,
     LEVEL,
-    OF_MARGIN,
+    MARGIN_VERDICTS,
+    MIN_SEEDS,
+    MIN_SEEDS_FOR_INTERVAL,
     Reason,
     Verdict,
 )
@@ -54,7 +54,7 @@ class Contrast:
     Attributes:
         numbers: Shape (replicates,); those that are not finite are left out.
         tuned: Whether replicates are read at different rates (see `intervals.correction`).
-        open_low: Reason why the mean may be lower than it looks: the interval has no lower end.
+        open_low: Reason why the mean may be lower than it analyses: the interval has no lower end.
         open_high: Reason why it may be higher.
         cells: Factor or column -> value, of the compared cells.
         share: Share of the level that this analysis may spend.
@@ -176,8 +176,8 @@ class Contrast:
         if excess == 0:
             return None
         level = self.share * (level if excess > 0 else level / self.bounds)
-        needed = power.fewest(power.of_difference, abs(excess) / self.deviation, level)
-        return needed and max(needed, LEAST_SEEDS, self.n + 1)
+        needed = power.fewest(power.difference_power, abs(excess) / self.deviation, level)
+        return needed and max(needed, MIN_SEEDS, self.n + 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -288,15 +288,15 @@ class Statement:
             deciding = printed = weakest(in_row or undecided or row, "p")
             level = min(level, against / printed.bounds)
             needed, reason = printed.replicates_to_resolve(level), printed.open_reason(level)
-        if self.n < LEAST_SEEDS:
+        if self.n < MIN_SEEDS:
             verdict = Verdict.ONE_SEED if self.n == 1 else Verdict.PROVISIONAL
-            level, reason, needed = LEVEL, Reason.NONE, LEAST_SEEDS
+            level, reason, needed = LEVEL, Reason.NONE, MIN_SEEDS
         if self.n == 0:
             verdict, reason, needed = Verdict.NOT_TESTABLE, Reason.NO_VALUE, None
         n = min(printed.n, self.n)
         p, p_against = self.p if n > 1 else (math.nan, math.nan)
         return {
-            "verdict": OF_MARGIN.get(verdict, verdict) if self.of_margin else verdict,
+            "verdict": MARGIN_VERDICTS.get(verdict, verdict) if self.of_margin else verdict,
             "reason": reason,
             **_printed((printed.mean, *printed.ends(level, level)), self.ratio),
             "n": n,
@@ -338,9 +338,9 @@ class ComparisonWithBest(Statement):
             if low > -margin or high < -margin:
                 break
         verdict, reason, needed = Verdict.NOT_RESOLVED, Reason.NONE, None
-        if self.n < LEAST_SEEDS:
+        if self.n < MIN_SEEDS:
             verdict = Verdict.PROVISIONAL if best.n > 1 else Verdict.ONE_SEED
-            needed = LEAST_SEEDS
+            needed = MIN_SEEDS
         elif low > -margin:
             verdict = Verdict.WITHIN
         elif high < -margin:
@@ -349,7 +349,7 @@ class ComparisonWithBest(Statement):
             reasons = {contrast.open_low or contrast.open_high for contrast in compared}
             reason = next(filter(None, reasons), reason)
             needed = None if reason else self._seeds_to_resolve()
-        if best.n < LEAST_WITH_INTERVAL:
+        if best.n < MIN_SEEDS_FOR_INTERVAL:
             low, high = -math.inf, math.inf
         numbers = (-best.mean, -high, -low) if self.negative else (best.mean, low, high)
         return {
@@ -402,7 +402,7 @@ class ComparisonWithBest(Statement):
                 LEVEL if pair.mean > pair.low else self._level_beyond(pair)
             )
         effect = -pair.low / pair.deviation
-        needed = power.fewest(power.of_equivalence, effect, pair.share * LEVEL)
+        needed = power.fewest(power.equivalence_power, effect, pair.share * LEVEL)
         return needed and max(needed, pair.n + 1)
 
 
@@ -451,7 +451,7 @@ def judge(rows: Sequence[Row], family: str = "") -> list[Row]:
     tests: dict[Any, dict[Any, tuple[float, float]]] = {}
     for row in rows:
         statement = row.get("statement")
-        if statement and statement.in_family and statement.n >= LEAST_SEEDS:
+        if statement and statement.in_family and statement.n >= MIN_SEEDS:
             # Statements about the same numbers, such as the time of a step at several learning
             # rates, are one statement of the family.
             tests.setdefault(row.get(family), {})[statement.identity] = statement.p
@@ -525,7 +525,7 @@ def at_analyses(replicates: int, planned: Sequence[int], statement: Callable[[in
     Args:
         statement: Number of the first replicates -> the statement about them.
     """
-    counts, shares = zip(*stages.seen(replicates, planned), strict=True)
+    counts, shares = zip(*stages.analyses_so_far(replicates, planned), strict=True)
     return staged([*map(statement, counts)], shares)
 
 

@@ -18,7 +18,7 @@ from batchscope.core.problems import show
 from batchscope.host import requirements
 from batchscope.study import log_keys, optimizer_constants, tasks
 
-_MOST_LOGS = 20  # a screen of them
+_MAX_LOGS = 20  # a screen of them
 _WATCH_SECONDS = 5.0  # between two updates of `watch`
 
 
@@ -62,13 +62,13 @@ def log(arguments: Namespace) -> None:
     logs = [path for path in job_logs.find(results, words) if path.stat().st_size]
     study = options.last_study(results)
     if study and not words:
-        missing = job_logs.of_missing(jobs.JobTable(study, results))
+        missing = job_logs.missing_job_logs(jobs.JobTable(study, results))
         logs = [path for path in logs if path in missing] or logs
     if not logs:
         raise UserError(
             f"{results.parent / 'logs'}: no text in logs (received {show(' '.join(words))})."
         )
-    for path in logs[-_MOST_LOGS:]:
+    for path in logs[-_MAX_LOGS:]:
         text = path.read_text(encoding="utf-8", errors="replace")
         print(text if len(logs) == 1 else f"{path}: {text.rstrip().rpartition(chr(10))[2]}")
 
@@ -82,10 +82,10 @@ def decide(arguments: Namespace) -> None:
 
 def advice(arguments: Namespace) -> None:
     """Recommend batch sizes, from the tables of a study."""
-    from batchscope.report import decision
+    from batchscope.report import recommendation
 
     study = options.study(arguments.results, arguments.config, arguments.scale)
-    print(decision.text(study, arguments.results, arguments.config, arguments.seeds))
+    print(recommendation.text(study, arguments.results, arguments.config, arguments.seeds))
 
 
 def explain(arguments: Namespace) -> None:

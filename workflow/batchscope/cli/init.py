@@ -200,7 +200,7 @@ def _definition(data: str, label: str | None, task: str | None) -> dict[str, Any
     if path.suffix == ".npz":
         return {"source": "npz", "path": data, **keys, "split": _SPLIT}
     if path.suffix in (".csv", ".tsv", ".parquet"):
-        return _of_table({"source": "csv", "path": data, **keys, "split": _SPLIT})
+        return _table_settings({"source": "csv", "path": data, **keys, "split": _SPLIT})
     if path.is_file():
         return {"source": "text", "path": data}
     built_in = display.listed(dataset_definitions.BUILT_IN, "or")
@@ -210,7 +210,7 @@ def _definition(data: str, label: str | None, task: str | None) -> dict[str, Any
     )
 
 
-def _of_table(definition: dict[str, Any]) -> dict[str, Any]:
+def _table_settings(definition: dict[str, Any]) -> dict[str, Any]:
     """Return the definition of a table with the keys that it needs; print the ignored columns."""
     from batchscope.datasets.sources import csv
 

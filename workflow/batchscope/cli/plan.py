@@ -43,7 +43,7 @@ def text(study: Study, results: Path | str) -> str:
             f"{step}: {display.count(count, 'record')} of another version ({version}; now "
             f"{VERSIONS[step]}). Snakemake makes them again, unless they were copied here."
         )
-    lines += [*status.absence_lines(table.absent()), *_advice(study)]
+    lines += [*status.requirement_lines(table.absent()), *_advice(study)]
     lines += [f"Warning: {warning}" for warning in study.warnings]
     for dataset in study.datasets:
         record = records.data_record(results, dataset) or {}

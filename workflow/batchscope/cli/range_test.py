@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from batchscope.datasets import Dataset
 
 _RATE_SECONDS, _LONG_SECONDS = 4.0, 30.0
-_RATE_UPDATES, _LEAST_UPDATES = 500, 30  # of the training at each rate
+_RATE_UPDATES, _MIN_UPDATES = 500, 30  # of the training at each rate
 _EVALUATIONS = (8, 40)  # of that training
 _SLOW_STEP = 1.0  # seconds of an update; larger batches are not timed
 
@@ -39,7 +39,7 @@ def explore(data: Dataset, model: Any, factors: dict[str, Any], memory: float) -
     base = _middle(sizes, seconds)
     constant = float(constant_losses(probe.validation.labels, data.task)[0].mean())
     updates = max(math.ceil(examples / base), _RATE_UPDATES)
-    updates = max(_LEAST_UPDATES, min(updates, int(_RATE_SECONDS / seconds[base])))
+    updates = max(_MIN_UPDATES, min(updates, int(_RATE_SECONDS / seconds[base])))
     # As many forward passes as training examples.
     evaluations = updates * base // probe.validation.examples
     distance = max(1, updates // min(max(evaluations, _EVALUATIONS[0]), _EVALUATIONS[1]))
@@ -137,6 +137,6 @@ def _noise_scales(
     objective = probe.single_examples()
     scales = []
     for _ in probe.training(rate, size, [math.ceil(used / size) for used in examples]):
-        scale = noise_scale.of_objective(objective)[0].scale
+        scale = noise_scale.estimate_noise_scale(objective)[0].scale
         scales.append(max(scale, 1.0) if math.isfinite(scale) else float(objective.examples))
     return scales

@@ -11,7 +11,7 @@ from batchscope.core.problems import received
 from batchscope.study import columns, explanations, tables
 from batchscope.study.decision_columns import CLAIMS, INTERIMS
 from batchscope.study.figures import FIGURES
-from batchscope.study.registry import MEASURES, OF_SWEEPS, OF_TRAININGS
+from batchscope.study.registry import MEASURES, SWEEP_TIMINGS, TRAINING_TIMINGS
 from batchscope.study.run_factors import FACTORS, TIMING_ONLY_FACTORS
 from batchscope.study.setting import Parameter
 from batchscope.study.specifications import OVER, Column, Entry, Figure
@@ -29,7 +29,7 @@ _COLUMNS["at_epochs"] = _without_entries(columns.AT_EPOCHS)
 _COLUMNS |= {"claims": CLAIMS, "interims": INTERIMS}  # of a study, not of an experiment
 _DECISIONS = [*(name for name in tables.DECISIONS if name != "advice"), "claims"]
 _WORDS = "## Words of the report"
-_OF_TRAININGS = [name for name in _COLUMNS if name not in {*tables.OF_TIMINGS, *_DECISIONS}]
+_TRAINING_TABLES = [name for name in _COLUMNS if name not in {*tables.TIMING_TABLES, *_DECISIONS}]
 
 
 def full_page() -> str:
@@ -43,22 +43,22 @@ def full_page() -> str:
         "## Factors of times alone",
         _parameters(TIMING_ONLY_FACTORS.values()),
         "## Measures",
-        *(_entry(entry) for entry in {**MEASURES, **OF_TRAININGS}.values()),
+        *(_entry(entry) for entry in {**MEASURES, **TRAINING_TIMINGS}.values()),
         "## Timings",
-        *(_entry(entry) for entry in OF_SWEEPS.values()),
+        *(_entry(entry) for entry in SWEEP_TIMINGS.values()),
         "## Columns of runs.csv",
         "Besides the factors, and the columns of measures and timings above.",
         _columns(_without_entries(columns.COLUMNS)),
         "## Tables of trainings",
         "Besides run, factors and status; `at_epochs.csv` also has the columns of measures. "
         "[Claims](claims.md) may use a table with a line `Keys`, which distinguish a run's rows.",
-        *(_of_table(name) for name in _OF_TRAININGS),
+        *(_table_text(name) for name in _TRAINING_TABLES),
         "## Tables of decisions",
         "Besides the factors of a series. See [verdicts](measures.md#how-a-verdict-is-reached). "
         "`claims.csv` has a row per claim, `limits.csv` the columns of `sweeps.csv`.",
-        *(_of_table(name) for name in _DECISIONS),
+        *(_table_text(name) for name in _DECISIONS),
         "## Tables of timings",
-        *(_of_table(name) for name in tables.OF_TIMINGS),
+        *(_table_text(name) for name in tables.TIMING_TABLES),
         "## Figures",
         *(f"### {figure.name}\n\n{_caption(figure)}" for figure in FIGURES.values()),
         _WORDS,
@@ -105,7 +105,7 @@ def _entry(entry: Entry) -> str:
     return "\n\n".join(parts)
 
 
-def _of_table(name: str) -> str:
+def _table_text(name: str) -> str:
     keys, line = tables.TABLES[name].keys if name in tables.TABLES else None, ""
     if keys is not None:
         line = f"Keys: {display.listed([f'`{key}`' for key in keys] or ['none'])}.\n\n"

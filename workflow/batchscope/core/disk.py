@@ -209,7 +209,7 @@ def check_sha256(path: Path | str, expected: str, delete: Path | str | None = No
     with errors.reading(path, "a file", delete):
         received = file_sha256(path)
     if received != expected:
-        raise errors.fault(path, f"SHA-256 {received}", expected, delete)
+        raise errors.damaged_file(path, f"SHA-256 {received}", expected, delete)
 
 
 def write_arrays(path: Path | str, members: dict[str, np.ndarray]) -> None:

@@ -15,7 +15,7 @@ ABSENT = "\N{EN DASH}"
 MINUS = "\N{MINUS SIGN}"
 _ROUNDING = 1e-15  # a sum of doubles near 1 that should be zero may be this large
 _EXACT = 1e-6  # ratio of an interval's width to its value below which no digits of it are shown
-_MOST_DECIMALS = 6
+_MAX_DECIMALS = 6
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -90,7 +90,7 @@ def estimate(
     distance = max(lower_end, -upper_end)  # from zero, if it is not in the interval
     if distance > 0 and round(distance, max(decimals, 0)) == 0:
         return FormattedEstimate(*(number(end, 2) for end in numbers))
-    if decimals > _MOST_DECIMALS or largest >= 1e6:
+    if decimals > _MAX_DECIMALS or largest >= 1e6:
         digits = max(1, min(6, decimals + 1 + math.floor(math.log10(largest))))
         return FormattedEstimate(*(_minus(_short_exponent(f"{end:.{digits}g}")) for end in numbers))
     return FormattedEstimate(*(fixed(end, max(decimals, 0)) for end in numbers))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from batchscope.core import display
 
-_MOST_LISTED = 20
+_MAX_LISTED = 20
 
 
 class UserError(Exception):
@@ -37,9 +37,9 @@ class ConfigError(UserError):
 def raise_problems(problems: Iterable[str], where: str = "") -> None:
     """Raise a `ConfigError` with the first problems and the number of further ones, if any."""
     lines = list(problems)
-    if hidden := lines[_MOST_LISTED:]:
+    if hidden := lines[_MAX_LISTED:]:
         start = f"{where}: " if where else "And "
-        lines[_MOST_LISTED:] = [f"{start}{display.count(len(hidden), 'more problem')}."]
+        lines[_MAX_LISTED:] = [f"{start}{display.count(len(hidden), 'more problem')}."]
     if lines:
         raise ConfigError(lines)
 
@@ -52,7 +52,7 @@ class Interrupted(Exception):
     """A signal asked the training to stop; its checkpoint is written."""
 
 
-class Damaged(UserError):
+class DamagedFileError(UserError):
     """The content of a file is not the one that was written."""
 
 
@@ -62,7 +62,7 @@ def unexpected(where: Path | str, received: str, expected: str, hint: str = "") 
     return UserError(text)
 
 
-def of_content(error: OSError) -> bool:
+def is_content_error(error: OSError) -> bool:
     """Return whether an error is about the content of a file, so that the file may be deleted.
 
     Errors of libraries have no number. EINVAL is a seek to a position that a damaged archive names.
@@ -70,9 +70,9 @@ def of_content(error: OSError) -> bool:
     return error.errno in (None, errno.EINVAL)
 
 
-def fault(
+def damaged_file(
     path: Path | str, received: str, expected: str, delete: Path | str | None = None
-) -> Damaged:
+) -> DamagedFileError:
     """Return the error of a damaged file.
 
     Args:
@@ -80,12 +80,12 @@ def fault(
         delete: Path to delete, so that Snakemake makes the file again; by default the file.
     """
     error = unexpected(path, received, expected)
-    return Damaged(f"{error} Delete {delete or 'it'} and run snakemake again.")
+    return DamagedFileError(f"{error} Delete {delete or 'it'} and run snakemake again.")
 
 
 @contextlib.contextmanager
 def reading(path: Path | str, expected: str, delete: Path | str | None = None) -> Iterator[None]:
-    """Turn any error of reading a file into a `UserError`; `delete` as in `fault`."""
+    """Turn any error of reading a file into a `UserError`; `delete` as in `damaged_file`."""
     try:
         yield
     except (UserError, MemoryError):
@@ -96,12 +96,12 @@ def reading(path: Path | str, expected: str, delete: Path | str | None = None) -
             fix = f"delete {delete} and run snakemake again"
         raise UserError(f"{path}: missing; {fix}.") from None
     except Exception as error:  # zipfile, NumPy, json and csv raise nearly anything
-        if isinstance(error, OSError) and not of_content(error):
+        if isinstance(error, OSError) and not is_content_error(error):
             raise UserError(f"{path}: cannot be read ({error.strerror}).") from None
         empty = Path(path).is_file() and not Path(path).stat().st_size
         reason = " ".join(str(error).split()) or type(error).__name__
         received = "an empty file" if empty else f"a damaged file ({reason})"
-        raise fault(path, received, expected, delete) from None
+        raise damaged_file(path, received, expected, delete) from None
 
 
 def check_regular(path: Path | str, expected: str) -> None:

@@ -11,8 +11,8 @@ from batchscope.core import display
 Place = tuple[str | int, ...]  # keys and positions from the root of the configuration
 
 _SHOWN = 60  # characters of a received value
-_MOST_NAMED = 32  # names in a message that suggests none
-_MOST_LISTED = 20  # names in a message that suggests one
+_MAX_NAMED = 32  # names in a message that suggests none
+_MAX_LISTED = 20  # names in a message that suggests one
 
 
 class Problem(NamedTuple):
@@ -102,10 +102,10 @@ def unknown(place: Place, noun: str, names: Iterable[str]) -> Problem:
     """Return the problem of an unknown key, the last part of `place`."""
     names = sorted(names)
     fix = hint(str(place[-1]), names)
-    if fix and len(names) > _MOST_LISTED:  # the list would hide the nearest name
+    if fix and len(names) > _MAX_LISTED:  # the list would hide the nearest name
         return Problem(place, f"Unknown {noun}.{fix}")
-    choices = ", ".join(names[:_MOST_NAMED]) or "none"
-    if hidden := len(names[_MOST_NAMED:]):
+    choices = ", ".join(names[:_MAX_NAMED]) or "none"
+    if hidden := len(names[_MAX_NAMED:]):
         choices += f" and {hidden} more, which `python workflow/run.py explain` lists"
     return Problem(place, f"Unknown {noun}.{fix} Known {display.plural(noun)}: {choices}.")
 

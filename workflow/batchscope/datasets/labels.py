@@ -37,7 +37,7 @@ def labelled(
     if kind == TOKENS:
         if task not in (None, tasks.CLASSIFICATION):
             raise unexpected(f"{place}.task", f"{task} for {kind}", "classification")
-        return (*_of_tokens(examples, part_labels), tasks.CLASSIFICATION)
+        return (*_token_labels(examples, part_labels), tasks.CLASSIFICATION)
     for part, (part_place, labels) in part_labels.items():
         count = len(examples[part])
         if labels is None or labels.shape[:1] != (count,):
@@ -50,7 +50,7 @@ def labelled(
     return {part: (examples[part], labels) for part, labels in converted.items()}, names, task
 
 
-def _of_tokens(
+def _token_labels(
     examples: dict[str, np.ndarray], part_labels: Labels
 ) -> tuple[dict[str, Pair], list[str]]:
     """Return tokens and the label of each position, and the names of the classes: the tokens.

@@ -79,7 +79,7 @@ def _pixels(
         except MemoryError:
             raise
         except Exception as error:  # Pillow's readers raise nearly anything
-            if isinstance(error, OSError) and not errors.of_content(error):
+            if isinstance(error, OSError) and not errors.is_content_error(error):
                 text = f"{request.place}: {photo.name}: cannot be read ({error.strerror})."
                 raise UserError(text) from None
             reason = re.sub(r" ?<[\w.]+ (?:object|name).*>", "", str(error))

@@ -33,8 +33,8 @@ from batchscope.host import (
 )
 from batchscope.store import paths, progress, records
 from batchscope.study import commands, tasks
+from batchscope.study.external_columns import AXES
 from batchscope.study.log_keys import CommandLog
-from batchscope.study.own_columns import AXES
 from batchscope.study.versions import VERSIONS
 from batchscope.timing import samples
 from batchscope.timing.processes import Family
@@ -248,7 +248,7 @@ def _evaluated(folder: Path, run: commands.CommandRun) -> tuple[pandas.DataFrame
     metrics = tasks.user_metrics(log.pop("metrics", {}))
     keys = CommandLog.model_validate(log)
     path = keys.file.replace("{run_dir}", files) or str(folder / paths.COMMAND_OUTPUT)
-    return external_runs.of_command(path, size, keys, metrics)
+    return external_runs.from_command(path, size, keys, metrics)
 
 
 def _write(

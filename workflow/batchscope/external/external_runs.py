@@ -18,10 +18,10 @@ from batchscope.external import csv_log, log_checks, log_files, log_numbers, log
 from batchscope.external.log_numbers import STATED
 from batchscope.external.log_table import LogTable
 from batchscope.store.records import CRASHED, FINISHED, OFF_TARGET
-from batchscope.study import budget_kinds, own_columns
+from batchscope.study import budget_kinds, external_columns
+from batchscope.study.external_columns import AXES, MIN_SIZES
 from batchscope.study.log_keys import AT_TARGET, LogFormat, Logs
 from batchscope.study.log_names import PROGRESS, RATE
-from batchscope.study.own_columns import AXES, LEAST_SIZES
 from batchscope.study.run_factors import FACTORS, FALLING
 from batchscope.study.tasks import Metrics
 
@@ -37,7 +37,7 @@ class LoggedRuns:
         rows: One row per evaluation, run by run in order of progress, in the columns of our tables:
             `run`, `machine`, batch size, seed, factors, `status`, progress and outcomes.
         factors: Columns that may distinguish series.
-        ends: Why each run ended if it has a single row: `own_columns.AT_TARGET` or `AT_END`.
+        ends: Why each run ended if it has a single row: `external_columns.AT_TARGET` or `AT_END`.
         path: A file or a pattern, as the study names it.
         table: The logs, with notes on ignored columns and on assumptions.
         metrics: User-defined metrics.
@@ -78,7 +78,7 @@ class LoggedRuns:
     @property
     def schedule(self) -> str:
         """A schedule that falls towards the horizon, so that runs are compared at their ends."""
-        at_target = self.ends == own_columns.AT_TARGET
+        at_target = self.ends == external_columns.AT_TARGET
         schedules = () if at_target or "schedule" not in self.rows else self.rows["schedule"]
         return next((schedule for schedule in schedules if schedule in FALLING), "")
 
@@ -109,7 +109,7 @@ def read(keys: Logs, folder: Path | str = ".", metrics: Metrics = ()) -> LoggedR
     rows = rows.assign(**factors)
     rows["order"] = rows.groupby(identity, sort=False).ngroup()
     rows = log_numbers.completed(table, _evaluations(table, _joined(table, rows)), keys)
-    rows.insert(0, "machine", own_columns.ELSEWHERE)
+    rows.insert(0, "machine", external_columns.EXTERNAL_MACHINE)
     rows.insert(0, "run", _run_names(table, rows[identity]))
     several = rows["run"].duplicated()
     if keys.rows == AT_TARGET and several.any():
@@ -117,7 +117,7 @@ def read(keys: Logs, folder: Path | str = ".", metrics: Metrics = ()) -> LoggedR
             f"{table.place(several.idxmax())}: received a further row of a run, and `rows: "
             f"{AT_TARGET}`; a single row of every run is expected."
         )
-    ends = own_columns.AT_TARGET if keys.rows == AT_TARGET else own_columns.AT_END
+    ends = external_columns.AT_TARGET if keys.rows == AT_TARGET else external_columns.AT_END
     ends = "" if several.any() else ends
     rows["status"] = _statuses(table, rows, ends)
     raise_problems(log_checks.problems(table, rows))
@@ -129,7 +129,7 @@ def read(keys: Logs, folder: Path | str = ".", metrics: Metrics = ()) -> LoggedR
     return runs
 
 
-def of_command(
+def from_command(
     path: str, batch_size: int, keys: LogFormat, metrics: Metrics
 ) -> tuple[pandas.DataFrame, str]:
     """Return the evaluations of one run in order, and its status; an empty text if it finished.
@@ -208,9 +208,9 @@ def _factors(table: LogTable, rows: pandas.DataFrame) -> dict[str, list[Any]]:
             continue
         run[name] = values if changes else values.groupby(keys).transform("first")
         run[name] = run[name].fillna("")
-        factors[name] = run[name].replace("", own_columns.NOTHING)
+        factors[name] = run[name].replace("", external_columns.EMPTY)
     ordered = (name for name in table.factors if name in factors)
-    return dict(own_columns.factor(name, factors[name]) for name in ordered)
+    return dict(external_columns.factor(name, factors[name]) for name in ordered)
 
 
 def _may_vary(name: str) -> bool:
@@ -285,7 +285,7 @@ def _evaluations(table: LogTable, rows: pandas.DataFrame) -> pandas.DataFrame:
 
 
 def _run_names(table: LogTable, identity: pandas.DataFrame) -> list[str]:
-    names = [name.removeprefix(own_columns.OWN) for name in identity]
+    names = [name.removeprefix(external_columns.PREFIX) for name in identity]
     stem = Path(table.files[0]).stem if len(table.files) == 1 else "runs"
     first = f"{stem}-{table.sha256[:8]}"
     return [
@@ -301,7 +301,7 @@ def _statuses(table: LogTable, rows: pandas.DataFrame, ends: str) -> pandas.Seri
     """
     by_run, outcomes = rows.groupby("run", sort=False), table.outcomes
     statuses = {run: log_numbers.status(part, table.metrics) or FINISHED for run, part in by_run}
-    if ends == own_columns.AT_TARGET:
+    if ends == external_columns.AT_TARGET:
         missed = by_run["updates"].last().isna()
         statuses |= {run: OFF_TARGET for run in missed.index[missed]}
     elif {*outcomes} & {*rows}:
@@ -319,24 +319,26 @@ def _statuses(table: LogTable, rows: pandas.DataFrame, ends: str) -> pandas.Seri
 def _check_sizes(runs: LoggedRuns) -> None:
     """Raise if no series has enough batch sizes."""
     sizes = sorted({*runs.rows["batch_size"].tolist()})
-    if len(sizes) < LEAST_SIZES:
+    if len(sizes) < MIN_SIZES:
         raise UserError(
             f"{runs.path}, batch_size: received {display.listed(map(str, sizes))}; at least "
-            f"{LEAST_SIZES} different batch sizes are expected."
+            f"{MIN_SIZES} different batch sizes are expected."
         )
-    if all(rows["batch_size"].nunique() < LEAST_SIZES for rows in runs.series):
-        names = display.listed(name.removeprefix(own_columns.OWN) for name in runs.distinguishing)
+    if all(rows["batch_size"].nunique() < MIN_SIZES for rows in runs.series):
+        names = display.listed(
+            name.removeprefix(external_columns.PREFIX) for name in runs.distinguishing
+        )
         raise UserError(
             f"{runs.path}: received {len(runs.series)} series, distinguished by {names}, none with "
-            f"{LEAST_SIZES} batch sizes; fewer factors are expected."
+            f"{MIN_SIZES} batch sizes; fewer factors are expected."
         )
 
 
 def _not_compared(runs: LoggedRuns) -> Iterator[str]:
     """Yield why nothing is compared: no outcome, or single rows at no equal budget."""
-    if runs.ends != own_columns.AT_TARGET and not {*runs.table.outcomes} & {*runs.rows}:
+    if runs.ends != external_columns.AT_TARGET and not {*runs.table.outcomes} & {*runs.rows}:
         yield "no loss or metric: nothing is compared; name one by `columns` or `metrics`"
-    for rows in runs.series if runs.ends == own_columns.AT_END else ():
+    for rows in runs.series if runs.ends == external_columns.AT_END else ():
         finished = rows[rows["status"] == FINISHED]
         if finished["batch_size"].nunique() > 1 and budget_kinds.equal_budget(finished) is None:
             counter = next(name for name in PROGRESS if name in runs.table.texts)
@@ -350,6 +352,13 @@ def _not_compared(runs: LoggedRuns) -> Iterator[str]:
 
 
 def as_logged(runs: LoggedRuns) -> pandas.DataFrame:
-    columns = (*_RUN, *runs.factors, *AXES, "epoch", *own_columns.outcomes(runs.metrics), "status")
+    columns = (
+        *_RUN,
+        *runs.factors,
+        *AXES,
+        "epoch",
+        *external_columns.outcomes(runs.metrics),
+        "status",
+    )
     names = [name for name in columns if name in runs.rows]
-    return runs.rows[names].rename(columns=lambda name: name.removeprefix(own_columns.OWN))
+    return runs.rows[names].rename(columns=lambda name: name.removeprefix(external_columns.PREFIX))

@@ -10,10 +10,10 @@ import pandas
 
 from batchscope.core import display
 from batchscope.external.log_table import LogTable
-from batchscope.study.own_columns import AXES
+from batchscope.study.external_columns import AXES
 
 # Share of full batches that the examples of an evaluation may be: last batches are often smaller.
-_FEWEST, _MOST = 0.5, 1.02
+_FEWEST, _MAX = 0.5, 1.02
 
 
 def problems(table: LogTable, rows: pandas.DataFrame) -> Iterator[str]:
@@ -56,7 +56,7 @@ def disagreeing(table: LogTable, rows: pandas.DataFrame) -> Iterator[str]:
     """Yield the first row whose examples contradict its updates, as tokens or small batches do."""
     full = rows["updates"] * rows["batch_size"]
     share = rows["examples"] / full.where(full > 0)
-    for row in rows.index[share.notna() & ~share.between(_FEWEST, _MOST)][:1]:
+    for row in rows.index[share.notna() & ~share.between(_FEWEST, _MAX)][:1]:
         examples, updates = (display.shortest(rows.at[row, name]) for name in AXES[1::-1])
         yield (
             f"{table.place(row)}, {table.name('examples')}: received {examples}, but {updates} "

@@ -16,7 +16,7 @@ from batchscope.core.errors import UserError, check_regular
 if TYPE_CHECKING:
     import pandas
 
-MOST_BYTES = 200_000_000  # of a text, which is read whole
+MAX_BYTES = 200_000_000  # of a text, which is read whole
 _WILD = {"**/": "(?:.*/)?", "*": "[^/]*", "?": "[^/]"}  # of a pattern -> of a regular expression
 
 
@@ -57,8 +57,8 @@ def text(path: Path | str) -> str:
 
 
 def check_size(path: Path | str) -> None:
-    if Path(path).stat().st_size > MOST_BYTES:
-        size = display.size(MOST_BYTES)
+    if Path(path).stat().st_size > MAX_BYTES:
+        size = display.size(MAX_BYTES)
         raise UserError(f"{path}: received more than {size}; a smaller log is expected.")
 
 

@@ -11,10 +11,10 @@ from batchscope.core import display, problems
 from batchscope.core.errors import raise_problems
 from batchscope.external.log_table import LogTable
 from batchscope.store import records
-from batchscope.study import own_columns, tasks
+from batchscope.study import external_columns, tasks
+from batchscope.study.external_columns import LOSSES, METRICS
 from batchscope.study.log_keys import LogFormat
 from batchscope.study.log_names import MULTIPLIERS, PROGRESS
-from batchscope.study.own_columns import LOSSES, METRICS
 
 STATED = "stated"  # column of the status that a row states
 _ABSENT = ("", "na", "n/a", "#n/a", "<na>", "null", "none", "-")  # cells without a number
@@ -181,6 +181,6 @@ def status(rows: pandas.DataFrame, metrics: tasks.Metrics) -> str:
 
 
 def diverged(rows: pandas.DataFrame, metrics: tasks.Metrics) -> bool:
-    names = (*LOSSES, *own_columns.of_metrics(metrics))
+    names = (*LOSSES, *external_columns.metric_columns(metrics))
     losses = rows.reindex(columns=names).dropna(how="all")
     return len(losses) > 0 and bool(np.isinf(losses.iloc[-1].astype(float)).any())

@@ -13,13 +13,13 @@ from batchscope.core import disk, display, problems
 from batchscope.core.errors import UserError, raise_problems
 from batchscope.external import log_files, log_reading
 from batchscope.external.log_files import Log
-from batchscope.study import log_names, own_columns, run_factors
+from batchscope.study import external_columns, log_names, run_factors
 from batchscope.study.log_keys import LogFormat, Logs
 from batchscope.study.log_names import IDENTITY, MULTIPLIERS, PROGRESS
 from batchscope.study.tasks import Metrics
 
 _READ = (*PROGRESS, "seconds", "seconds_per_epoch", "batch_size", "seed", "status", *MULTIPLIERS)
-_MOST_SHOWN = 12  # names of columns
+_MAX_SHOWN = 12  # names of columns
 _PRECISIONS = run_factors.FACTORS["precision"].choices
 
 
@@ -59,7 +59,7 @@ class LogTable:
 
     @property
     def outcomes(self) -> tuple[str, ...]:
-        return own_columns.outcomes(self.metrics)
+        return external_columns.outcomes(self.metrics)
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -103,7 +103,7 @@ def read(keys: LogFormat, paths: Mapping[str, Mapping[str, str]], metrics: Metri
     logs, tables, places = [], [], []
     for path, factors in paths.items():
         for log in log_reading.read(path, keys, user_names):
-            values = _of_patterns(log, factors, patterns)
+            values = _match_patterns(log, factors, patterns)
             mapping = _mapping(log, user_columns, values, user_names)
             ignored |= dict.fromkeys(name for name in log.rows if name not in {*mapping, *patterns})
             names |= {ours: theirs for theirs, ours in mapping.items() if ours != theirs}
@@ -125,7 +125,7 @@ def read(keys: LogFormat, paths: Mapping[str, Mapping[str, str]], metrics: Metri
         if name and name not in present
     )
     texts = pandas.concat(tables, ignore_index=True).fillna("")
-    read_names = (*_READ, *own_columns.outcomes(metrics))
+    read_names = (*_READ, *external_columns.outcomes(metrics))
     factors = {name: name in named for name in texts if name not in read_names}
     frame = pandas.DataFrame(places, columns=["log", "line"])
     table = LogTable(texts, frame, logs, names, percent, factors, [*ignored], of_runs, metrics)
@@ -154,7 +154,7 @@ def _our_factor(name: str) -> str:
     return ours if ours in (*_READ, *run_factors.FACTORS) else name
 
 
-def _of_patterns(
+def _match_patterns(
     log: Log, factors: Mapping[str, str], patterns: Mapping[str, str]
 ) -> dict[str, str | pandas.Series]:
     """Return the factors that the path and the columns of a log state by patterns.
@@ -257,4 +257,4 @@ def _proposals(log: Log) -> Iterator[str]:
 
 
 def listed(names: Iterable[str]) -> str:
-    return display.some([problems.clip(name) for name in names], most=_MOST_SHOWN) or "none"
+    return display.some([problems.clip(name) for name in names], most=_MAX_SHOWN) or "none"

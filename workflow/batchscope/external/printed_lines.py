@@ -33,7 +33,7 @@ def read(path: str, text: str, patterns: Sequence[str]) -> Log:
         UserError: If a pattern is invalid, or no line matches.
     """
     if KERAS in patterns:
-        rows = _of_keras(text)
+        rows = _keras_lines(text)
     else:
         expressions = [_compiled(pattern) for pattern in patterns]
         rows = {}
@@ -65,7 +65,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     raise UserError(f"lines: received {problems.show(pattern)}; {text}.")
 
 
-def _of_keras(text: str) -> dict[int, dict[str, str]]:
+def _keras_lines(text: str) -> dict[int, dict[str, str]]:
     """Return the last progress line of every epoch."""
     rows: dict[int, dict[str, str]] = {}
     epoch, begun = "", 0
@@ -83,7 +83,7 @@ def detected(text: str) -> str:
 
     Lines with a value on validation data go first. It is `keras` for progress lines of Keras.
     """
-    if _of_keras(text):
+    if _keras_lines(text):
         return KERAS
     names = {*log_names.IDENTITY, *log_names.PROGRESS, *log_names.OUTCOMES}
     lines = (line.strip() for _, line in _lines(text) if len(line) < _LONGEST)

@@ -15,7 +15,7 @@ from batchscope.host import tensorflow_start
 from batchscope.study import log_names
 
 EVENTS = "tfevents"  # in the name of every event file
-_OF_EPOCHS = "epoch_"  # begins the tags that Keras counts by epochs
+_EPOCH_PREFIX = "epoch_"  # begins the tags that Keras counts by epochs
 _SAME_SCALE = 2.0  # largest ratio of the last steps of two tags that count the same
 
 
@@ -87,7 +87,7 @@ def _scale(run: str, last: dict[str, int], columns: Mapping[str, str]) -> tuple[
             f"{high}}}`, or one that counts epochs, `columns: {{epoch: {low}}}`; tags with other "
             "steps are not read."
         )
-    of_keras = all(tag.rpartition("/")[2].startswith(_OF_EPOCHS) for tag in last)
+    of_keras = all(tag.rpartition("/")[2].startswith(_EPOCH_PREFIX) for tag in last)
     return "epoch" if of_keras else "updates", [*last]
 
 

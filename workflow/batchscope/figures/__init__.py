@@ -22,7 +22,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from batchscope.study import figure_checks, own_columns, tasks
+from batchscope.study import external_columns, figure_checks, tasks
 from batchscope.study import tables as table_entries
 from batchscope.study.figures import FIGURES, LEAD, learned
 from batchscope.study.specifications import Figure, FigureRequirement
@@ -88,7 +88,7 @@ class FigureTables:
 
     @property
     def tasks(self) -> tuple[str, ...]:
-        return tasks.of_columns(self.history)
+        return tasks.from_columns(self.history)
 
 
 def drawn(experiment: PlannedExperiment) -> list[str]:
@@ -102,7 +102,7 @@ def drawn(experiment: PlannedExperiment) -> list[str]:
         FigureRequirement.PREFIXES: not experiment.by_horizon,
         FigureRequirement.EVALUATIONS: experiment.has_evaluations,
         FigureRequirement.SECONDS: experiment.timed,
-        FigureRequirement.BATCH_SIZES: len(batch_sizes) >= own_columns.LEAST_SIZES,
+        FigureRequirement.BATCH_SIZES: len(batch_sizes) >= external_columns.MIN_SIZES,
         FigureRequirement.COMMAND: experiment.commands,
         FigureRequirement.LEARNING_RATES: len(experiment.vary.get("learning_rate", ())) > 1,
     }

@@ -25,7 +25,7 @@ from batchscope.analysis import intervals, run_series
 from batchscope.core import display, project_files
 from batchscope.host import requirements
 from batchscope.store import records
-from batchscope.study.outcomes import LEAST_WITH_INTERVAL
+from batchscope.study.outcomes import MIN_SEEDS_FOR_INTERVAL
 from batchscope.study.specifications import Scale
 from batchscope.study.tables import possible
 
@@ -41,7 +41,7 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
 LINES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.4)), (0, (6, 2, 1, 2)))
 EDGED = {"markeredgecolor": PAPER, "markeredgewidth": 0.6}  # keeps overlapping markers apart
 LOG_SPAN = 12.0  # an axis is logarithmic if largest / smallest value is at least this ratio
-MOST_SERIES = 6  # in a row or a column of panels
+MAX_SERIES = 6  # in a row or a column of panels
 # Short enough for neighbouring batch sizes.
 _SHORT = {
     records.DIVERGED: "div.",
@@ -49,7 +49,7 @@ _SHORT = {
     records.OFF_TARGET: "off t.",
     records.MISSING: "miss.",
 }
-_MOST_MARKED = 9  # batch sizes with room for counts of failures
+_MAX_MARKED = 9  # batch sizes with room for counts of failures
 _NOTE_LETTERS, _TITLE_LETTERS = 15.5, 12.5  # per inch
 _NUMBER, _PATH = re.compile(r"-?\d+\.\d{3,}"), re.compile(r' (?:d|x|y|transform)="[^"]*"')
 
@@ -129,7 +129,9 @@ def size_styles(sizes: Iterable[int]) -> dict[int, dict[str, Any]]:
 
 def size_legend(figure: Figure, styles: dict[int, dict[str, Any]]) -> None:
     """Draw the legend of batch sizes, with all grey ones as one entry."""
-    colours = {str(size): look["color"] for size, look in styles.items() if look["color"] != OTHERS}
+    colours = {
+        str(size): props["color"] for size, props in styles.items() if props["color"] != OTHERS
+    }
     if grey := [str(size) for size in styles if str(size) not in colours]:
         colours[", ".join(grey if len(grey) < 4 else [grey[0], "…", grey[-1]])] = OTHERS
     entries = [({"color": colour, "linewidth": 2}, label) for label, colour in colours.items()]
@@ -154,8 +156,8 @@ def series_styles(count: int) -> list[dict[str, Any]]:
     return styles
 
 
-def line_look(look: dict[str, Any], count: int) -> dict[str, Any]:
-    return {**look, "linestyle": "none"} if count < 3 else look
+def line_props(props: dict[str, Any], count: int) -> dict[str, Any]:
+    return {**props, "linestyle": "none"} if count < 3 else props
 
 
 def batch_size_axis(axes: Axes, batch_sizes: list[int], room: float = 0.075) -> None:
@@ -214,22 +216,22 @@ def mean_intervals(axes: Axes, values: np.ndarray) -> tuple[np.ndarray, ...]:
     """
     logarithmic = axes.get_yscale() == "log"
     mean, low, high, count = intervals.t_intervals(values, logarithmic=logarithmic)
-    low, high = (np.where(count < LEAST_WITH_INTERVAL, np.nan, end) for end in (low, high))
+    low, high = (np.where(count < MIN_SEEDS_FOR_INTERVAL, np.nan, end) for end in (low, high))
     return mean, low, high, count
 
 
-def error_bars(axes: Axes, at: Any, mean: Any, low: Any, high: Any, **look: Any) -> None:
+def error_bars(axes: Axes, at: Any, mean: Any, low: Any, high: Any, **props: Any) -> None:
     mean, low, high = (np.atleast_1d(np.asarray(part, float)) for part in (mean, low, high))
-    axes.errorbar(at, mean, yerr=np.nan_to_num([mean - low, high - mean]), **look)
+    axes.errorbar(at, mean, yerr=np.nan_to_num([mean - low, high - mean]), **props)
 
 
-def curve(axes: Axes, table: pandas.DataFrame, look: dict[str, Any], at: Any = None) -> None:
+def curve(axes: Axes, table: pandas.DataFrame, props: dict[str, Any], at: Any = None) -> None:
     """Draw the mean of each row; a line with a colour also has its interval as a band."""
     mean, low, high, _ = mean_intervals(axes, table.to_numpy(float))
     at = table.index.to_numpy(float) if at is None else at
-    axes.plot(at, mean, **look)
-    if np.isfinite(low).any() and look["color"] not in (OTHERS, INK, MUTED):
-        axes.fill_between(at, low, high, color=look["color"], alpha=0.15, linewidth=0)
+    axes.plot(at, mean, **props)
+    if np.isfinite(low).any() and props["color"] not in (OTHERS, INK, MUTED):
+        axes.fill_between(at, low, high, color=props["color"], alpha=0.15, linewidth=0)
 
 
 def linear_ticks(axis: Axis, most: int = 5) -> None:
@@ -304,7 +306,7 @@ def present(frame: pandas.DataFrame) -> list[run_series.Series]:
 
 
 def first(
-    items: Sequence[Any], most: int = MOST_SERIES, noun: str = "series"
+    items: Sequence[Any], most: int = MAX_SERIES, noun: str = "series"
 ) -> tuple[Sequence[Any], str]:
     note = f"The first {most} of {len(items)} {noun}; the CSV file holds all."
     return items[:most], note if most < len(items) else ""
@@ -315,14 +317,14 @@ def mark_failures(axes: Axes, frame: pandas.DataFrame, text: str) -> None:
 
     Each status has a line such as `3 div.`, if there are few batch sizes.
     """
-    look = {"ha": "center", "va": "bottom", "fontsize": 7, "color": FAILED_COLOUR}
-    look |= {"linespacing": 1.0, "annotation_clip": False, "xycoords": axes.get_xaxis_transform()}
-    has_room, lines = frame["batch_size"].nunique() <= _MOST_MARKED, 0
+    props = {"ha": "center", "va": "bottom", "fontsize": 7, "color": FAILED_COLOUR}
+    props |= {"linespacing": 1.0, "annotation_clip": False, "xycoords": axes.get_xaxis_transform()}
+    has_room, lines = frame["batch_size"].nunique() <= _MAX_MARKED, 0
     failed = frame[frame["status"] != records.FINISHED]
     for size, rows in failed.groupby("batch_size") if has_room else ():
         counts = rows["status"].value_counts()
         marks = [f"{counts[name]} {word}" for name, word in _SHORT.items() if name in counts]
-        annotate(axes, "\n".join(marks), (np.log2(size), 1.0), (0, 2), **look)
+        annotate(axes, "\n".join(marks), (np.log2(size), 1.0), (0, 2), **props)
         lines = max(lines, len(marks))
     title(axes, text, 8.5 * lines)
     if axes.get_subplotspec().is_first_col():
@@ -330,9 +332,9 @@ def mark_failures(axes: Axes, frame: pandas.DataFrame, text: str) -> None:
 
 
 def annotate(
-    axes: Axes, text: str, at: tuple[Any, Any], offset: tuple[float, float], **look: Any
+    axes: Axes, text: str, at: tuple[Any, Any], offset: tuple[float, float], **props: Any
 ) -> None:
-    axes.annotate(text, at, offset, textcoords="offset points", **look)
+    axes.annotate(text, at, offset, textcoords="offset points", **props)
 
 
 def grow(figure: Figure, inches: float) -> None:
@@ -372,12 +374,12 @@ def legend(figure: Figure, entries: Sequence[tuple[Any, str]], title: str | None
     """Draw one legend above all panels, if it has entries.
 
     Args:
-        entries: An artist, or the look of a line, and its label.
+        entries: An artist, or the props of a line, and its label.
     """
     if not entries:
         return
-    looks, labels = zip(*entries, strict=True)
-    handles = [look if isinstance(look, Artist) else Line2D([], [], **look) for look in looks]
+    styles, labels = zip(*entries, strict=True)
+    handles = [props if isinstance(props, Artist) else Line2D([], [], **props) for props in styles]
     longest = max(len(label) for label in labels)
     width = figure.get_size_inches()[0]
     columns = max(1, min(len(labels), int(width / (0.72 + 0.075 * longest))))

@@ -14,7 +14,7 @@ from batchscope.analysis.targets import Target
 from batchscope.core.display import number
 from batchscope.figures import FigureTables, rows
 from batchscope.study import specifications, tasks
-from batchscope.study.budget_kinds import CONVERGENCE, PAID, TAKEN, TARGET, of_ends
+from batchscope.study.budget_kinds import CONVERGENCE, COSTS, PAID, TARGET, end_kinds
 from batchscope.study.figures import PRIMARY
 
 TARGET_COLUMNS = ["target_column", "target_value"]
@@ -60,15 +60,15 @@ def select(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFram
     for factors, part in by_advice(tables):
         outcomes = deciding(part.advice)
         if spec.name != PRIMARY:
-            outcomes = [name for name in outcomes[1:] if name not in TAKEN]
-        frames += [_of_outcome(part, name).assign(**factors) for name in outcomes[:1]]
+            outcomes = [name for name in outcomes[1:] if name not in COSTS]
+        frames += [_outcome_rows(part, name).assign(**factors) for name in outcomes[:1]]
     frames = [frame for frame in frames if frame["batch_size"].nunique() > 1]
     return pandas.concat(frames, ignore_index=True) if frames else pandas.DataFrame()
 
 
-def _of_outcome(tables: FigureTables, outcome: str) -> pandas.DataFrame:
+def _outcome_rows(tables: FigureTables, outcome: str) -> pandas.DataFrame:
     advice, comparisons = tables.advice, tables.comparisons
-    budgets = PAID if outcome in TAKEN else of_ends(comparisons["budget"].unique())
+    budgets = PAID if outcome in COSTS else end_kinds(comparisons["budget"].unique())
     compared = comparisons[comparisons["outcome"].eq(outcome) & comparisons["mean"].notna()]
     compared = compared[compared["budget"].isin(budgets)].drop_duplicates("batch_size")
     if compared.empty:

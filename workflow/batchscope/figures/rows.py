@@ -137,7 +137,7 @@ def _at_best_rates(runs: pandas.DataFrame) -> pandas.DataFrame:
     return pandas.concat(kept).sort_index()
 
 
-def of_timings(rows: pandas.DataFrame) -> pandas.DataFrame:
+def timing_rows(rows: pandas.DataFrame) -> pandas.DataFrame:
     """Return the rows with met requirements, with utilisations of at most 100 %.
 
     Short samples can be above 100 %.

@@ -86,4 +86,4 @@ class BranchedTraining(Training):
 
     def _noise_scale(self) -> dict[str, float | None]:
         models.set_weights(self._noise.model, *models.weights(self.model))
-        return finite(noise_scale.of_objective(self._noise)[0].columns)
+        return finite(noise_scale.estimate_noise_scale(self._noise)[0].columns)

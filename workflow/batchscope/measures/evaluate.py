@@ -35,7 +35,7 @@ class EvaluateSettings(OfWeights):
 _TITLES = {"train": "Training", "validation": "Validation", "test": "Test"}
 
 
-def _of_split(split: str, **facts: str) -> dict[str, Column]:
+def _split_columns(split: str, **facts: str) -> dict[str, Column]:
     """Return the columns of a split, with `facts` for the first metric of each task."""
     loss = f"{_TITLES[split]} loss"
     columns = {
@@ -57,9 +57,9 @@ ENTRY = Measure(
     version="evaluate-v1",
     settings=EvaluateSettings,
     columns={
-        **_of_split("train"),
-        **_of_split("validation"),
-        **_of_split("test", direction="falls"),  # Keskar et al. 2017
+        **_split_columns("train"),
+        **_split_columns("validation"),
+        **_split_columns("test", direction="falls"),  # Keskar et al. 2017
         "generalisation_gap": Column(
             "test_loss - train_loss.",
             label="Generalisation gap",

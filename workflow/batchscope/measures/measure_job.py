@@ -40,7 +40,7 @@ def write(measure: str, runs: Sequence[FinishedRun], settings: str, output: Path
         module = importlib.import_module(f"batchscope.measures.{measure}")
         measured = module.measure_run(run, *partners, parsed)
     task = records.task(run.results, run.factors["dataset"]) or tasks.CLASSIFICATION
-    columns = tasks.kept(entry.columns_for(parsed), [task])
+    columns = tasks.columns_of_tasks(entry.columns_for(parsed), [task])
     values = {**dict.fromkeys(columns), **measured.values}
     details = {**({"other": partners[0].name} if entry.pairs else {}), **measured.details}
     record = records.measure_record(measure, run.name, parsed, status, values, **details)

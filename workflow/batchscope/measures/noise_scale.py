@@ -224,7 +224,7 @@ def _jackknife_error(squared: np.ndarray, along: np.ndarray) -> float:
     return math.sqrt((count - 1) / count * ((left_out - left_out.mean()) ** 2).sum())
 
 
-def of_objective(loss: Objective, micro_batch: int = 1) -> tuple[NoiseScale, NoiseScale]:
+def estimate_noise_scale(loss: Objective, micro_batch: int = 1) -> tuple[NoiseScale, NoiseScale]:
     """Return the noise scale at present weights, of all layers and of normalisation layers.
 
     The scale of the second is NaN for a model without normalisation layers. A last, smaller
@@ -271,7 +271,7 @@ def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
     values: dict[str, float | None] = {}
     for suffix, weights in places.items():
         models.set_weights(loss.model, *run.weights(weights))
-        noise, alone = of_objective(loss, micro_batch)
+        noise, alone = estimate_noise_scale(loss, micro_batch)
         columns = {
             **noise.columns,
             "gradient_noise_scale_error": noise.error,

@@ -11,16 +11,16 @@ from batchscope.analysis import intervals, run_series
 from batchscope.analysis.ramps import COSTS
 from batchscope.core import display
 from batchscope.figures import FigureTables
-from batchscope.report.text import ESTIMATE, bracketed, label, margin, of_difference
+from batchscope.report.text import ESTIMATE, bracketed, difference_unit, label, margin
 from batchscope.study import factor_words
-from batchscope.study.outcomes import LEAST_SEEDS, Reason, Verdict
+from batchscope.study.outcomes import MIN_SEEDS, Reason, Verdict
 from batchscope.study.run_factors import CONSTANT, Affects, affecting, is_used
 
 _CRITICAL = [f"critical_batch_size{end}" for end in intervals.ENDS]
 Row = dict[str, Any]
 
 
-def of_experiment(tables: FigureTables) -> dict[str, list[Row]]:
+def for_experiment(tables: FigureTables) -> dict[str, list[Row]]:
     """Return the ramps of an experiment, and its local critical batch sizes."""
     return {
         "ramps": _ramps(tables.ramps),
@@ -70,7 +70,7 @@ def _reduces_cost(outcomes: set[str], costs: set[str]) -> str:
 
 
 def _outcome(row: Mapping[str, Any]) -> Row:
-    unit = of_difference(row["outcome"])
+    unit = difference_unit(row["outcome"])
     texts = {"label": label(row["outcome"]), "margin": margin(row["bound"], unit)}
     return {**row, **texts, "shown": bracketed([row[name] for name in ESTIMATE], unit)}
 
@@ -96,5 +96,5 @@ def _local_critical(table: pandas.DataFrame) -> list[Row]:
                 for point in (points[0], *points[1:][-1:])
             ]
             row = {"series": series.label, "batch_size": int(size), "ends": ends, "seeds": seeds}
-            local.append({**row, "grows": above and seeds >= LEAST_SEEDS})
+            local.append({**row, "grows": above and seeds >= MIN_SEEDS})
     return local

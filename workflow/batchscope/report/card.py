@@ -15,9 +15,9 @@ from batchscope.core import display
 from batchscope.figures import FigureTables
 from batchscope.report import text, training_code
 from batchscope.study import budget_kinds, factor_words, tasks
-from batchscope.study.budget_kinds import EPOCHS, EXAMPLES, SECONDS, TAKEN, TARGET, UPDATES
+from batchscope.study.budget_kinds import COSTS, EPOCHS, EXAMPLES, SECONDS, TARGET, UPDATES
 from batchscope.study.decision_columns import ADVICE
-from batchscope.study.outcomes import LEAST_WITH_INTERVAL, Reason, Verdict
+from batchscope.study.outcomes import MIN_SEEDS_FOR_INTERVAL, Reason, Verdict
 
 RATE = "learning_rate"
 NEAR_CHANCE = 0.9  # a target near chance leaves more of the error of a constant prediction
@@ -45,12 +45,12 @@ def build(
     by_item = {item: _rows(advice[advice["item"] == item]) for item in Item}
     (head,), limits = by_item[Item.RECOMMENDATION], by_item[Item.LIMIT]
     best = head if head["batch_size"] else None
-    compared = advice_series.of_factors(tables.comparisons, factors)
-    runs = advice_series.of_factors(tables.runs, factors)
+    compared = advice_series.select_factors(tables.comparisons, factors)
+    runs = advice_series.select_factors(tables.runs, factors)
     # A single size in a column is read from the file as a number: 16.0.
     sizes = [int(float(size)) for size in str(head["sizes"] or "").split()]
     names = dict.fromkeys(row["name"] for row in limits if row["batch_size"])
-    ends = budget_kinds.of_ends(compared["budget"].unique())
+    ends = budget_kinds.end_kinds(compared["budget"].unique())
     checks = _checks(by_item[Item.CHECK])
     expected = [row for row in by_item[Item.EXPECTATION] if _is(row, best)]
     stop = _stop(expected, checks, best)
@@ -59,11 +59,11 @@ def build(
         "headline": head["headline"],
         "best": best,
         "n": head["n"],
-        "few": head["n"] < LEAST_WITH_INTERVAL,
+        "few": head["n"] < MIN_SEEDS_FOR_INTERVAL,
         "about": display.listed(sizes),
         "edges": [row for row in by_item[Item.CHECK] if row["name"] == RATE_ON_EDGE],
         "baseline": next((row for row in checks if row["name"] == BASELINE), None),
-        "task": tasks.of_columns(compared["outcome"])[0],
+        "task": tasks.from_columns(compared["outcome"])[0],
         "rates": by_item[Item.RATE],
         "expected": [row for row in expected if row["name"] not in (*COUNTED, EPOCH_SECONDS)],
         "stop": stop,
@@ -77,9 +77,9 @@ def build(
         "reached": _reached(compared, best["batch_size"], names) if best else None,
         "outcomes": [
             _outcome(
-                name, _at(compared, name, *(budget_kinds.PAID if name in TAKEN else ends)), sizes
+                name, _at(compared, name, *(budget_kinds.PAID if name in COSTS else ends)), sizes
             )
-            for name in sorted(names, key=TAKEN.__contains__)
+            for name in sorted(names, key=COSTS.__contains__)
         ],
         "sizes": table,
         "lines": _aligned(table),
@@ -97,14 +97,14 @@ def _rows(advice: pandas.DataFrame) -> list[Row]:
 
 def _texts(row: Row) -> Row:
     minutes, name = row["minutes_to_resolve"], str(row["name"])
-    unit = text.of_difference(name) if row["item"] == Item.LIMIT else display.PLAIN
+    unit = text.difference_unit(name) if row["item"] == Item.LIMIT else display.PLAIN
     expected = row["item"] == Item.EXPECTATION
     return {
         "rate": "" if row[RATE] is None else display.shortest(float(row[RATE])),
         "shown": _value(row)
         if expected
         else text.bracketed([row[end] for end in text.ESTIMATE], unit),
-        "unit": " times the best" if name in TAKEN else unit.suffix,
+        "unit": " times the best" if name in COSTS else unit.suffix,
         "cost": "" if minutes is None else display.duration(60 * float(minutes)),
     }
 
@@ -113,7 +113,7 @@ def _value(row: Row) -> str:
     """Return the mean over seeds with its interval; of counts and below three seeds the range."""
     name, numbers = row["name"], [row[end] for end in text.ESTIMATE]
     unit = display.PLAIN if name in COUNTED else text.unit(name, numbers[:1])
-    if name not in COUNTED and row["n"] >= LEAST_WITH_INTERVAL:
+    if name not in COUNTED and row["n"] >= MIN_SEEDS_FOR_INTERVAL:
         return text.level(name, numbers, unit) + unit.suffix
     digits = 2 if name in COUNTED else 3
     mean, low, high = (display.number(unit.times * number, digits) for number in numbers)
@@ -155,7 +155,7 @@ def _code(best: Row | None, runs: pandas.DataFrame, stop: Row) -> list[str]:
     if not best:
         return []
     runs = run_series.finished(runs)
-    runs = advice_series.of_factors(runs, {name: best[name] for name in ("batch_size", RATE)})
+    runs = advice_series.select_factors(runs, {name: best[name] for name in ("batch_size", RATE)})
     if runs.empty:
         return []
     factors, patience, epochs = runs.iloc[0].to_dict(), stop.get("patience"), stop.get("last")
@@ -193,11 +193,11 @@ def _outcome(name: str, compared: pandas.DataFrame, sizes: Sequence[int]) -> Row
     for size, verdict, reason in zip(compared.index, read, compared["reason"], strict=True):
         kind = "failed" if reason in (Reason.FAILED, Reason.NOT_REACHED) else verdict
         by_verdict[kind if kind in by_verdict else "open"].append(int(size))
-    unit = display.Unit(" %", 100.0) if name in TAKEN else text.of_difference(name)
+    unit = display.Unit(" %", 100.0) if name in COSTS else text.difference_unit(name)
     return {
         **by_verdict,
         "label": text.label(name),
-        "is_cost": name in TAKEN,
+        "is_cost": name in COSTS,
         "equal": {*sizes} <= {*by_verdict[Verdict.WITHIN]},
         "margin": text.margin(compared["margin"].iloc[0], unit),
     }

@@ -11,7 +11,7 @@ from typing import Any
 from batchscope.core import display
 from batchscope.core.display import Unit
 from batchscope.report.text import ESTIMATE, estimate, is_number, parsed
-from batchscope.study import factor_words, own_columns
+from batchscope.study import external_columns, factor_words
 from batchscope.study import tables as table_entries
 from batchscope.study.claims import RATIO
 from batchscope.study.outcomes import Verdict
@@ -72,7 +72,7 @@ def describe(row: Row, link: tuple[str, str] | None = None) -> dict[str, Any]:
         "contrast": [cells(end) for end in contrast] if int(row["parts"] or 0) > 1 else [],
         "p": parsed(row["p_against" if contrary else "p"]),
         "contrary": contrary,
-        "timed": row["table"] in table_entries.OF_TIMINGS,
+        "timed": row["table"] in table_entries.TIMING_TABLES,
         "incomplete": bool(row["n"]) and int(row["n"]) < int(row["replicates"]),
         "seeds_needed": int(row["seeds_to_resolve"] or 0),
         "lacking": cells(decoded["reason_of"]),
@@ -81,7 +81,7 @@ def describe(row: Row, link: tuple[str, str] | None = None) -> dict[str, Any]:
 
 
 def _name(factor: str) -> str:
-    name = factor.removeprefix(own_columns.OWN).replace("_", " ")
+    name = factor.removeprefix(external_columns.PREFIX).replace("_", " ")
     return "number of epochs" if factor == "at_epoch" else name
 
 

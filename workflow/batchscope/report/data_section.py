@@ -14,7 +14,7 @@ from batchscope.report.text import plain
 from batchscope.store import paths, records
 from batchscope.study.names import split_token
 
-_MOST_SKIPPED = 200  # files; more are in the data set's record
+_MAX_SKIPPED = 200  # files; more are in the data set's record
 Row = dict[str, Any]
 
 
@@ -48,7 +48,7 @@ def _dataset(inputs: Inputs, token: str) -> Row:
             for split, counts in (record.get("class_counts") or {}).items()
             if counts
         },
-        "skipped": skipped[:_MOST_SKIPPED],
+        "skipped": skipped[:_MAX_SKIPPED],
         "skipped_count": record.get("skipped_count") or len(skipped),
         "warnings": list(records.data_warnings(token, record)),
     }

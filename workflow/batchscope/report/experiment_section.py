@@ -17,7 +17,7 @@ Links = dict[tuple[str, str], tuple[str, str]]  # experiment and figure -> label
 
 
 def build(results: ExperimentResults, cards: list[Row]) -> Row:
-    """Return the parts of an experiment's section; `cards` come from `decision.cards`."""
+    """Return the parts of an experiment's section; `cards` come from `recommendation.cards`."""
     experiment, tables = results.experiment, results.tables
     trends = trend_rows.build(tables.trends)
     answer = trend_rows.answer(experiment, trends)
@@ -31,7 +31,7 @@ def build(results: ExperimentResults, cards: list[Row]) -> Row:
         "timings": [name.replace("_", " ") for name in experiment.timings],
         "runs": len(results.rows),
         "cards": [card for card in cards if card["experiment"] == experiment.name],
-        "schedules": batch_schedules.of_experiment(tables),
+        "schedules": batch_schedules.for_experiment(tables),
         "answer": answer,
         "changes": trend_rows.changes(answer),
         "other_trends": [row for row in trends if row not in answer],

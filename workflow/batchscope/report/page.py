@@ -19,14 +19,23 @@ from batchscope.host import requirements
 from batchscope.report import text
 from batchscope.study import explanations, factor_words
 
-_OF_WORDING = (
+_WORDING_FILTERS = (
     *("batch_size", "capital", "cell", "grouped", "listed", "lower", "number", "p_value"),
     *("percent", "shortest", "size"),
 )
-_OF_TEXT = ("cells", "counted", "difference", "label", "markdown", "plain", "rounded", "integer")
+_TEXT_FILTERS = (
+    "cells",
+    "counted",
+    "difference",
+    "label",
+    "markdown",
+    "plain",
+    "rounded",
+    "integer",
+)
 _FILTERS = {
-    **{name: getattr(display, name) for name in _OF_WORDING},
-    **{name: getattr(text, name) for name in _OF_TEXT},
+    **{name: getattr(display, name) for name in _WORDING_FILTERS},
+    **{name: getattr(text, name) for name in _TEXT_FILTERS},
     "described": factor_words.describe,
     "status": requirements.label,
     "verdict": text.VERDICTS.get,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from batchscope.core import display
 from batchscope.report.text import parsed, plain
 from batchscope.store import jobs
-from batchscope.study import outcomes, own_columns, run_factors
+from batchscope.study import external_columns, outcomes, run_factors
 from batchscope.study.names import split_token
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def complete(study: Study, name: str, rows: list[Row]) -> list[Row]:
 
 
 def _is_factor(column: str) -> bool:
-    return column in run_factors.FACTORS or own_columns.is_own(column)
+    return column in run_factors.FACTORS or external_columns.is_user_defined(column)
 
 
 def _as_in_paths(text: str) -> str:
@@ -51,7 +51,10 @@ def _as_in_paths(text: str) -> str:
 def _unrecorded(study: Study, experiment: str, run: str) -> Row:
     row = {"run": run, "study": study.name, "experiment": experiment, "machine": study.machine}
     if command := study.commands.get(run):
-        row |= {own_columns.named(key): plain(value) for key, value in command.factors.items()}
+        row |= {
+            external_columns.prefixed_name(key): plain(value)
+            for key, value in command.factors.items()
+        }
         return {**row, "status": jobs.unrecorded(command.needs)}
     row |= {key: plain(value) for key, value in study.runs[run].items()}
     for key in ("dataset", "model"):  # as in the tables: the plain name, and its digest

@@ -13,11 +13,11 @@ from batchscope.host import requirements
 from batchscope.report import (
     claim_rows,
     data_section,
-    decision,
     experiment_section,
     files_section,
     page,
     published_rows,
+    recommendation,
     runs_table,
     unfinished,
 )
@@ -42,8 +42,8 @@ def build(study: Study, inputs: Inputs, folder: Path | str = "") -> tuple[str, s
         UserError: If a table that is read now is missing or damaged.
     """
     tables = {name: results.tables for name, results in inputs.experiments.items()}
-    levels = decision.chance_levels(study, inputs.states.results)
-    cards = decision.cards(study, tables, inputs.config_name, levels)
+    levels = recommendation.chance_levels(study, inputs.states.results)
+    cards = recommendation.cards(study, tables, inputs.config_name, levels)
     experiments = [
         experiment_section.build(results, cards) for results in inputs.experiments.values()
     ]

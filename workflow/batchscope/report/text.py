@@ -14,7 +14,7 @@ from markupsafe import Markup, escape
 from batchscope.core import display
 from batchscope.core.display import PLAIN, POINTS, FormattedEstimate, Unit
 from batchscope.study import columns, tasks
-from batchscope.study.outcomes import LEAST_WITH_INTERVAL, Verdict
+from batchscope.study.outcomes import MIN_SEEDS_FOR_INTERVAL, Verdict
 from batchscope.study.tables import clipped
 
 _SECONDS, _MILLISECONDS = Unit(" s"), Unit(" ms", 1000.0)
@@ -49,13 +49,13 @@ def unit(column: str, values: Sequence[Any] = ()) -> Unit:
     return Unit(f" {name}") if name not in ("", "share") else PLAIN
 
 
-def of_difference(column: str) -> Unit:
+def difference_unit(column: str) -> Unit:
     return POINTS if tasks.is_share(column) else PLAIN
 
 
 def difference(row: Mapping[str, Any]) -> FormattedEstimate:
     values = with_interval([row[name] for name in ESTIMATE], row["n"])
-    return estimate(values, of_difference(row["outcome"])) or FormattedEstimate("")
+    return estimate(values, difference_unit(row["outcome"])) or FormattedEstimate("")
 
 
 def margin(value: float, unit: Unit) -> str:
@@ -64,7 +64,7 @@ def margin(value: float, unit: Unit) -> str:
 
 
 def with_interval(values: Sequence[Any], count: float) -> Sequence[Any]:
-    return [values[0], math.nan, math.nan] if count < LEAST_WITH_INTERVAL else values
+    return [values[0], math.nan, math.nan] if count < MIN_SEEDS_FOR_INTERVAL else values
 
 
 def integer(value: Any) -> str:

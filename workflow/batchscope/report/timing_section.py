@@ -10,7 +10,7 @@ from batchscope.analysis import intervals, run_series, step_cost
 from batchscope.core.display import Unit
 from batchscope.host import requirements
 from batchscope.report.text import estimate
-from batchscope.study.tables import OF_TIMINGS, clipped
+from batchscope.study.tables import TIMING_TABLES, clipped
 
 # Column of sweeps.csv with an interval -> factor to its unit on the page: seconds in ms.
 _ESTIMATES = {"knee_fitted": 1, "fixed_seconds": 1000, "seconds_per_image": 1000}
@@ -23,7 +23,7 @@ def build(sweeps: pandas.DataFrame) -> Row | None:
 
     A configuration with a missing requirement is in `left_out`.
     """
-    sweeps = sweeps.reindex(columns=[*dict.fromkeys([*sweeps, *OF_TIMINGS["sweeps"].columns])])
+    sweeps = sweeps.reindex(columns=[*dict.fromkeys([*sweeps, *TIMING_TABLES["sweeps"].columns])])
     if sweeps[_MEASURED].isna().all(axis=None):
         return None
     configurations, left_out = [], []

@@ -9,16 +9,16 @@ import pandas
 from batchscope.analysis import intervals, run_series
 from batchscope.core import display
 from batchscope.report import text
-from batchscope.study.budget_kinds import END, TAKEN
+from batchscope.study.budget_kinds import COSTS, END
 from batchscope.study.figures import FIGURES
-from batchscope.study.outcomes import LEAST_WITH_INTERVAL, Verdict
+from batchscope.study.outcomes import MIN_SEEDS_FOR_INTERVAL, Verdict
 from batchscope.study.plan import PlannedExperiment
-from batchscope.study.registry import OF_OUTCOMES, OF_TRAININGS
+from batchscope.study.registry import OUTCOME_MEASURES, TRAINING_TIMINGS
 from batchscope.study.versions import ENTRIES
 
 INCREASES, DECREASES, UNCLEAR = "increases", "decreases", "unclear"
 FEW_SEEDS = "few_seeds"
-_MOST_ANSWERS = 6  # rows of an answer if the experiment names no primary column
+_MAX_ANSWERS = 6  # rows of an answer if the experiment names no primary column
 Row = dict[str, Any]
 
 
@@ -48,9 +48,9 @@ def _change(row: Row) -> str:
     """Return the sign of a trend by its interval, which also decides the verdict."""
     if row["verdict"] == Verdict.NOT_TESTABLE:
         return Verdict.NOT_TESTABLE
-    if row["n"] < LEAST_WITH_INTERVAL:
+    if row["n"] < MIN_SEEDS_FOR_INTERVAL:
         return FEW_SEEDS
-    no_change = 1.0 if row["outcome"] in TAKEN else 0.0
+    no_change = 1.0 if row["outcome"] in COSTS else 0.0
     if row["low"] > no_change:
         return INCREASES
     return DECREASES if row["high"] < no_change else UNCLEAR
@@ -58,12 +58,12 @@ def _change(row: Row) -> str:
 
 def _texts(row: Row) -> Row:
     """Return a trend's means, its change per doubling and their units."""
-    column, is_ratio = row["outcome"], row["outcome"] in TAKEN
+    column, is_ratio = row["outcome"], row["outcome"] in COSTS
     means = [
         [row[f"{size}_mean{end}"] for end in intervals.ENDS] for size in ("smallest", "largest")
     ]
     unit = text.unit(column, [mean[0] for mean in means])
-    points = text.of_difference(column)
+    points = text.difference_unit(column)
     change = display.PLAIN if is_ratio else points if points != display.PLAIN else unit
     slope = text.with_interval([row[name] for name in text.ESTIMATE], row["n"])
     return {
@@ -91,7 +91,7 @@ def answer(experiment: PlannedExperiment, rows: list[Row]) -> list[Row]:
     outcomes = list(dict.fromkeys(row["outcome"] for row in at_end))
     columns = {
         column
-        for name in {*experiment.measures} - {*OF_OUTCOMES, *OF_TRAININGS}
+        for name in {*experiment.measures} - {*OUTCOME_MEASURES, *TRAINING_TIMINGS}
         for column in ENTRIES[name].columns_for(experiment.measures[name])
     }
     measured = [outcome for outcome in outcomes if outcome in columns]
@@ -99,9 +99,9 @@ def answer(experiment: PlannedExperiment, rows: list[Row]) -> list[Row]:
     usual = measured if several_rates else outcomes
     figures = [FIGURES[name] for name in experiment.keys.figures]
     drawn = [outcome for figure in figures for outcome in usual if figure.shows(outcome)]
-    asked_about = dict.fromkeys(drawn or measured or usual)
-    rows = [row for outcome in asked_about for row in at_end if row["outcome"] == outcome]
-    return rows[:_MOST_ANSWERS]
+    outcomes = dict.fromkeys(drawn or measured or usual)
+    rows = [row for outcome in outcomes for row in at_end if row["outcome"] == outcome]
+    return rows[:_MAX_ANSWERS]
 
 
 def changes(answers: list[Row]) -> list[tuple[str, list[str]]]:

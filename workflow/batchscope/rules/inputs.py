@@ -224,4 +224,4 @@ def claimed_tables(study: CalledStudy) -> list[str]:
 def quoted_logs(study: CalledStudy) -> list[str]:
     if not study.partial:
         return []
-    return sorted(log.as_posix() for log in job_logs.of_missing(study.table) if log.exists())
+    return sorted(log.as_posix() for log in job_logs.missing_job_logs(study.table) if log.exists())

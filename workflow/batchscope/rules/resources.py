@@ -11,7 +11,7 @@ from batchscope.host import memory_limits
 from batchscope.rules.study import RESULTS, CalledStudy
 from batchscope.store import paths
 from batchscope.study import commands, names, run_factors
-from batchscope.study.specifications import MOST_REPEATS, REPEATS
+from batchscope.study.specifications import MAX_REPEATS, REPEATS
 
 # More threads than any machine has: locally they are capped to --cores, so that the job runs
 # exclusively. A cluster gets cpus_per_task instead.
@@ -39,7 +39,7 @@ def command_memory(study: CalledStudy) -> Callable[[Any], int]:
     return lambda wildcards: run_memory_mb(wildcards.command, study.command(wildcards).memory_mb)
 
 
-def of_command(
+def command_resources(
     study: CalledStudy, value_of: Callable[[commands.Command], Any]
 ) -> Callable[[Any], Any]:
     return lambda wildcards: value_of(study.command(wildcards))
@@ -80,7 +80,7 @@ def turn(timing: str) -> Callable[[Any], int]:
 
     def priority(wildcards: Any) -> int:
         repeat = names.parse_settings(timing, wildcards.settings)[REPEATS.name]
-        return MOST_REPEATS - (repeat - 1) % MOST_REPEATS
+        return MAX_REPEATS - (repeat - 1) % MAX_REPEATS
 
     return priority
 

@@ -102,7 +102,7 @@ def open_line(study: CalledStudy) -> str:
     )
 
 
-def remedy_for_future_dates(study: CalledStudy) -> str:
+def future_dates_hint(study: CalledStudy) -> str:
     """Return the fix of files dated in the future: Snakemake stops the jobs that read them."""
     external = (experiment.external_runs for experiment in study.plan.experiments.values())
     logs = chain.from_iterable(runs.table.files for runs in external if runs)

@@ -96,7 +96,7 @@ def called(configfiles: list[Any], options: dict[str, Any], cluster: bool = Fals
         absent = study.table.absent() if any(map(requirements.missing, _needs(study.plan))) else {}
     except UserError as error:
         sys.exit(str(error))  # an exception would add a traceback of the Snakefile
-    for line in (*study.plan.warnings, *status.absence_lines(absent)):
+    for line in (*study.plan.warnings, *status.requirement_lines(absent)):
         print(line, file=sys.stderr)
     return study
 

@@ -13,7 +13,7 @@ from batchscope.rules.study import RESULTS, CalledStudy
 from batchscope.store import interims, paths
 
 
-def of_all(study: CalledStudy) -> list[str]:
+def all_targets(study: CalledStudy) -> list[str]:
     """Return the report, the table of the interim analysis, and every missing file behind them.
 
     Snakemake does not make a missing file behind an existing report unless it is a target. A
@@ -45,7 +45,7 @@ def runs(study: CalledStudy) -> list[str]:
     return [f"{RESULTS}/runs/{run}/record.json" for run in runs]
 
 
-def check_made(targets: Iterable[str]) -> None:
+def check_exists(targets: Iterable[str]) -> None:
     """Exit with an error if a target of a successful call does not exist."""
     if lost := _missing(targets):
         names = ", ".join(lost[:5])

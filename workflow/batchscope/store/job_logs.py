@@ -25,7 +25,7 @@ def _matches(log: Path, words: Collection[str]) -> bool:
     )
 
 
-def of_missing(table: jobs.JobTable) -> set[Path]:
+def missing_job_logs(table: jobs.JobTable) -> set[Path]:
     """Return the log paths of all jobs without a result."""
     missing = [state.job.path for state in table.by_record.values() if not state.complete]
     data = [dataset for dataset, is_complete in table.data().items() if not is_complete]

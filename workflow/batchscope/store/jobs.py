@@ -19,7 +19,7 @@ from batchscope.host import requirements
 from batchscope.host.requirements import MissingRequirement
 from batchscope.store import estimates, paths, records
 from batchscope.study import batch_phases, names, plan, snapshot_epochs
-from batchscope.study.registry import MEASURES, OF_SWEEPS, TIMINGS
+from batchscope.study.registry import MEASURES, SWEEP_TIMINGS, TIMINGS
 from batchscope.study.run_factors import TIMING_ONLY_FACTORS
 from batchscope.study.specifications import REPEATS
 from batchscope.study.versions import ENTRIES
@@ -264,7 +264,7 @@ def job_sweeps(timing: str, sweep: names.Sweep) -> Iterator[names.Sweep]:
     A job that searches for a batch size has no sizes. It has the defaults of the factors that only
     change the speed: whether a batch fits into memory does not depend on them.
     """
-    kind = OF_SWEEPS[timing].batch_sizes
+    kind = SWEEP_TIMINGS[timing].batch_sizes
     if kind == "searched":
         defaults = {name: factor.default for name, factor in TIMING_ONLY_FACTORS.items()}
         yield names.Sweep({**sweep.factors, **defaults})
@@ -288,7 +288,7 @@ def time_path(
     before the first, because their times belong to another plan.
     """
     seed = factors["seed"]
-    repeat = 1 + (seed if experiment.looks else experiment.seeds.index(seed))
+    repeat = 1 + (seed if experiment.deciding_analyses else experiment.seeds.index(seed))
     settings = _repeat_settings(timing, experiment.measures[timing], repeat)
     configuration = names.timing_name(factors)
     return paths.timing_path(place.results, place.recorded, configuration, settings, timing)

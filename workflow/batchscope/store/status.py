@@ -125,7 +125,7 @@ def remaining(study: plan.Study, rows: list[JobRow], cores: int) -> str:
     return f"{text}, about {on_cores}"
 
 
-def absence_lines(absent: Mapping[MissingRequirement, Sequence[Job]]) -> list[str]:
+def requirement_lines(absent: Mapping[MissingRequirement, Sequence[Job]]) -> list[str]:
     """Return a line for each missing requirement: the jobs that wait for it, and its fix."""
     lines = []
     for requirement, waiting_jobs in absent.items():

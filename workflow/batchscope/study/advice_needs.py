@@ -7,18 +7,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from batchscope.study import tasks
-from batchscope.study.outcomes import LEAST_SEEDS
+from batchscope.study.outcomes import MIN_SEEDS
 from batchscope.study.plan import PlannedExperiment
-from batchscope.study.registry import OF_OUTCOMES, OF_SECONDS, OF_SWEEPS, OF_TRAININGS
+from batchscope.study.registry import (
+    OUTCOME_MEASURES,
+    SECONDS_TIMINGS,
+    SWEEP_TIMINGS,
+    TRAINING_TIMINGS,
+)
 
-LEAST_SIZES = 3
+MIN_SIZES = 3
 RERUN = "--forcerun"  # not a key of the study; its value is a rule to run again
 RATE_STEP = 3.0  # ratio of successive learning rates, suggested for a study with a single rate
 SEEDS, RATE = "seeds", "learning_rate"
 # Timings for the seconds of runs, and the measure for outcomes on test data.
-TIMED = next(name for name in OF_SECONDS if name in OF_TRAININGS)
-SWEEP = next(name for name in OF_SECONDS if name in OF_SWEEPS)
-TESTED = next(iter(OF_OUTCOMES))
+TIMED = next(name for name in SECONDS_TIMINGS if name in TRAINING_TIMINGS)
+SWEEP = next(name for name in SECONDS_TIMINGS if name in SWEEP_TIMINGS)
+TESTED = next(iter(OUTCOME_MEASURES))
 # For trainings, commands and external runs: the key and value that add seconds, and those that add
 # outcomes on test data. `log` and `column` are no keys, since only the user can add to a log.
 HERE = {TIMED: (f"measure.{TIMED}", ""), TESTED: (f"measure.{TESTED}", "")}
@@ -76,17 +81,17 @@ def missing(
     Args:
         of_seed: Minutes of one more seed; `of_rate`, of one more learning rate.
     """
-    if len(trained.sizes) < LEAST_SIZES:
+    if len(trained.sizes) < MIN_SIZES:
         larger = [2 * trained.sizes[-1], 4 * trained.sizes[-1]]
-        yield Need("sizes", "batch_size", [*trained.sizes, *larger][:LEAST_SIZES])
+        yield Need("sizes", "batch_size", [*trained.sizes, *larger][:MIN_SIZES])
     if not trained.timed:
         yield Need(TIMED, *trained.given_by[TIMED])
     if not trained.tested:
         key, value = trained.given_by[TESTED]
         yield Need(TESTED, key, value.format(f"test_{tasks.TASKS[trained.task][0]}"))
-    if trained.seeds < LEAST_SEEDS:
-        minutes = (LEAST_SEEDS - trained.seeds) * of_seed
-        yield Need(SEEDS, SEEDS, LEAST_SEEDS, minutes, LEAST_SEEDS)
+    if trained.seeds < MIN_SEEDS:
+        minutes = (MIN_SEEDS - trained.seeds) * of_seed
+        yield Need(SEEDS, SEEDS, MIN_SEEDS, minutes, MIN_SEEDS)
     if trained.rates < 2:
         steps = () if trained.rate is None else (1 / RATE_STEP, 1, RATE_STEP)
         rates = [rounded(trained.rate * step) for step in steps]

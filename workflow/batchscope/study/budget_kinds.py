@@ -17,7 +17,7 @@ AXES = {EPOCHS: "epoch", UPDATES: "updates", SECONDS: "seconds"}
 SLOWER = 0.1  # share of the fastest size's seconds to a target that another may take longer
 PAID = (TARGET, EXAMPLES, EPOCHS)  # kinds that compare costs
 # Costs to a target, which are outcomes.
-TAKEN = ("updates", "examples", "seconds")
+COSTS = ("updates", "examples", "seconds")
 # Columns of trajectories.csv that may be a target.
 TARGETS = tuple(name for name in columns.TRAJECTORIES if name in tasks.OUTCOMES)
 # Targets that every training of the task has, also with evaluations at ends of epochs only.
@@ -43,6 +43,6 @@ def equal_budget(ends: Any) -> tuple[str, float] | None:
     return None
 
 
-def of_ends(kinds: Collection[str]) -> tuple[str, ...]:
+def end_kinds(kinds: Collection[str]) -> tuple[str, ...]:
     """Return the kinds that compare the ends of runs, among the kinds that a table has."""
     return ENDS if {*ENDS} & {*kinds} else (EPOCHS,)

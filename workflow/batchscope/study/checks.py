@@ -29,8 +29,8 @@ from batchscope.study.experiments import (
     TrainingExperiment,
 )
 from batchscope.study.names import LongNameError
-from batchscope.study.outcomes import LEAST_SEEDS
-from batchscope.study.registry import MEASURES, OF_SECONDS, OF_SWEEPS
+from batchscope.study.outcomes import MIN_SEEDS
+from batchscope.study.registry import MEASURES, SECONDS_TIMINGS, SWEEP_TIMINGS
 from batchscope.study.run_factors import CONSTANT, HORIZON_REASON, by_horizon
 from batchscope.study.specifications import FigureRequirement
 
@@ -99,8 +99,8 @@ def epochs_without_a_measure(
     """Yield a problem if no measure or timing uses `at_epochs`."""
     served = {name for name, entry in versions.ENTRIES.items() if entry.at_epochs}
     if keys.at_epochs and not served & {*measures}:
-        in_measure = display.listed(sorted(served - {*OF_SWEEPS}), "or")
-        in_timing = display.listed(sorted(served & {*OF_SWEEPS}), "or")
+        in_measure = display.listed(sorted(served - {*SWEEP_TIMINGS}), "or")
+        in_timing = display.listed(sorted(served & {*SWEEP_TIMINGS}), "or")
         text = f"Needs {in_measure} in measure, or {in_timing} in timing."
         yield Problem((*place, "at_epochs"), text)
 
@@ -189,7 +189,7 @@ def outcomes_of_others(
             named += [((*at, name), name) for name in series.columns]
     task = display.listed((task.replace("_", "-") for task in learned), "or")
     for at, name in named:
-        if not tasks.kept([name], learned):
+        if not tasks.columns_of_tasks([name], learned):
             split = name.partition("_")[0]
             valid = [f"{split}_{metric}" for task in learned for metric in tasks.TASKS[task]]
             yield received((*place, *at), name, f"{display.listed(valid, 'or')} for a {task}")
@@ -198,7 +198,7 @@ def outcomes_of_others(
 def has_seconds(measures: Iterable[str], experiments: Iterable[Experiment]) -> bool:
     """Return whether runs have seconds: by their own timing, or by an experiment of `beside`."""
     timings = {timing.name for other in experiments for timing in other.timing}
-    return not OF_SECONDS.keys().isdisjoint({*measures, *timings})
+    return not SECONDS_TIMINGS.keys().isdisjoint({*measures, *timings})
 
 
 def budgets_beyond(
@@ -218,7 +218,9 @@ def budgets_beyond(
     for column in budgets.get(budget_kinds.TARGET, {}):
         evaluated = all(run["evaluate_every"] for run in runs)
         if column not in budget_kinds.ALWAYS_THERE and not evaluated:
-            always = display.listed(tasks.kept(budget_kinds.ALWAYS_THERE, learned), "or")
+            always = display.listed(
+                tasks.columns_of_tasks(budget_kinds.ALWAYS_THERE, learned), "or"
+            )
             text = f"Needs evaluate_every, which evaluates it during training; or {always}."
             yield Problem((*home, budget_kinds.TARGET, column), text)
 
@@ -263,8 +265,8 @@ def seeds(
     """
     keys, sizes = planned.keys, len(planned.batch_sizes)
     place = ("experiments", planned.name, "runs" if planned.external_runs else "seeds")
-    if sizes > 1 and count < LEAST_SEEDS:
-        text = f"A verdict on {sizes} batch sizes needs at least {LEAST_SEEDS} seeds "
+    if sizes > 1 and count < MIN_SEEDS:
+        text = f"A verdict on {sizes} batch sizes needs at least {MIN_SEEDS} seeds "
         yield Problem(place, f"{text}(received {count}).")
     expected = keys.seeds_planned
     if expected is not None and (count > expected or (count < expected and not reduced)):

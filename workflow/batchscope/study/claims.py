@@ -17,16 +17,16 @@ from batchscope.core import display
 from batchscope.core.problems import Place, Problem, received, unknown
 from batchscope.study import (
     checks,
+    external_columns,
     factor_models,
     figures,
-    own_columns,
     run_factors,
     tables,
 )
 from batchscope.study.figures import FIGURES
 from batchscope.study.model import UNIQUE, Model, Name, Number, Positive, Scalar, Text
 from batchscope.study.outcomes import FALLS
-from batchscope.study.registry import OF_OUTCOMES
+from batchscope.study.registry import OUTCOME_MEASURES
 from batchscope.study.tables import CLAIMED as TABLES
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class Test(Model):
 
     @property
     def timed(self) -> bool:
-        return self.table in tables.OF_TIMINGS
+        return self.table in tables.TIMING_TABLES
 
     @property
     def trend_experiment(self) -> str:
@@ -314,7 +314,7 @@ def _test(place: Place, test: Test, experiment: PlannedExperiment, report: Repor
     """Return a test with values of factors in its cells; None if there is a problem."""
     problems: list[Problem] = []
     readers = _readers(experiment, test.table)
-    columns = {key: own_columns.named(key) for key in experiment.own_factors}
+    columns = {key: external_columns.prefixed_name(key) for key in experiment.own_factors}
 
     def values(at: Place, key: str, raw: tuple[Any, ...]) -> tuple[Any, ...]:
         if key not in readers:
@@ -380,11 +380,11 @@ def _wrong_column(place: Place, test: Test, experiment: PlannedExperiment) -> It
     measures = {**experiment.measures, **experiment.timings}
     filling = {*TABLES[table].measures} & {*measures}
     if experiment.commands:
-        measures = dict.fromkeys(OF_OUTCOMES, {})
+        measures = dict.fromkeys(OUTCOME_MEASURES, {})
     trained = (experiment.runs or experiment.commands) and not TABLES[table].measures
     valid = tables.claimed(table, measures, experiment.tasks) if filling or trained else []
     if experiment.commands and table in ("runs", "trajectories"):
-        valid += own_columns.of_metrics(experiment.metrics)
+        valid += external_columns.metric_columns(experiment.metrics)
     if column not in valid:
         text = f"a column of {table}.csv that the experiment measures"
         yield received((*place, "column"), column, text, valid)

@@ -9,7 +9,7 @@ from itertools import chain
 from typing import Any
 
 from batchscope.core import display
-from batchscope.study import own_columns, tasks
+from batchscope.study import external_columns, tasks
 from batchscope.study.registry import MEASURES
 from batchscope.study.run_factors import FACTORS
 from batchscope.study.specifications import (
@@ -45,7 +45,7 @@ def _metrics(split: str, doc: str) -> dict[str, Column]:
 _MACHINE = TextColumn("Machine, by its name in the configuration.")
 _EXAMPLES = IntegerColumn("Training examples used so far, with repetitions.", "examples")
 # Keys of a run's record that are columns.
-OF_RECORD = {
+RECORD_COLUMNS = {
     "message": TextColumn("Message about the status."),
     "best_validation_loss": PositiveColumn(
         "Lowest validation loss of an epoch.", label="Best validation loss", **_RISES
@@ -66,7 +66,7 @@ OF_RECORD = {
     "contended_seconds": PositiveColumn("Duration while other jobs ran; in no figure.", "s"),
 }
 # Columns that are measured from outside while a command runs.
-OF_COMMANDS = {
+COMMAND_COLUMNS = {
     "memory_peak_mb": PositiveColumn(
         "Peak resident memory of all processes of the command.", "MB", label="Peak memory"
     ),
@@ -85,7 +85,7 @@ HISTORY: dict[str, Column] = {
     **_metrics("train", "Training {}."),
     "validation_loss": PositiveColumn("Validation loss at its end.", tasks.NATS),
     **_metrics("validation", "Validation {}."),
-    "contended_seconds": OF_RECORD["contended_seconds"],
+    "contended_seconds": RECORD_COLUMNS["contended_seconds"],
     "epoch_distance": PositiveColumn("Distance of the weights at its end from those at its start."),
     "weight_distance": PositiveColumn("Distance of the weights at its end from the initial ones."),
     "examples": _EXAMPLES,
@@ -128,8 +128,8 @@ COLUMNS: dict[str, Column] = {
         "finished, diverged, out_of_memory, failed, off_target, missing, or a missing requirement."
     ),
     **dict(chain.from_iterable(entry.columns.items() for entry in ENTRIES.values())),
-    **OF_RECORD,
-    **OF_COMMANDS,
+    **RECORD_COLUMNS,
+    **COMMAND_COLUMNS,
     "best_train_loss": PositiveColumn(
         "Lowest training loss of an epoch, dropout on.",
         label="Best training loss",
@@ -160,7 +160,7 @@ def describe(column: str, metrics: tasks.Metrics = ()) -> Column | None:
     Args:
         metrics: User-defined metrics of the experiment.
     """
-    if own_columns.is_own(column):
+    if external_columns.is_user_defined(column):
         return _FURTHER
     if metric := tasks.user_metric(column, metrics):
         doc = f"{metric.doc.format(split=column.partition('_')[0])}, from the log."
@@ -183,7 +183,7 @@ def position(column: str) -> int:
     return len(COLUMNS)
 
 
-def of_measures(measures: dict[str, dict[str, Any]], learned: Collection[str]) -> list[str]:
+def measure_columns(measures: dict[str, dict[str, Any]], learned: Collection[str]) -> list[str]:
     """Return the columns of an experiment in order, including columns of unfinished measures.
 
     Args:
@@ -192,5 +192,5 @@ def of_measures(measures: dict[str, dict[str, Any]], learned: Collection[str]) -
     """
     fixed = [name for name in COLUMNS if name not in _PATTERNS]
     measured = (ENTRIES[name].columns_for(settings) for name, settings in measures.items())
-    names = tasks.kept(dict.fromkeys([*fixed, *chain.from_iterable(measured)]), learned)
+    names = tasks.columns_of_tasks(dict.fromkeys([*fixed, *chain.from_iterable(measured)]), learned)
     return sorted(names, key=position)

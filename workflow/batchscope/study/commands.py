@@ -22,7 +22,7 @@ RUN_DIR = "run_dir"
 RESOURCES = ("threads", "gpus")
 # A doubled brace, a placeholder, or an unclosed brace.
 _BRACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|\{")
-_MOST_FILES = 1000  # in a folder that runs depend on
+_MAX_FILES = 1000  # in a folder that runs depend on
 _LARGE = 2**23  # bytes; digests of larger files are cached
 _CACHE = Path(".snakemake", "batchscope_inputs.json")
 
@@ -125,13 +125,13 @@ def sha256(path: Path) -> str:
     """
     try:
         if not path.is_dir():
-            return _of_file(path)
+            return _file_digest(path)
         if path.resolve() in Path.cwd().parents:
             raise UserError(f"received '{path}', which contains the project's folder")
-        files = list(itertools.islice(_files(path), _MOST_FILES + 1))
-        if len(files) > _MOST_FILES:
-            raise UserError(f"received '{path}', which has more than {_MOST_FILES} files")
-        inside = {file.relative_to(path).as_posix(): _of_file(file) for file in sorted(files)}
+        files = list(itertools.islice(_files(path), _MAX_FILES + 1))
+        if len(files) > _MAX_FILES:
+            raise UserError(f"received '{path}', which has more than {_MAX_FILES} files")
+        inside = {file.relative_to(path).as_posix(): _file_digest(file) for file in sorted(files)}
         return hashlib.sha256(repr(inside).encode()).hexdigest()
     except OSError as error:
         raise UserError(f"received '{path}', which cannot be read ({error.strerror})") from None
@@ -149,7 +149,7 @@ def _files(folder: Path) -> Iterator[Path]:
         yield from (current / file for file in files if file[0] != ".")
 
 
-def _of_file(path: Path) -> str:
+def _file_digest(path: Path) -> str:
     """Return the SHA-256 of a file, from the cache for a large file that has not changed."""
     check_regular(path, "a file")
     status = path.stat()

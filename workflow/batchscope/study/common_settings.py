@@ -29,8 +29,8 @@ Examples = Annotated[Integer, Field(ge=0), Word("all", 0), Setting("ex", "exampl
 Epoch = Annotated[Integer, Field(ge=0), Setting("at")]
 
 # Both runs of a pair start from the same weights, which these factors change.
-_OF_WEIGHTS = ("dataset", "model", "seed")
-_Factor = Literal[tuple(name for name in FACTORS if name not in _OF_WEIGHTS)]
+_WEIGHTS_FACTORS = ("dataset", "model", "seed")
+_Factor = Literal[tuple(name for name in FACTORS if name not in _WEIGHTS_FACTORS)]
 
 
 def _read_pair(pair: dict[str, tuple[Any, Any]]) -> dict[str, tuple[Any, Any]]:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from batchscope.core.errors import ConfigError
-from batchscope.study import messages, plan, planner, yaml_file
+from batchscope.study import plan, planner, schema_messages, yaml_file
 from batchscope.study.model import Model
 
 
@@ -38,5 +38,5 @@ def options(raw: Mapping[str, Any]) -> Options:
     try:
         return Options.model_validate(dict(raw))
     except ValidationError as error:
-        lines = [f"--config {problem.line}" for problem in messages.problems(error, Options)]
+        lines = [f"--config {problem.line}" for problem in schema_messages.problems(error, Options)]
         raise ConfigError(lines) from None

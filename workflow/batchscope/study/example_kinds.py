@@ -12,7 +12,7 @@ KINDS = {
     TOKENS: "sequences of tokens",
     SEQUENCES: "sequences of tokens with one class each",
 }
-OF_TOKENS = (TOKENS, SEQUENCES)
+TOKEN_KINDS = (TOKENS, SEQUENCES)
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Network:
     """A built-in network."""
 
     kinds: tuple[str, ...] = (IMAGES,)  # of `example_kinds.KINDS`
-    least_side: int = 1  # the least height and width of images, in pixels
+    min_side: int = 1  # the least height and width of images, in pixels
 
 
 # Whoever needs another network is told the first that takes the data.
@@ -29,10 +29,10 @@ NETWORKS: dict[str, Network] = {
     "keskar_f1": Network((IMAGES, ROWS)),
     "keskar_f1_plain": Network((IMAGES, ROWS)),
     "small_cnn": Network(),
-    "campbell_cnn": Network(least_side=13),
-    "chang_vgg": Network(least_side=32),
-    "lheureux_cnn": Network(least_side=2),
-    "benchmark_cnn": Network(least_side=16),
-    "tutorial_cnn": Network(least_side=4),
+    "campbell_cnn": Network(min_side=13),
+    "chang_vgg": Network(min_side=32),
+    "lheureux_cnn": Network(min_side=2),
+    "benchmark_cnn": Network(min_side=16),
+    "tutorial_cnn": Network(min_side=4),
     "tiny_transformer": Network((TOKENS,)),
 }

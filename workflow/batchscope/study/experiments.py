@@ -49,10 +49,10 @@ from batchscope.study.model import (
     Unique,
     mapping,
 )
-from batchscope.study.outcomes import LEAST_SEEDS
+from batchscope.study.outcomes import MIN_SEEDS
 from batchscope.study.published_numbers import CommandSeries, PublishedSeries
-from batchscope.study.registry import MEASURES, OF_SWEEPS, OF_TRAININGS
-from batchscope.study.run_factors import MOST_EPOCHS
+from batchscope.study.registry import MEASURES, SWEEP_TIMINGS, TRAINING_TIMINGS
+from batchscope.study.run_factors import MAX_EPOCHS
 from batchscope.study.specifications import REPEATS, Entry, Timing
 
 
@@ -120,9 +120,9 @@ class StagedSeeds(Model):
 
     until: Literal["decided"]
     """Seeds are added until all statements are decided."""
-    at_most: Annotated[Integer, Field(ge=LEAST_SEEDS, le=10_000)] = stages.AT_MOST
+    at_most: Annotated[Integer, Field(ge=MIN_SEEDS, le=10_000)] = stages.AT_MOST
     """Largest number of seeds."""
-    first: Annotated[Integer, Field(ge=0, le=stages.MOST_FIRST)] = 0
+    first: Annotated[Integer, Field(ge=0, le=stages.MAX_FIRST)] = 0
     """First seed. Seeds before it were used to choose values."""
 
     @property
@@ -146,7 +146,7 @@ Seeds = Annotated[
 class BudgetKeys(Model):
     """Budgets for comparisons of batch sizes."""
 
-    epochs: Annotated[Positive, Field(le=MOST_EPOCHS)] = None
+    epochs: Annotated[Positive, Field(le=MAX_EPOCHS)] = None
     """Number of epochs."""
     updates: Count = None
     """Number of updates."""
@@ -228,9 +228,9 @@ class TrainingExperiment(Comparison):
     """Factors that change together; every case is run with every combination."""
     seeds: Seeds
     """Number of seeds (6 means 0 to 5), a list of seeds, or {until: decided, at_most: 28}."""
-    measure: entries_type({**MEASURES, **OF_TRAININGS}, "measure") = ()
+    measure: entries_type({**MEASURES, **TRAINING_TIMINGS}, "measure") = ()
     """Measures of every run: a list, or a map from measures to their settings."""
-    at_epochs: Unique[Annotated[Integer, Field(ge=1, le=MOST_EPOCHS)]] = ()
+    at_epochs: Unique[Annotated[Integer, Field(ge=1, le=MAX_EPOCHS)]] = ()
     """Epochs after which every training is evaluated: 1 to 5, powers of two or the last one."""
     beside: Texts = ()
     """Timing experiments, whose limits are shown with the largest batch within the margins."""
@@ -245,9 +245,9 @@ class TimingExperiment(Experiment):
     """Factor -> its values; every combination is timed."""
     cases: Annotated[list[TimingFactors], Field(min_length=1)] = [{}]
     """Factors that change together; every case is timed with every combination."""
-    timing: entries_type(OF_SWEEPS, "timing")
+    timing: entries_type(SWEEP_TIMINGS, "timing")
     """Timings of the machine: a list, or a map from timings to their settings."""
-    at_epochs: Unique[Annotated[Integer, Field(ge=1, le=MOST_EPOCHS)]] = ()
+    at_epochs: Unique[Annotated[Integer, Field(ge=1, le=MAX_EPOCHS)]] = ()
     """Numbers of epochs whose training time is shown."""
 
 

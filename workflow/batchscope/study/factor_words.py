@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from batchscope.core import display
-from batchscope.study import own_columns
+from batchscope.study import external_columns
 from batchscope.study.run_factors import EVERY_FACTOR, Factor
 from batchscope.study.setting import Parameter
 
@@ -38,7 +38,7 @@ def _metadata(name: str) -> Factor:
 
 def _text(factor_name: str, value: Any) -> str:
     metadata = _metadata(factor_name)
-    name = factor_name.removeprefix(own_columns.OWN).replace("_", " ")
+    name = factor_name.removeprefix(external_columns.PREFIX).replace("_", " ")
     if isinstance(value, bool):
         return name if value else f"no {name}"
     if value in metadata.phrases:

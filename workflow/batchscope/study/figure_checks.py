@@ -8,14 +8,14 @@ from batchscope.core import display
 from batchscope.core.problems import Place, Problem, received
 from batchscope.study.experiments import Experiment
 from batchscope.study.figures import FIGURES
-from batchscope.study.registry import OF_OUTCOMES, OF_SECONDS, OF_SWEEPS
+from batchscope.study.registry import OUTCOME_MEASURES, SECONDS_TIMINGS, SWEEP_TIMINGS
 from batchscope.study.specifications import Figure, FigureRequirement
 
 # Sources of seconds, for messages.
 TIMED = display.listed(
     (
         f"{name} in measure" if entry.trains else f"{name} of an experiment under beside"
-        for name, entry in OF_SECONDS.items()
+        for name, entry in SECONDS_TIMINGS.items()
     ),
     "or",
 )
@@ -33,7 +33,7 @@ def available(
         conditions: The fulfilled conditions.
         columns: Columns of external runs and varied factors; None for trainings.
     """
-    trains = not measures or not set(measures) <= OF_SWEEPS.keys()
+    trains = not measures or not set(measures) <= SWEEP_TIMINGS.keys()
     names = []
     for name, figure in FIGURES.items():
         required = figure.requires
@@ -41,20 +41,20 @@ def available(
             allowed = trains or required.measures
             allowed = allowed and not _lacking(required.measures, measures)
         else:
-            allowed = not of_own_runs(figure, columns)
+            allowed = not external_run_problem(figure, columns)
         if allowed and set(required.conditions) <= set(conditions) and not figure.along:
             names.append(name)
     return names
 
 
-def of_own_runs(figure: Figure, columns: Collection[str]) -> str:
+def external_run_problem(figure: Figure, columns: Collection[str]) -> str:
     """Return the reason why external runs cannot have a figure; empty if they can.
 
     Args:
         columns: Columns of our tables that the logs fill, and varied factors.
     """
     required = figure.requires
-    measured = required.columns == () and not set(required.measures) <= OF_OUTCOMES.keys()
+    measured = required.columns == () and not set(required.measures) <= OUTCOME_MEASURES.keys()
     if required.columns is None or measured or FigureRequirement.AT_EPOCHS in required.conditions:
         return "it shows what a training here leaves behind"
     missing = [name.replace("|", " or ") for name in _lacking(required.columns, columns)]
@@ -103,7 +103,9 @@ def _names(place: Place, keys: Experiment) -> Iterator[tuple[Place, str]]:
 
 def _homes(measures: str) -> str:
     """Return `evaluate in measure`, or `time_epoch in measure or throughput in timing`."""
-    homes = ((name, "timing" if name in OF_SWEEPS else "measure") for name in measures.split("|"))
+    homes = (
+        (name, "timing" if name in SWEEP_TIMINGS else "measure") for name in measures.split("|")
+    )
     return display.listed((f"{name} in {home}" for name, home in homes), "or")
 
 

@@ -11,7 +11,7 @@ from itertools import chain
 from batchscope.core import display
 from batchscope.study import tasks
 from batchscope.study.common_settings import MEMORY, UTILISATION
-from batchscope.study.registry import MEASURES, OF_OUTCOMES, OF_SECONDS, TIMINGS
+from batchscope.study.registry import MEASURES, OUTCOME_MEASURES, SECONDS_TIMINGS, TIMINGS
 from batchscope.study.specifications import Figure, Panel, Requirements, Scale
 from batchscope.study.specifications import FigureRequirement as Condition
 from batchscope.study.tasks import METRICS, Metric
@@ -104,7 +104,7 @@ _OF_SEVERAL = (
         table="at_epochs",
         panels=(Panel("test_{metric}", "Test {metric}", "test {metric}{percent}"),),
         lines="at_epoch",
-        requires=Requirements(measures=(*OF_OUTCOMES,), conditions=(Condition.AT_EPOCHS,)),
+        requires=Requirements(measures=(*OUTCOME_MEASURES,), conditions=(Condition.AT_EPOCHS,)),
     ),
     Figure(
         "rate_map",
@@ -169,7 +169,9 @@ _OF_SEVERAL = (
             ),
         ),
         lines="at_epoch",
-        requires=Requirements(measures=("|".join(OF_SECONDS),), conditions=(Condition.AT_EPOCHS,)),
+        requires=Requirements(
+            measures=("|".join(SECONDS_TIMINGS),), conditions=(Condition.AT_EPOCHS,)
+        ),
     ),
     Figure(
         "usage",
@@ -238,7 +240,7 @@ def learned(name: str, learned_tasks: tuple[str, ...]) -> Figure:
         if panel not in by_metric
     ]
     panels += [
-        _of_metric(panel, metric)
+        _metric_panel(panel, metric)
         for metric in metrics
         for panel in by_metric
         if "{metric}" in panel.column or metric in first
@@ -249,7 +251,7 @@ def learned(name: str, learned_tasks: tuple[str, ...]) -> Figure:
     return replace(figure, panels=tuple(panels), title=title, caption=caption)
 
 
-def _of_metric(panel: Panel, metric: Metric) -> Panel:
+def _metric_panel(panel: Panel, metric: Metric) -> Panel:
     """Return a panel of one metric. R² may be negative and has a linear scale."""
     texts = _texts([metric], [metric])
     scale = Scale.AUTO if metric.least == 0 else Scale.LINEAR

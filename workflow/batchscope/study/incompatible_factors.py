@@ -17,7 +17,7 @@ from batchscope.study.batch_phases import SEESAW, STEPS
 from batchscope.study.dataset_definitions import DatasetInfo
 from batchscope.study.example_kinds import IMAGES, KINDS, NETWORKS
 from batchscope.study.optimizer_constants import DEFAULT
-from batchscope.study.registry import OF_SWEEPS
+from batchscope.study.registry import SWEEP_TIMINGS
 from batchscope.study.run_factors import CONSTANT, FACTORS, FALLING, Affects
 
 # Replicas, and a loop with Python in it, support only the defaults of these.
@@ -30,7 +30,7 @@ Factors = dict[str, Any]
 Problems = Iterator[Problem]
 
 
-def of_examples(factors: Factors, info: DatasetInfo) -> Problems:
+def example_problems(factors: Factors, info: DatasetInfo) -> Problems:
     """Yield the factors that do not fit the examples of a data set (kind, size of images)."""
     network, side = NETWORKS.get(factors["model"]), info.image_side
     why = f"for {info.name}, which has {KINDS.get(info.kind, '')}"
@@ -44,15 +44,15 @@ def of_examples(factors: Factors, info: DatasetInfo) -> Problems:
         if factors.get("input_pipeline") == "jpeg":
             expected = "another pipeline, since only images can be JPEG files"
             yield _problem(factors, "input_pipeline", expected, why)
-    if network and side is not None and side < network.least_side:
-        least = f"{network.least_side}x{network.least_side}"
+    if network and side is not None and side < network.min_side:
+        least = f"{network.min_side}x{network.min_side}"
         why = f"for {info.name} with images of {side}x{side} pixels"
         yield _problem(factors, "model", f"images of at least {least}, or another model", why)
 
 
-def of_training(factors: Factors, info: DatasetInfo) -> Problems:
+def training_problems(factors: Factors, info: DatasetInfo) -> Problems:
     """Yield the factors of a training that exclude each other or do not fit the data set."""
-    yield from of_examples(factors, info)
+    yield from example_problems(factors, info)
     yield from _step(factors, info.training_examples)
     epochs, warmup_epochs = factors["epochs"], factors["warmup_epochs"]
     if warmup_epochs > epochs:
@@ -76,11 +76,11 @@ def of_training(factors: Factors, info: DatasetInfo) -> Problems:
         yield _problem({"threads": "all"}, "threads", expected)
 
 
-def of_timing(factors: Factors, info: DatasetInfo, timings: Iterable[str]) -> Problems:
+def timing_problems(factors: Factors, info: DatasetInfo, timings: Iterable[str]) -> Problems:
     """Yield the factors of timings that exclude each other or do not fit the data set."""
-    yield from of_examples(factors, info)
+    yield from example_problems(factors, info)
     # The search for the largest batch repeats the images if a batch has more.
-    searched = all(OF_SWEEPS[timing].batch_sizes == "searched" for timing in timings)
+    searched = all(SWEEP_TIMINGS[timing].batch_sizes == "searched" for timing in timings)
     yield from _step(factors, None if searched else info.training_examples)
     if factors["loop"] != "graph":
         defaults = {"replicas": 1, **_DEFAULT_GRAPH}

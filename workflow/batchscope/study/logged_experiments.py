@@ -12,7 +12,7 @@ from typing import Any
 
 from batchscope.core.errors import ConfigError, UserError
 from batchscope.core.problems import Place, Problem, received
-from batchscope.study import budget_kinds, checks, figure_checks, grids, own_columns
+from batchscope.study import budget_kinds, checks, external_columns, figure_checks, grids
 from batchscope.study.commands import RESOURCES, RUN_DIR, Command, CommandRun, placeholders, sha256
 from batchscope.study.experiments import CommandExperiment, ExternalExperiment, LoggedExperiment
 from batchscope.study.factor_models import ALIASES, RESERVED, command_factors
@@ -154,9 +154,9 @@ def missing_programs(place: Place, runs: Mapping[str, CommandRun]) -> Iterator[P
 
 def command_columns(keys: CommandExperiment) -> tuple[str, ...]:
     """Return the columns of our tables that the logs of the runs will fill."""
-    axes = [name for name in own_columns.AXES if keys.alone or name != "seconds"]
-    outcomes = own_columns.outcomes(keys.user_metrics)
-    return (*axes, "epoch", *outcomes, *own_columns.MADE_OF)
+    axes = [name for name in external_columns.AXES if keys.alone or name != "seconds"]
+    outcomes = external_columns.outcomes(keys.user_metrics)
+    return (*axes, "epoch", *outcomes, *external_columns.SOURCE_COLUMNS)
 
 
 def external_runs(
@@ -190,7 +190,7 @@ def log_problems(
     yield from checks.early_budgets(place, keys.budgets, checks.falling_schedule(planned))
     for outcome in keys.margins:
         if outcome not in columns:
-            outcomes = own_columns.outcomes(keys.user_metrics)
+            outcomes = external_columns.outcomes(keys.user_metrics)
             present = [name for name in columns if name in outcomes]
             expected = f"an outcome in {source} ({', '.join(present) or 'none'})"
             yield received((*place, "margins", outcome), outcome, expected, present)
@@ -207,15 +207,18 @@ def log_problems(
         if key == budget_kinds.TARGET and "updates" not in columns:
             yield Problem(at, f"Needs updates or examples of {source}, or examples_per_epoch.")
     for at, figure in figure_checks.named(place, keys):
-        if lacking := figure_checks.of_own_runs(figure, {*columns, *planned.vary}):
+        if lacking := figure_checks.external_run_problem(figure, {*columns, *planned.vary}):
             yield received(at, figure.name, f"a figure that {source} allows ({lacking})")
 
 
-def external_columns(runs: Any) -> tuple[str, ...]:
+def filled_columns(runs: Any) -> tuple[str, ...]:
     """Return the columns of our tables that external runs fill."""
-    names = (*own_columns.AXES, "epoch", *own_columns.outcomes(runs.metrics))
+    names = (*external_columns.AXES, "epoch", *external_columns.outcomes(runs.metrics))
     filled = runs.rows.reindex(columns=names).dropna(axis=1, how="all")
-    return (*filled, *(name for name, needed in own_columns.MADE_OF.items() if needed <= {*filled}))
+    return (
+        *filled,
+        *(name for name, needed in external_columns.SOURCE_COLUMNS.items() if needed <= {*filled}),
+    )
 
 
 def common_seeds(runs: Any) -> int:

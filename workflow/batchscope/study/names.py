@@ -25,7 +25,7 @@ MAX_NAME_LENGTH = 200
 IDS = ("dataset", "model")  # first in a name, without their alias
 # A data set may also have the name `command`, but a model follows it.
 COMMAND_PATTERN = r"command-[0-9a-f]{8}\+bs=[a-z0-9_.=+-]+"
-_LEAST_RANGE = 3  # successive batch sizes that are written as a range
+_MIN_RANGE = 3  # successive batch sizes that are written as a range
 
 
 class LongNameError(ValueError):
@@ -144,7 +144,7 @@ def format_sizes(batch_sizes: Iterable[int]) -> str:
     ordered = enumerate(sorted(set(batch_sizes)))
     for _, successive in itertools.groupby(ordered, lambda pair: pair[1] - pair[0]):
         texts = [str(size) for _, size in successive]
-        parts += [f"{texts[0]}-{texts[-1]}"] if len(texts) >= _LEAST_RANGE else texts
+        parts += [f"{texts[0]}-{texts[-1]}"] if len(texts) >= _MIN_RANGE else texts
     return "_".join(parts)
 
 

@@ -15,7 +15,7 @@ FALL = 0.9  # share of the fall from the constant predictor's loss to the lowest
 _LEARNED, _NEAR = 0.95, 1.25
 _SPARE = 1.5  # factor of the epochs, for seeds and rates that need more
 _EVALUATIONS = 20  # on the way to nine tenths of the fall
-_MOST_EVALUATED = 3  # examples evaluated per training example
+_MAX_EVALUATED = 3  # examples evaluated per training example
 HALF, LEVEL = 0.5, 0.9  # shares of the highest throughput
 # Half decades from 0.000001 to 10. Those of the range test, and how many a study has.
 RATES = tuple(float(f"{10 ** (half / 2):.0e}") for half in range(-12, 3))
@@ -121,7 +121,7 @@ def length(
     learned = curve.examples_to(near)
     epochs = max(1, math.ceil(_SPARE * learned * math.sqrt(growth) / examples))
     fallen = curve.examples_to(loss_after(FALL, constant, curve.lowest))
-    return epochs, _rounded(max(fallen / _EVALUATIONS, evaluated / _MOST_EVALUATED))
+    return epochs, _rounded(max(fallen / _EVALUATIONS, evaluated / _MAX_EVALUATED))
 
 
 def _rounded(value: float) -> int:

@@ -12,8 +12,8 @@ from batchscope.study import columns, tasks
 
 RISES, FALLS = "rises", "falls"
 LEVEL = 0.05  # false discovery rate of a family; error rate of a comparison with the best
-LEAST_SEEDS = 6  # paired replicates; with fewer, every verdict is provisional
-LEAST_WITH_INTERVAL = 3  # replicates; fewer values have a range instead of an interval
+MIN_SEEDS = 6  # paired replicates; with fewer, every verdict is provisional
+MIN_SEEDS_FOR_INTERVAL = 3  # replicates; fewer values have a range instead of an interval
 
 
 class Verdict(enum.StrEnum):
@@ -30,7 +30,7 @@ class Verdict(enum.StrEnum):
 
 
 # Verdict on 'no other is better by more than a margin' -> verdict on the batch size.
-OF_MARGIN = {Verdict.SUPPORTED: Verdict.WITHIN, Verdict.CONTRADICTED: Verdict.BEYOND}
+MARGIN_VERDICTS = {Verdict.SUPPORTED: Verdict.WITHIN, Verdict.CONTRADICTED: Verdict.BEYOND}
 
 
 class Reason(enum.StrEnum):

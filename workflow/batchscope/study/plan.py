@@ -12,7 +12,7 @@ from batchscope.study import factor_models, run_factors, stages, tasks
 from batchscope.study.claims import Claim
 from batchscope.study.commands import CommandRun
 from batchscope.study.names import Sweep
-from batchscope.study.outcomes import LEAST_SEEDS
+from batchscope.study.outcomes import MIN_SEEDS
 from batchscope.study.published_numbers import PublishedValues
 
 if TYPE_CHECKING:
@@ -63,13 +63,13 @@ class PlannedExperiment:
         return self.keys.title or self.name
 
     @property
-    def looks(self) -> tuple[int, ...]:
+    def deciding_analyses(self) -> tuple[int, ...]:
         """Numbers of seeds before each interim analysis that decides statements."""
-        return tuple(seeds for seeds in self.analyses if seeds >= LEAST_SEEDS)
+        return tuple(seeds for seeds in self.analyses if seeds >= MIN_SEEDS)
 
     @property
     def verdict_seeds(self) -> int:
-        return max(len(self.seeds), *self.looks[:1], 0)
+        return max(len(self.seeds), *self.deciding_analyses[:1], 0)
 
     @property
     def race(self) -> tuple[int, ...]:
@@ -165,7 +165,7 @@ class Study:
 
     @property
     def has_stages(self) -> bool:
-        return any(experiment.looks for experiment in self.experiments.values())
+        return any(experiment.deciding_analyses for experiment in self.experiments.values())
 
     @property
     def name(self) -> str:

@@ -42,7 +42,7 @@ from batchscope.study.figures import FIGURES
 from batchscope.study.grids import Grid, IdReader, Seeds
 from batchscope.study.names import MAX_NAME_LENGTH, LongNameError
 from batchscope.study.plan import PlannedExperiment, Study, folder_name
-from batchscope.study.registry import OF_TRAININGS
+from batchscope.study.registry import TRAINING_TIMINGS
 from batchscope.study.run_factors import FACTORS, SWEEP_FACTORS
 from batchscope.study.setting import Parameter
 from batchscope.study.stages import Stage
@@ -247,7 +247,7 @@ class _Planner:
         # Other seeds have not been analysed yet.
         stage = stage if stage.first == seeds.first else Stage()
         race = checks.has_race(keys)
-        planned = stages.of_race(seeds.at_most) if race else stages.looks(seeds.at_most)
+        planned = stages.race_seeds(seeds.at_most) if race else stages.analysis_seeds(seeds.at_most)
         return seeds.seeds, planned, stage
 
     def _training(self, keys: TrainingExperiment, place: Place) -> PlannedExperiment | None:
@@ -265,7 +265,7 @@ class _Planner:
         ]
         if self._failed or not self._usable(grid):
             return None
-        runs = self._expand(grid, timed=not OF_TRAININGS.keys().isdisjoint(measures))
+        runs = self._expand(grid, timed=not TRAINING_TIMINGS.keys().isdisjoint(measures))
         factors = [*runs.values()]
         if not factors:
             return None
@@ -307,7 +307,7 @@ class _Planner:
         combinations = []
         for _, factors, place_of in grid.combinations():
             info = self.by_id[factors["dataset"]]
-            self._check(incompatible_factors.of_timing(factors, info, timings), place_of)
+            self._check(incompatible_factors.timing_problems(factors, info, timings), place_of)
             combinations.append(factors)
         at = (*place, "timing")
         self.problems += checks.settings(at, keys.timing, combinations, self.sizes)
@@ -322,13 +322,13 @@ class _Planner:
         )
         if runs is None:
             return None
-        columns = logged_experiments.external_columns(runs)
+        columns = logged_experiments.filled_columns(runs)
         planned = PlannedExperiment(
             place[-1],
             keys,
             logged_experiments.external_vary(runs),
             timed="seconds" in columns,
-            tasks=tasks.of_columns(runs.rows),
+            tasks=tasks.from_columns(runs.rows),
             columns=columns,
             external_runs=runs,
         )
@@ -412,7 +412,7 @@ class _Planner:
         cases: dict[str, int] = {}  # run -> its case
         for index, factors, place_of in grid.combinations():
             info = self.by_id[factors["dataset"]]
-            self._check(incompatible_factors.of_training(factors, info), place_of)
+            self._check(incompatible_factors.training_problems(factors, info), place_of)
             of_seeds = [{**factors, "seed": seed} for seed in grid.seeds]
             current_seeds = grid.seeds_of(names.run_name(of_seeds[0]))
             if timed:

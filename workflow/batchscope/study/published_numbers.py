@@ -28,7 +28,7 @@ class PublishedColumn(NamedTuple):
     most: float | None = None
 
 
-def _of_metric(metric: Metric, data: str) -> PublishedColumn:
+def _metric_column(metric: Metric, data: str) -> PublishedColumn:
     label = f"{display.capital(metric.words)} on {data} data"
     least = 0 if metric.least == 0 else None
     return PublishedColumn(label, "shares" * metric.share, least, 1 if metric.most == 1 else None)
@@ -36,7 +36,7 @@ def _of_metric(metric: Metric, data: str) -> PublishedColumn:
 
 COLUMNS: dict[str, PublishedColumn] = {
     **{
-        f"{split}_{metric.name}": _of_metric(metric, data)
+        f"{split}_{metric.name}": _metric_column(metric, data)
         for metric in METRICS.values()
         for split, data in (("test", "test"), ("train", "training"))
     },

@@ -38,9 +38,9 @@ def discover(package: str, kind: type[Kind]) -> dict[str, Kind]:
 MEASURES = discover("measures", Measure)
 TIMINGS = discover("timing", Timing)
 # Measures of losses and metrics.
-OF_OUTCOMES = {name: entry for name, entry in MEASURES.items() if entry.outcomes}
+OUTCOME_MEASURES = {name: entry for name, entry in MEASURES.items() if entry.outcomes}
 # Timings of a training's configuration, under `measure`; timings of sweeps, under `timing`.
-OF_TRAININGS = {name: entry for name, entry in TIMINGS.items() if entry.trains}
-OF_SWEEPS = {name: entry for name, entry in TIMINGS.items() if not entry.trains}
+TRAINING_TIMINGS = {name: entry for name, entry in TIMINGS.items() if entry.trains}
+SWEEP_TIMINGS = {name: entry for name, entry in TIMINGS.items() if not entry.trains}
 # Timings that give trainings their seconds.
-OF_SECONDS = {name: entry for name, entry in TIMINGS.items() if entry.seconds}
+SECONDS_TIMINGS = {name: entry for name, entry in TIMINGS.items() if entry.seconds}

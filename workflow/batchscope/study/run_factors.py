@@ -17,7 +17,7 @@ from batchscope.study.optimizer_constants import DEFAULT
 from batchscope.study.setting import Parameter, Setting, Word
 
 # Larger numbers are mistakes.
-MOST_EXAMPLES, MOST_EPOCHS, MOST_STEPS = 10**8, 10**6, 10**6
+MAX_EXAMPLES, MAX_EPOCHS, MAX_STEPS = 10**8, 10**6, 10**6
 # At a constant rate, one training serves every smaller budget. With a rate that falls towards the
 # horizon, results before the end are worse than after a shorter training (Shallue et al. 2019,
 # arXiv 1811.03600; Hoffmann et al. 2022, arXiv 2203.15556).
@@ -75,10 +75,10 @@ class Factor(Setting):
     phrases: Mapping[Any, str] = field(default_factory=dict)
 
 
-Examples = Annotated[Integer, Field(ge=1, le=MOST_EXAMPLES)]
-ExamplesOrNone = Annotated[Integer, Field(ge=0, le=MOST_EXAMPLES)]  # 0 for none
-Epochs = Annotated[Integer, Field(ge=1, le=MOST_EPOCHS)]
-EpochsOrNone = Annotated[Integer, Field(ge=0, le=MOST_EPOCHS)]
+Examples = Annotated[Integer, Field(ge=1, le=MAX_EXAMPLES)]
+ExamplesOrNone = Annotated[Integer, Field(ge=0, le=MAX_EXAMPLES)]  # 0 for none
+Epochs = Annotated[Integer, Field(ge=1, le=MAX_EPOCHS)]
+EpochsOrNone = Annotated[Integer, Field(ge=0, le=MAX_EPOCHS)]
 NotNegative = Annotated[Number, Field(ge=0)]
 UpToOne = Annotated[Number, Field(ge=0, le=1)]
 Threads = Annotated[Integer, Field(ge=1, le=4096)]
@@ -194,7 +194,7 @@ class RunFactors(Model):
     """Weight of the distance from the previous weights, for proximal."""
     inner_steps: Annotated[
         Integer,
-        Field(ge=1, le=MOST_STEPS),
+        Field(ge=1, le=MAX_STEPS),
         Factor(
             "inner", "steps", Affects.STEP, used_with={"method": ("proximal",)}, noun="inner step"
         ),

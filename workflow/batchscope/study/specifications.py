@@ -284,13 +284,13 @@ class Measure(Entry):
         return ("run", "other") if self.pairs else ("run",)
 
 
-MOST_REPEATS = 100
+MAX_REPEATS = 100
 
 
 class TimingSettings(Model):
     """Settings of every timing."""
 
-    repeats: Annotated[Integer, Field(ge=1, le=MOST_REPEATS), Setting("rep")] = 1
+    repeats: Annotated[Integer, Field(ge=1, le=MAX_REPEATS), Setting("rep")] = 1
     """Timing jobs of a configuration; in a path, the number of the job."""
 
 

@@ -12,19 +12,19 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from batchscope.study.outcomes import LEAST_SEEDS
+from batchscope.study.outcomes import MIN_SEEDS
 
 AT_MOST = 28  # default of the largest number of seeds
-MOST_FIRST = 10_000
+MAX_FIRST = 10_000
 SCREENING = 3  # seeds of every learning rate before the first interim analysis of a race
 DECIDED = "decided"  # seeds are added until every statement is decided
 GROWTH = 1.46  # of the seeds between two interim analyses: 6, 9, 13, 19, 28, 41 ...
-_LEAST_GROWTH = 1.2  # before the last analysis; a closer one is left out
+_MIN_GROWTH = 1.2  # before the last analysis; a closer one is left out
 
 
 def new_seeds(last: int, at_most: int) -> str:
     """Return the key `seeds`, as YAML, for seeds that follow a last one."""
-    first = last + 1 if last < MOST_FIRST else 0
+    first = last + 1 if last < MAX_FIRST else 0
     return f"{{until: {DECIDED}, at_most: {at_most}, first: {first}}}"
 
 
@@ -56,27 +56,27 @@ class Stage(NamedTuple):
     @property
     def analysed_seeds(self) -> range:
         """Seeds of the configuration with the most seeds; empty before the first analysis."""
-        most = max([*looks(self.planned)[:1], *self.seeds.values()]) if self.planned else 0
+        most = max([*analysis_seeds(self.planned)[:1], *self.seeds.values()]) if self.planned else 0
         return range(self.first, self.first + most)
 
     def seeds_of(self, configuration: str, planned: Sequence[int]) -> int:
         return self.seeds.get(configuration, planned[0])
 
 
-def looks(at_most: int) -> tuple[int, ...]:
+def analysis_seeds(at_most: int) -> tuple[int, ...]:
     """Return the numbers of seeds before each interim analysis; the last one is `at_most`."""
-    sizes = itertools.accumulate(itertools.repeat(GROWTH), _next, initial=LEAST_SEEDS)
-    before = itertools.takewhile(lambda seeds: _LEAST_GROWTH * seeds <= at_most, sizes)
+    sizes = itertools.accumulate(itertools.repeat(GROWTH), _next, initial=MIN_SEEDS)
+    before = itertools.takewhile(lambda seeds: _MIN_GROWTH * seeds <= at_most, sizes)
     return (*before, at_most)
 
 
-def of_race(at_most: int) -> tuple[int, ...]:
+def race_seeds(at_most: int) -> tuple[int, ...]:
     """Return the numbers of seeds before each interim analysis of a race over learning rates.
 
     The first analysis only decides which rates leave the race (`analysis.racing`); the others also
     decide statements.
     """
-    return (SCREENING, *looks(at_most))
+    return (SCREENING, *analysis_seeds(at_most))
 
 
 def _next(seeds: int, growth: float) -> int:
@@ -87,12 +87,12 @@ def weights(planned: Sequence[int]) -> tuple[float, ...]:
     return tuple((at - before) / planned[-1] for before, at in itertools.pairwise((0, *planned)))
 
 
-def following(seeds: float, planned: Sequence[int]) -> int | None:
+def next_seeds(seeds: float, planned: Sequence[int]) -> int | None:
     """Return the number of seeds at the next interim analysis; None after the last one."""
     return next((look for look in planned if look > seeds), None)
 
 
-def seen(replicates: int, planned: Sequence[int]) -> list[tuple[int, float]]:
+def analyses_so_far(replicates: int, planned: Sequence[int]) -> list[tuple[int, float]]:
     """Return the replicates and the share of the level at each interim analysis so far.
 
     The last analysis has all replicates; within a stage, it spends the share of that stage. Without

@@ -9,7 +9,7 @@ from pydantic import Field, ValidationError
 
 from batchscope.core.errors import ConfigError
 from batchscope.core.problems import Place, Problem, merged, unknown
-from batchscope.study import messages
+from batchscope.study import schema_messages
 from batchscope.study.claims import Claim
 from batchscope.study.dataset_definitions import Dataset
 from batchscope.study.experiments import AnyExperiment
@@ -130,7 +130,7 @@ def _validated(raw: dict[str, Any]) -> tuple[StudyFile | None, list[Problem]]:
     try:
         return StudyFile.model_validate(raw), []
     except ValidationError as error:
-        return None, list(messages.problems(error, StudyFile))
+        return None, list(schema_messages.problems(error, StudyFile))
 
 
 def in_reduced(problem: Problem, replaced: frozenset[Place]) -> Problem:

@@ -16,7 +16,7 @@ from batchscope.study.registry import MEASURES, TIMINGS
 from batchscope.study.run_factors import EVERY_FACTOR, SWEEP_FACTORS
 from batchscope.study.specifications import Column, Table
 
-OF_TIMINGS = dict(chain.from_iterable(entry.tables.items() for entry in TIMINGS.values()))
+TIMING_TABLES = dict(chain.from_iterable(entry.tables.items() for entry in TIMINGS.values()))
 # First columns of tables of timings: the machine, the sweep and its factors.
 FIRST = (
     *("machine", "sweep", "dataset", "dataset_digest", "model", "model_digest"),
@@ -42,7 +42,7 @@ TABLES: dict[str, Table] = {
     "trajectories": Table(columns.TRAJECTORIES, keys=BUDGETS, figures=("progress",)),
     **dict(chain.from_iterable(entry.tables.items() for entry in MEASURES.values())),
     "at_epochs": Table(columns.AT_EPOCHS, keys=("at_epoch",), figures=("accuracy_by_epochs",)),
-    **OF_TIMINGS,
+    **TIMING_TABLES,
     "limits": Table(),
     **DECISIONS,
     "published": Table(),
@@ -69,12 +69,14 @@ def claimed(
     """
     by_name, keys = CLAIMED[table].columns, CLAIMED[table].keys
     if table == "runs":
-        filled = columns.of_measures(dict(measures), learned) if measures else columns.OF_RECORD
+        filled = (
+            columns.measure_columns(dict(measures), learned) if measures else columns.RECORD_COLUMNS
+        )
         by_name = {name: item for name in filled if (item := columns.describe(name))}
     # A claim may be about one budget at another budget.
     selectors = EVERY_FACTOR if keys == BUDGETS else {*EVERY_FACTOR, *keys}
     names = [name for name, item in by_name.items() if item.kind != "str" and name not in selectors]
-    return tasks.kept(names, learned)
+    return tasks.columns_of_tasks(names, learned)
 
 
 def possible(name: str) -> tuple[float, float]:

@@ -69,11 +69,11 @@ TASKS: dict[str, tuple[str, ...]] = {
 FIRST = tuple(METRICS[names[0]] for names in TASKS.values())
 # Column of the difference between training and test data -> its metric.
 GAPS = {f"generalisation_gap_{metric.name}": metric for metric in FIRST}
-_OF_SPLITS = {f"{split}_{name}": metric for split in SPLITS for name, metric in METRICS.items()}
+_SPLIT_METRICS = {f"{split}_{name}": metric for split in SPLITS for name, metric in METRICS.items()}
 _LOSSES = tuple(f"{split}_loss" for split in SPLITS)
 # Outcomes of a run: losses, then metrics.
-OUTCOMES = (*_LOSSES, *_OF_SPLITS)
-_METRICS = {**METRICS, **_OF_SPLITS, **GAPS}
+OUTCOMES = (*_LOSSES, *_SPLIT_METRICS)
+_METRICS = {**METRICS, **_SPLIT_METRICS, **GAPS}
 # User-defined metrics of an experiment.
 Metrics = tuple[Metric, ...]
 
@@ -102,12 +102,12 @@ def is_share(column: str) -> bool:
 
 
 def higher_is_better(column: str, metrics: Metrics) -> bool:
-    outcome = _OF_SPLITS.get(column) or user_metric(column, metrics)
+    outcome = _SPLIT_METRICS.get(column) or user_metric(column, metrics)
     return outcome is not None and outcome.higher_is_better
 
 
 def lower_is_better(column: str, metrics: Metrics) -> bool:
-    outcome = _OF_SPLITS.get(column) or user_metric(column, metrics)
+    outcome = _SPLIT_METRICS.get(column) or user_metric(column, metrics)
     return column in _LOSSES or (outcome is not None and not outcome.higher_is_better)
 
 
@@ -119,7 +119,7 @@ def falling(values: Any, column: str, metrics: Metrics) -> Any:
     """Transform values of a column so that lower is better. A second call restores them."""
     if not higher_is_better(column, metrics):
         return values
-    return 1 - values if column in _OF_SPLITS else -values
+    return 1 - values if column in _SPLIT_METRICS else -values
 
 
 def column_words(column: str) -> str:
@@ -132,14 +132,14 @@ def columns(task: str, split: str) -> tuple[str, ...]:
     return (f"{split}_loss", *(f"{split}_{name}" for name in TASKS[task]))
 
 
-def of_columns(names: Iterable[str]) -> tuple[str, ...]:
+def from_columns(names: Iterable[str]) -> tuple[str, ...]:
     """Return the tasks that have a metric among some columns; classification if none has."""
     present = {_METRICS[name].name for name in names if name in _METRICS}
     tasks = (task for task, metrics in TASKS.items() if not present.isdisjoint(metrics))
     return tuple(tasks) or (CLASSIFICATION,)
 
 
-def kept(names: Iterable[str], tasks: Collection[str]) -> list[str]:
+def columns_of_tasks(names: Iterable[str], tasks: Collection[str]) -> list[str]:
     """Return the columns without metrics of other tasks."""
     metrics = {metric for task in tasks for metric in TASKS[task]}
     return [name for name in names if name not in _METRICS or _METRICS[name].name in metrics]

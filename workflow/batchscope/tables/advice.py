@@ -13,7 +13,7 @@ from batchscope.store import estimates, records
 from batchscope.study import advice_needs
 from batchscope.study.example_kinds import TOKENS
 from batchscope.study.names import settings_name, split_token, timing_name
-from batchscope.study.registry import OF_OUTCOMES, TIMINGS
+from batchscope.study.registry import OUTCOME_MEASURES, TIMINGS
 
 if TYPE_CHECKING:
     import pandas
@@ -92,11 +92,11 @@ def rows(
 ) -> pandas.DataFrame:
     """Return the recommended batch sizes, with their limits and missing requirements."""
     names = ("comparisons", "runs", "limits", "critical_batch_size", "trajectories")
-    settings = [experiment.measures.get(name, {}) for name in OF_OUTCOMES]
+    settings = [experiment.measures.get(name, {}) for name in OUTCOME_MEASURES]
     request = AdviceRequest(
         experiment.keys.margins,
         experiment.keys.seeds_planned,
-        experiment.looks,
+        experiment.deciding_analyses,
         baselines(results, experiment),
         price_of_a_seed(results, experiment),
         advice_needs.given_by(experiment),

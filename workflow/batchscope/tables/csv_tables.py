@@ -44,7 +44,7 @@ def _check_numbers(frame: pandas.DataFrame, path: Path) -> None:
             is_text = cells.notna() & pandas.to_numeric(cells, errors="coerce").isna()
             for row in is_text.index[is_text][:1]:
                 place, received = f"{path}:{row + 2}", f"{cells[row]!r} in column {name}"
-                raise errors.fault(place, received, "a number", delete=path)
+                raise errors.damaged_file(place, received, "a number", delete=path)
 
 
 def write(frame: pandas.DataFrame, path: Path) -> None:

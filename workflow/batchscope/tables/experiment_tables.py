@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import pandas
 
 from batchscope.analysis import (
+    budget_comparisons,
     claims,
     comparisons,
     local_critical_batch_size,
     open_statements,
     racing,
     ramps,
-    readings,
     run_series,
     to_target_tables,
     trainings,
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 Tables = dict[str, pandas.DataFrame]
 # Tables of an interim analysis, in the order of `AdviceTables`.
-_OF_INTERIM = ("comparisons", "runs", "limits", "critical_batch_size")
+_INTERIM_TABLES = ("comparisons", "runs", "limits", "critical_batch_size")
 RACE = "race"
 
 
@@ -56,7 +56,7 @@ def make(
     results: Path | str,
     study: Study,
     experiment: str,
-    default_target: readings.DefaultTarget = Trainings.default_target,
+    default_target: budget_comparisons.DefaultTarget = Trainings.default_target,
 ) -> Tables:
     """Return all tables of an experiment by name, in the order of the registry.
 
@@ -66,12 +66,12 @@ def make(
     planned, at = study.experiments[experiment], (results, study, experiment)
     if planned.columns:  # the evaluations of external runs are all that is known
         logged = run_table.logged_runs(*at)
-        tables = long_tables.of_experiment(*at, list(logged.rows))
-        tables["runs"] = run_table.of_logs(logged, study.name, experiment)
+        tables = long_tables.for_experiment(*at, list(logged.rows))
+        tables["runs"] = run_table.from_logs(logged, study.name, experiment)
         tables["trajectories"] = run_table.trajectories(logged)
     else:
-        tables = {**long_tables.of_experiment(*at), "runs": run_table.collect(*at)}
-    tables |= {**timing_tables.of_experiment(*at), "limits": timing_tables.limits(*at)}
+        tables = {**long_tables.for_experiment(*at), "runs": run_table.collect(*at)}
+    tables |= {**timing_tables.for_experiment(*at), "limits": timing_tables.limits(*at)}
     tables |= decisions(study, experiment, tables, default_target)
     tables["advice"] = advice.rows(results, planned, tables)
     tables["published"] = published.table(planned, tables)
@@ -82,33 +82,33 @@ def decisions(
     study: Study,
     experiment: str,
     tables: Tables,
-    default_target: readings.DefaultTarget = Trainings.default_target,
+    default_target: budget_comparisons.DefaultTarget = Trainings.default_target,
 ) -> Tables:
     """Return the tables of verdicts and fits, from runs, trajectories and branches."""
     planned = study.experiments[experiment]
-    keys, looks, runs = planned.keys, planned.looks, tables["runs"]
+    keys, analyses, runs = planned.keys, planned.deciding_analyses, tables["runs"]
     trajectories = to_target = tables["trajectories"]
     margins = {**keys.margins, SECONDS: SLOWER}
     metrics = planned.metrics
-    of_runs = runs, trajectories, keys.budgets, margins, looks, default_target, metrics
-    comparisons_at_budgets = list(readings.of_experiment(*of_runs))
+    of_runs = runs, trajectories, keys.budgets, margins, analyses, default_target, metrics
+    comparisons_at_budgets = list(budget_comparisons.for_experiment(*of_runs))
     before_end = [item for item in comparisons_at_budgets if item.budget.kind != END]
     if run_series.by_horizon(trajectories) and not trainings.at_own_targets(runs):
         # A run that was to end at the target would have had lower rates before.
         to_target = trajectories.iloc[:0]
     targets = [Target(*item) for item in keys.budgets.get("target", {}).items()]
-    scalings = to_target_tables.of_study(to_target, runs, targets, default_target, metrics)
+    scalings = to_target_tables.for_study(to_target, runs, targets, default_target, metrics)
     constant = run_series.constants(runs)
     tolerance = planned.measures.get("branches", {}).get("tolerance", math.nan)
     return {
         "comparisons": comparisons.table(runs, comparisons_at_budgets),
-        "trends": trends.table(runs, before_end, _stated_outcomes(study, experiment), looks),
+        "trends": trends.table(runs, before_end, _stated_outcomes(study, experiment), analyses),
         "critical_batch_size": to_target_tables.fits(scalings, constant),
         "to_target": to_target_tables.trainings(scalings, constant),
         "local_critical_batch_size": local_critical_batch_size.table(
-            tables["branches"], tables["branch_points"], tolerance, looks
+            tables["branches"], tables["branch_points"], tolerance, analyses
         ),
-        "ramps": ramps.table(runs, keys.margins, looks),
+        "ramps": ramps.table(runs, keys.margins, analyses),
         RACE: racing.table(
             runs,
             trajectories,
@@ -203,8 +203,8 @@ def write_claims(study: Study, folder: Path | str, output: Path | str) -> None:
     """
 
     read = functools.cache(lambda experiment, table: _read(Path(folder) / experiment, table))
-    looks = {name: planned.looks for name, planned in study.experiments.items()}
-    csv_tables.write(claims.table(study.claims, read, study.machine, looks), Path(output))
+    analyses = {name: planned.deciding_analyses for name, planned in study.experiments.items()}
+    csv_tables.write(claims.table(study.claims, read, study.machine, analyses), Path(output))
 
 
 def write_interim(results: Path | str, study: Study, output: Path) -> None:
@@ -218,22 +218,24 @@ def _interim_rows(
     study: Study, folder: Path, stages: Mapping[str, Stage]
 ) -> Iterator[dict[str, Any]]:
     for name, experiment in study.experiments.items():
-        planned = experiment.looks
+        planned = experiment.deciding_analyses
         if not planned:
             continue
         read = functools.partial(_read, folder / name)
-        tables, race = AdviceTables(*map(read, _OF_INTERIM)), read(RACE)
+        tables, race = AdviceTables(*map(read, _INTERIM_TABLES)), read(RACE)
         racing_runs = racing.without_left(tables.runs, race)
-        request = AdviceRequest(experiment.keys.margins, looks=planned, metrics=experiment.metrics)
+        request = AdviceRequest(
+            experiment.keys.margins, analyses=planned, metrics=experiment.metrics
+        )
         first = {"experiment": name, "planned": planned[-1], "first": experiment.seeds[0]}
         rates = stages.get(name, Stage()).added_rates
-        rows = [*open_statements.of_race(race, experiment.race)]
-        rows += open_statements.of_edges(tables, request, rates, experiment.race)
-        rows += open_statements.of_advice(tables._replace(runs=racing_runs), request)
+        rows = [*open_statements.open_races(race, experiment.race)]
+        rows += open_statements.edge_rates(tables, request, rates, experiment.race)
+        rows += open_statements.open_comparisons(tables._replace(runs=racing_runs), request)
         selected = [claim for claim in study.claims if claim.test.experiment == name]
         if selected:
             judged = csv_tables.read(folder / csv_tables.CLAIMS)
-            rows += open_statements.of_claims(selected, judged, racing_runs, planned)
+            rows += open_statements.open_claims(selected, judged, racing_runs, planned)
         # An experiment that states nothing was analysed too.
         yield from ({**first, **row} for row in rows or [dict.fromkeys(INTERIMS) | first])
 

@@ -28,7 +28,7 @@ from batchscope.study import (
     tasks,
     versions,
 )
-from batchscope.study.registry import MEASURES, OF_SECONDS
+from batchscope.study.registry import MEASURES, SECONDS_TIMINGS
 from batchscope.study.specifications import Measure, Table
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def _numbers(results: Path | str, run: str, file: str, *columns: str) -> list[di
     return [{name: float(text or "nan") for name, text in row.items()} for row in rows]
 
 
-def of_experiment(
+def for_experiment(
     results: Path | str, study: Study, experiment: str, logged: Collection[str] = ()
 ) -> dict[str, pandas.DataFrame]:
     """Return every long table of an experiment by name.
@@ -114,7 +114,7 @@ def of_experiment(
         logged: Columns of logs; their metrics tell the tasks of runs without a data set.
     """
     planned, places = study.experiments[experiment], [*jobs.places(study, results)]
-    experiment_tasks = learned(results, study, planned) or tasks.of_columns(logged)
+    experiment_tasks = learned(results, study, planned) or tasks.from_columns(logged)
     parts = {
         "history": (columns.HISTORY, _histories(places[0], study, planned)),
         "trajectories": (columns.TRAJECTORIES, _trajectories(places, study, planned)),
@@ -129,7 +129,9 @@ def of_experiment(
         for first, run_rows in of_runs:
             firsts += [first] * len(run_rows)
             rows += run_rows
-        described = {key: described[key] for key in tasks.kept(described, experiment_tasks)}
+        described = {
+            key: described[key] for key in tasks.columns_of_tasks(described, experiment_tasks)
+        }
         halves = (pandas.DataFrame(firsts, columns=FIRST), run_series.table(rows, described))
         tables[name] = pandas.concat(halves, axis=1)
     return tables
@@ -234,7 +236,7 @@ def _at_epochs(places: list[Place], planned: PlannedExperiment) -> Parts:
 
 def _timed(place: Place, experiment: PlannedExperiment, factors: Row, column: str) -> float:
     """Return a column of the exclusive timing job of a training; NaN without one."""
-    timing = next((name for name in experiment.measures if name in OF_SECONDS), None)
+    timing = next((name for name in experiment.measures if name in SECONDS_TIMINGS), None)
     if timing is None:
         return NAN
     record = read_record(jobs.time_path(place, experiment, factors, timing), "values")
@@ -282,7 +284,10 @@ def _throughput(
     for name in experiment.keys.beside:
         for job in jobs.timing_jobs(study.experiments[name], place.results, place.recorded):
             factors = job.sweep.factors
-            if job.measure not in OF_SECONDS or {**defaults, **factors} != {**factors, **defaults}:
+            if job.measure not in SECONDS_TIMINGS or {**defaults, **factors} != {
+                **factors,
+                **defaults,
+            }:
                 continue
             record = read_record(job.path, "sizes") or {"sizes": []}
             for size in record["sizes"]:

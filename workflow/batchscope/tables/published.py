@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pandas
 
 from batchscope.analysis import intervals, run_series
-from batchscope.study import factor_words, own_columns, run_factors
+from batchscope.study import external_columns, factor_words, run_factors
 from batchscope.study.outcomes import Reason
 from batchscope.study.tables import clipped
 from batchscope.tables import long_tables
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from batchscope.study.plan import PlannedExperiment
 
 # Column of a document -> columns of runs.csv. The first one that has values is compared.
-OF_MACHINE = {
+MACHINE_COLUMNS = {
     "utilisation_percent": ("gpu_percent", "process_percent"),
     "memory_mb": ("gpu_memory_peak_mb", "memory_peak_mb"),
 }
@@ -38,12 +38,15 @@ def table(
         document = " ".join(experiment.keys.published[figure].figure.split())
         for series in numbers:
             if experiment.commands:
-                factors = {own_columns.named(name): item for name, item in series.factors.items()}
+                factors = {
+                    external_columns.prefixed_name(name): item
+                    for name, item in series.factors.items()
+                }
             else:
                 factors = long_tables.named(series.factors)
                 factors = {name: factors.get(name) for name in _SERIES_FACTORS}
                 factors = {name: item for name, item in factors.items() if item is not None}
-            user_columns += filter(own_columns.is_own, factors)
+            user_columns += filter(external_columns.is_user_defined, factors)
             first = {"figure": figure, "document": document, **factors}
             first["series"] = factor_words.describe(factors)
             for column, values in series.columns.items():
@@ -69,14 +72,14 @@ def value_here(
     if frame.empty:
         return {"here_reason": Reason.NOT_IN_GRID}
     finished = run_series.finished(frame)
-    for name in OF_MACHINE.get(column, (column,)):
+    for name in MACHINE_COLUMNS.get(column, (column,)):
         if name in finished and finished[name].notna().any():
             return _mean(finished[finished[name].notna()], name)
     return {"here_reason": Reason.NO_VALUE}
 
 
 def factors_of(row: Mapping[str, Any]) -> dict[str, Any]:
-    names = [*_SERIES_FACTORS, *filter(own_columns.is_own, row.keys())]
+    names = [*_SERIES_FACTORS, *filter(external_columns.is_user_defined, row.keys())]
     return {name: row[name] for name in names if pandas.notna(row.get(name))}
 
 

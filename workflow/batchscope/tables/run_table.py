@@ -22,8 +22,8 @@ from batchscope.core.errors import UserError
 from batchscope.external import log_checks
 from batchscope.external.external_runs import LoggedRuns
 from batchscope.store import jobs, paths, records
-from batchscope.study import batch_phases, columns, factor_models, names, own_columns, tasks
-from batchscope.study.registry import MEASURES, OF_OUTCOMES
+from batchscope.study import batch_phases, columns, external_columns, factor_models, names, tasks
+from batchscope.study.registry import MEASURES, OUTCOME_MEASURES
 from batchscope.study.specifications import Column
 from batchscope.tables import long_tables, timing_tables
 
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 Reader = Callable[..., Row | None]
-_OF_COMMAND = (
-    *columns.OF_COMMANDS,
+_COMMAND_COLUMNS = (
+    *columns.COMMAND_COLUMNS,
     *("message", "contended_seconds", "train_seconds", "examples_per_second"),
 )
 _DTYPES = {"int": "Int64", "str": "object", "bool": "bool"}  # whole numbers may be missing
@@ -50,7 +50,7 @@ def collect(results: Path | str, study: Study, experiment: str) -> pandas.DataFr
         rows.append(row | _values(place, planned, run, record, read))
     # A record of another version may have columns that are not documented.
     learned = long_tables.learned(results, study, planned)
-    filled = itertools.chain(columns.of_measures(planned.measures, learned), *rows)
+    filled = itertools.chain(columns.measure_columns(planned.measures, learned), *rows)
     frame = pandas.DataFrame(rows, columns=sorted(dict.fromkeys(filled), key=columns.position))
     kinds = {name: (columns.describe(name) or Column("")).kind for name in frame}
     return frame.astype({name: _DTYPES.get(kind, "float64") for name, kind in kinds.items()})
@@ -65,7 +65,7 @@ def _values(
     counts = dataset["counts"] if dataset else {}
     row: Row = {f"{split}_examples": counts.get(split) for split in paths.SPLITS}
     if record:
-        row |= {name: record.get(name) for name in columns.OF_RECORD}
+        row |= {name: record.get(name) for name in columns.RECORD_COLUMNS}
         losses = (epoch["train_loss"] for epoch in long_tables.history(results, run))
         row["best_train_loss"] = min(filter(math.isfinite, losses), default=math.nan)
     for measure, settings in experiment.measures.items():
@@ -112,10 +112,10 @@ def logged_runs(results: Path | str, study: Study, experiment: str) -> LoggedRun
     return planned.external_runs or _commanded(results, study, experiment)
 
 
-def of_logs(logged: LoggedRuns, study: str, experiment: str) -> pandas.DataFrame:
+def from_logs(logged: LoggedRuns, study: str, experiment: str) -> pandas.DataFrame:
     """Return one row per run with the values of its last row, as `run_table.collect` does."""
     rows = logged.rows.assign(study=study, experiment=experiment)
-    rows = rows.reindex(columns=dict.fromkeys([*rows, *own_columns.outcomes(logged.metrics)]))
+    rows = rows.reindex(columns=dict.fromkeys([*rows, *external_columns.outcomes(logged.metrics)]))
     keys = [rows["run"], rows["machine"]]
     # Not every evaluation has every outcome.
     table = rows.groupby(["run", "machine"], sort=False).last().reset_index()
@@ -125,7 +125,7 @@ def of_logs(logged: LoggedRuns, study: str, experiment: str) -> pandas.DataFrame
     used = table.pop("updates")  # a column of a measure in runs.csv
     if logged.ends:
         table["stop_reason"] = logged.ends
-    if logged.ends == own_columns.AT_TARGET:
+    if logged.ends == external_columns.AT_TARGET:
         table["reached_target"] = used.notna().astype(int)
     else:
         table["steps_run"] = used.round()
@@ -135,16 +135,18 @@ def of_logs(logged: LoggedRuns, study: str, experiment: str) -> pandas.DataFrame
     table["generalisation_gap"] = table["test_loss"] - table["train_loss"]
     for gap, metric in tasks.GAPS.items():
         table[gap] = table[f"train_{metric.name}"] - table[f"test_{metric.name}"]
-    names = columns.of_measures(dict.fromkeys(OF_OUTCOMES, {}), tasks.of_columns(logged.rows))
-    names += filter(logged.rows.__contains__, own_columns.of_metrics(logged.metrics))
+    names = columns.measure_columns(
+        dict.fromkeys(OUTCOME_MEASURES, {}), tasks.from_columns(logged.rows)
+    )
+    names += filter(logged.rows.__contains__, external_columns.metric_columns(logged.metrics))
     return _table(table, names, {name: columns.describe(name) or Column("") for name in names})
 
 
 def trajectories(logged: LoggedRuns) -> pandas.DataFrame:
     """Return one row per evaluation, as `long_tables.trajectories` does."""
-    logged_outcomes = filter(logged.rows.__contains__, own_columns.outcomes(logged.metrics))
+    logged_outcomes = filter(logged.rows.__contains__, external_columns.outcomes(logged.metrics))
     outcomes = dict.fromkeys([*columns.TRAJECTORIES, *logged_outcomes])
-    names = [*long_tables.FIRST, *tasks.kept(outcomes, tasks.of_columns(logged.rows))]
+    names = [*long_tables.FIRST, *tasks.columns_of_tasks(outcomes, tasks.from_columns(logged.rows))]
     used = [name for name in ("updates", "epoch") if name in logged.rows]
     rows = logged.rows if logged.ends else logged.rows.dropna(subset=used, how="all")
     return _table(rows, names, columns.TRAJECTORIES)
@@ -155,7 +157,7 @@ def _table(
 ) -> pandas.DataFrame:
     """Return some columns of rows, with the user's factors before the status."""
     at = names.index("status")
-    names = [*names[:at], *filter(own_columns.is_own, rows), *names[at:]]
+    names = [*names[:at], *filter(external_columns.is_user_defined, rows), *names[at:]]
     table = rows.reindex(columns=names).reset_index(drop=True)
     return run_series.typed(table, entries, errors="ignore")
 
@@ -171,14 +173,16 @@ def _commanded(results: Path | str, study: Study, experiment: str) -> LoggedRuns
         first |= {factor: runs[name].factors[factor] for factor in ("batch_size", "seed")}
         first |= factors.loc[name]
         rows = _evaluations(paths.run_folder(place.results, name)) if record else pandas.DataFrame()
-        names = dict.fromkeys([*own_columns.AXES[:2], *rows])
+        names = dict.fromkeys([*external_columns.AXES[:2], *rows])
         rows = rows.reindex(range(max(1, len(rows))), columns=names)
-        of_record = {column: (record or {}).get(column) for column in _OF_COMMAND}
+        of_record = {column: (record or {}).get(column) for column in _COMMAND_COLUMNS}
         parts.append(rows.assign(**first | of_record))
     table = pandas.concat(parts, ignore_index=True)
     finished = table[table["updates"].notna() & table["status"].eq(records.FINISHED)]
     keys = ["machine", "batch_size", *factors]
-    if pair := log_checks.copied(finished, ["run", "machine"], keys, own_columns.outcomes(metrics)):
+    if pair := log_checks.copied(
+        finished, ["run", "machine"], keys, external_columns.outcomes(metrics)
+    ):
         raise UserError(
             f"{pair[0][0]}: received the very numbers of {pair[1][0]}; another training for each "
             "seed is expected. Does the command use its seed?"
@@ -191,9 +195,9 @@ def _factors(runs: Mapping[str, CommandRun]) -> Iterator[tuple[str, list[Any]]]:
     factors = [run.factors for run in runs.values()]
     for name in factors[0].keys() - {"batch_size", "seed"}:
         texts = [factor_models.word(values[name]) for values in factors]
-        yield own_columns.factor(name, [text or own_columns.NOTHING for text in texts])
+        yield external_columns.factor(name, [text or external_columns.EMPTY for text in texts])
 
 
 def _evaluations(folder: Path) -> pandas.DataFrame:
-    text = records.RunFiles(folder).text(paths.TRAJECTORY, *own_columns.AXES[:1])
+    text = records.RunFiles(folder).text(paths.TRAJECTORY, *external_columns.AXES[:1])
     return pandas.read_csv(io.StringIO(text))

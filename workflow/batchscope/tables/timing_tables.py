@@ -18,7 +18,7 @@ from batchscope.host import requirements
 from batchscope.store import jobs, records
 from batchscope.study import names, run_factors
 from batchscope.study.common_settings import REPEAT
-from batchscope.study.tables import FIRST, OF_TIMINGS
+from batchscope.study.tables import FIRST, TIMING_TABLES
 from batchscope.tables import long_tables
 from batchscope.timing import throughput
 
@@ -35,7 +35,7 @@ _LARGEST = {
 }
 # Memory does not depend on the factors that drive the steps.
 _DRIVEN = {"sweep", *run_factors.TIMING_ONLY_FACTORS}
-_OF_MEMORY = [name for name in (*FIRST, REPEAT) if name not in _DRIVEN]
+_MEMORY_COLUMNS = [name for name in (*FIRST, REPEAT) if name not in _DRIVEN]
 
 
 class TimingRecord(NamedTuple):
@@ -84,10 +84,12 @@ def disturbance(blocks: list[Row]) -> Row:
 
 def summaries(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
     """Return one row per timing job with results over all its batch sizes."""
-    steps, search = OF_TIMINGS["sweeps"].measures
+    steps, search = TIMING_TABLES["sweeps"].measures
     rows = [t.first | _step_time(t) for t in find(results, study, experiment, steps)]
     for timing in find(results, study, experiment, search):
-        same = [row for row in rows if all(row[key] == timing.first[key] for key in _OF_MEMORY)]
+        same = [
+            row for row in rows if all(row[key] == timing.first[key] for key in _MEMORY_COLUMNS)
+        ]
         if not same:
             same = [{**timing.first, "status": timing.record["status"]}]
             rows += same
@@ -113,13 +115,13 @@ def _step_time(timing: TimingRecord) -> Row:
     return row
 
 
-def of_experiment(
+def for_experiment(
     results: Path | str, study: Study, experiment: str
 ) -> dict[str, pandas.DataFrame]:
     """Return the tables of timings of an experiment by name, with a row per timing job."""
     tables = {
-        name: of_records(results, study, experiment, name)
-        for name, table in OF_TIMINGS.items()
+        name: from_records(results, study, experiment, name)
+        for name, table in TIMING_TABLES.items()
         if table.rows
     }
     epochs = study.experiments[experiment].at_epochs
@@ -128,9 +130,9 @@ def of_experiment(
     return {**tables, "sweeps": summaries(results, study, experiment)}
 
 
-def of_records(results: Path | str, study: Study, experiment: str, name: str) -> pandas.DataFrame:
+def from_records(results: Path | str, study: Study, experiment: str, name: str) -> pandas.DataFrame:
     """Return a table with the rows of all records of its timings."""
-    table = OF_TIMINGS[name]
+    table = TIMING_TABLES[name]
     rows = []
     for measure in table.measures:
         for timing in find(results, study, experiment, measure):
@@ -146,14 +148,14 @@ def limits(results: Path | str, study: Study, experiment: str) -> pandas.DataFra
     for name in study.experiments[experiment].keys.beside:
         tables = {
             "sweeps": summaries(results, study, name),
-            "throughput": of_records(results, study, name, "throughput"),
+            "throughput": from_records(results, study, name, "throughput"),
         }
         frames.append(timing_repeats.over_jobs("sweeps", tables.__getitem__))
     rows = pandas.concat(frames[1:] or frames, ignore_index=True)
-    return run_series.typed(rows, OF_TIMINGS["sweeps"].columns)
+    return run_series.typed(rows, TIMING_TABLES["sweeps"].columns)
 
 
 def _frame(table: str, rows: list[Row] | pandas.DataFrame) -> pandas.DataFrame:
-    columns = OF_TIMINGS[table].columns
+    columns = TIMING_TABLES[table].columns
     frame = timing_repeats.derived(table, pandas.DataFrame(rows, columns=[*FIRST, *columns]))
     return run_series.table(frame, columns, FIRST)

@@ -117,7 +117,7 @@ def _over(subject: str, used_mb: float, limit_mb: float) -> tuple[str, str]:
 
 
 def _watch(
-    process: subprocess.Popen, family: Family, most_mb: float, timeout: float
+    process: subprocess.Popen, family: Family, max_mb: float, timeout: float
 ) -> tuple[tuple[str, str] | None, float]:
     """Watch a process until it ends.
 
@@ -125,14 +125,14 @@ def _watch(
         Outcome and message if the process has to be ended, and its observed peak in MB.
     """
     peak, deadline = 0.0, time.monotonic() + timeout
-    while peak <= most_mb:
+    while peak <= max_mb:
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(POLL_SECONDS)
             return None, peak
         peak = max(peak, family.usage().memory_mb)  # ignores NaN
         if time.monotonic() > deadline:
             return (FAILED, f"the process took longer than {timeout:.0f} s."), peak
-    return _over("the process took", peak, most_mb), peak
+    return _over("the process took", peak, max_mb), peak
 
 
 def _reply(stdout: str) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from batchscope.timing import processes
 WARM_UP_SECONDS = 0.5
 # Steps after a change of batch size that are not timed: more than a pipeline keeps ready.
 LEAD_IN_STEPS = 3
-MOST_REPEATS = 2
+MAX_REPEATS = 2
 
 RunSteps = Callable[[int], float]  # number of steps -> their seconds
 Block = dict[str, Any]
@@ -99,7 +99,7 @@ def time_blocks(
 
 def _block(run: Callable[[], Block]) -> Block:
     """Run one block, and repeat it if other processes disturbed it."""
-    for repeats in range(MOST_REPEATS + 1):
+    for repeats in range(MAX_REPEATS + 1):
         before = processes.cpu_times()
         block = run()
         foreign_cores = processes.foreign_cores(before, processes.cpu_times())

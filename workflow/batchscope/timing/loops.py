@@ -279,7 +279,7 @@ class _MeanLoss(keras.losses.Loss):
 
     def __init__(self, learned: Learned) -> None:
         super().__init__(name="mean_loss")
-        self._scoring = scoring.of(learned)
+        self._scoring = scoring.for_task(learned)
 
     def __call__(self, y_true: tf.Tensor, y_pred: tf.Tensor, sample_weight: Any = None) -> Any:
         return tf.reduce_mean(self._scoring.examples(y_true, y_pred)[0])

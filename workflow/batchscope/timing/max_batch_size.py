@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 # Reasons for the end of a search, besides a failed try.
 RESOLVED = "resolved"
-MOST_FITS = "most_fits"  # the largest that may be tried
+MAX_FITS = "max_fits"  # the largest that may be tried
 NOTHING_FITS = "nothing_fits"
 
 
@@ -114,7 +114,7 @@ def search(
         if high is None:
             size = min(2 * low, most) // step * step
             if size <= low:
-                return Result(low, MOST_FITS, tries)
+                return Result(low, MAX_FITS, tries)
         elif not low:
             return Result(0, NOTHING_FITS, tries)
         elif high - low <= max(step, low * resolution):

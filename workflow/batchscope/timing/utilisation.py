@@ -238,12 +238,12 @@ def train(
     runner: Runner, sampler: Sampler, batch_size: int, steps: int, settings: dict[str, Any]
 ) -> dict[str, Any]:
     """Rest, then train for some seconds, again if others disturbed; return steps and seconds."""
-    from batchscope.timing.blocks import MOST_REPEATS
+    from batchscope.timing.blocks import MAX_REPEATS
 
     label = TRAINING, batch_size
     with sampler.phase((LEAD_IN, batch_size)):  # the change of batch size
         runner.run(batch_size, runner.unit)
-    for repeats in range(MOST_REPEATS + 1):
+    for repeats in range(MAX_REPEATS + 1):
         if repeats:
             sampler.phases[-1] = (REPEATED, batch_size)
         time.sleep(settings["pause_seconds"])

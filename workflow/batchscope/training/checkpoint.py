@@ -82,7 +82,7 @@ def load(path: Path, key: str, variables: list[keras.Variable]) -> Progress | No
     try:
         members = disk.read_arrays(path, "progress")
         numbers = json.loads(str(members.pop("progress")))
-    except (errors.Damaged, ValueError):
+    except (errors.DamagedFileError, ValueError):
         return _passed_over(path, "damaged")
     if numbers.pop("key", None) != key:
         return _passed_over(path, "of another version")

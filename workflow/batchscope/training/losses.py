@@ -18,7 +18,7 @@ from batchscope.training import placed, scoring
 # Numbers of input per forward pass outside training, and limits of its examples: large enough that
 # the fixed cost of a chunk does not count, small enough for activations well under 1 GB.
 CHUNK_VALUES = 2**22
-FEWEST, MOST = 64, 2048
+FEWEST, MAX = 64, 2048
 TOKEN_VALUES = 512  # numbers per token: a network makes vectors of tokens, and logits in the end
 
 Evaluated = tuple[float, dict[str, float]]  # mean loss, and each metric by its name
@@ -27,7 +27,7 @@ Evaluated = tuple[float, dict[str, float]]  # mean loss, and each metric by its 
 def chunk_size(input_shape: tuple[int, ...], dtype: Any = np.uint8) -> int:
     """Return the examples of a forward pass, from the shape and type of one example."""
     values = math.prod(input_shape) * (TOKEN_VALUES if dtype == np.int32 else 1)
-    return max(FEWEST, min(MOST, CHUNK_VALUES // values))
+    return max(FEWEST, min(MAX, CHUNK_VALUES // values))
 
 
 def scaled(images: tf.Tensor, scale: float) -> tf.Tensor:
@@ -103,7 +103,7 @@ class Objective:
         self.sizes = [math.prod(shape) for shape in self.shapes]
         self.size = sum(self.sizes)
         self._scale, self._batch_statistics = examples.scale, batch_statistics
-        self.scoring = scoring.of(examples.learned)
+        self.scoring = scoring.for_task(examples.learned)
         if batch_statistics:
             switch_off_dropout(model)
         shape = examples.images.shape[1:]

@@ -13,7 +13,7 @@ from batchscope.study import run_factors, tasks
 from batchscope.training import losses, optimizers, step_times
 from batchscope.training.step_loop import Batches, StepLoop, Totals, epoch_order, steps_per_epoch
 
-_MOST_EVALUATED = 1024  # validation examples of an evaluation
+_MAX_EVALUATED = 1024  # validation examples of an evaluation
 _COPIES = 4  # of the outputs of layers in an update: outputs, gradients, temporary arrays
 _FOLDS = 5
 _GRADIENTS = 128  # of single examples
@@ -50,7 +50,7 @@ class Probe:
 
     def step_seconds(self, size: int) -> float:
         self._restart(0.0, size)  # A rate of 0 keeps the loss finite.
-        return step_times.of_loop(self._loop, epoch_order(0, 0, self.examples))
+        return step_times.loop_seconds(self._loop, epoch_order(0, 0, self.examples))
 
     def training(
         self, rate: float, size: int, stops: Sequence[int], kept: np.ndarray | None = None
@@ -150,9 +150,9 @@ def _order(epoch: int, examples: int, kept: np.ndarray | None) -> np.ndarray:
 
 def _subset(examples: Examples) -> Examples:
     count = len(examples.labels)
-    if count <= _MOST_EVALUATED:
+    if count <= _MAX_EVALUATED:
         return examples
-    chosen = np.random.default_rng(0).choice(count, _MOST_EVALUATED, replace=False)
+    chosen = np.random.default_rng(0).choice(count, _MAX_EVALUATED, replace=False)
     return examples.rows(np.sort(chosen))
 
 

@@ -138,7 +138,7 @@ class _Labels(Scoring):
         return {"f1": 2 * right / total if total else 0.0}
 
 
-def of(learned: Learned) -> Scoring:
+def for_task(learned: Learned) -> Scoring:
     if learned.task == tasks.REGRESSION:
         return _Numbers(learned)
     return _Labels() if learned.task == tasks.MULTI_LABEL else _Classes()

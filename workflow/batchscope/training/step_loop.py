@@ -105,7 +105,7 @@ class StepLoop:
         self.examples = len(examples.images)
         self.batches = batches
         self.update_norms = update_norms
-        self.scoring = scoring.of(examples.learned)
+        self.scoring = scoring.for_task(examples.learned)
         if not optimizer.built:
             optimizer.build(model.trainable_variables)
         self._run = self._make_run(self._make_update(model, optimizer, examples))

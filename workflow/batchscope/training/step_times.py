@@ -10,7 +10,7 @@ import numpy as np
 from batchscope.datasets import Examples, Learned
 from batchscope.datasets.model_inputs import ModelInput
 from batchscope.study import tasks
-from batchscope.study.example_kinds import IMAGES, OF_TOKENS, TOKENS
+from batchscope.study.example_kinds import IMAGES, TOKEN_KINDS, TOKENS
 from batchscope.training import augmentations, models, optimizers
 from batchscope.training.step_loop import Batches, StepLoop, Totals
 
@@ -24,7 +24,7 @@ def seconds(
     token, seed, precision = factors["model"], factors["seed"], factors["precision"]
     model = models.build(token, model_input, seed, model_file, precision=precision)
     loop = step_loop(model, factors, model_input)
-    return of_loop(loop, np.arange(factors["batch_size"], dtype=np.int32))
+    return loop_seconds(loop, np.arange(factors["batch_size"], dtype=np.int32))
 
 
 def step_loop(model: keras.Model, factors: dict[str, Any], model_input: ModelInput) -> StepLoop:
@@ -36,7 +36,7 @@ def step_loop(model: keras.Model, factors: dict[str, Any], model_input: ModelInp
     return StepLoop(model, optimizer, _examples(model_input, factors["batch_size"]), batches)
 
 
-def of_loop(loop: StepLoop, order: np.ndarray) -> float:
+def loop_seconds(loop: StepLoop, order: np.ndarray) -> float:
     """Return the seconds of a step of a loop, without the first one."""
     loop.run(order, 0, 1, Totals())
     steps, seconds = 1, 0.0
@@ -50,7 +50,7 @@ def of_loop(loop: StepLoop, order: np.ndarray) -> float:
 
 def _examples(model_input: ModelInput, count: int) -> Examples:
     random, shape = np.random.default_rng(0), (count, *model_input.input_shape)
-    if model_input.kind in OF_TOKENS:
+    if model_input.kind in TOKEN_KINDS:
         largest = model_input.classes - 1 if model_input.kind == TOKENS else model_input.largest
         examples = random.integers(0, largest + 1, shape, np.int32)
         examples[:, 0] = largest  # an embedding of fewer tokens fails

@@ -9,7 +9,7 @@ from batchscope.study.batch_phases import Course
 from batchscope.training.losses import Evaluated, Objective, together
 
 # Training examples of an evaluation, which dominate its cost. They are the same for all runs.
-MOST_EXAMPLES = 512
+MAX_EXAMPLES = 512
 
 
 def evaluation_steps(interval: int, epoch: int, course: Course) -> list[int]:
@@ -26,7 +26,7 @@ def evaluation_steps(interval: int, epoch: int, course: Course) -> list[int]:
 
 def fixed_subset(examples: int) -> np.ndarray:
     order = np.random.default_rng(0).permutation(examples)
-    return np.sort(order[:MOST_EXAMPLES])
+    return np.sort(order[:MAX_EXAMPLES])
 
 
 def evaluator(validation: Objective, data: Dataset) -> Callable[[], dict[str, float]]:

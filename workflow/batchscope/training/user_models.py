@@ -123,7 +123,7 @@ def _functional(model: keras.Model, model_input: ModelInput) -> keras.Model:
 
     The wrapper has the same name: names of weights do not contain it (see `models.weights`).
     """
-    dtype = "int32" if model_input.kind in example_kinds.OF_TOKENS else "float32"
+    dtype = "int32" if model_input.kind in example_kinds.TOKEN_KINDS else "float32"
     inputs = keras.Input(model_input.input_shape, name="images", dtype=dtype)
     shape = None
     with suppress(AttributeError, ValueError):  # a Sequential without Input, a subclassed model

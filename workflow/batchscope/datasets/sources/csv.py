@@ -23,7 +23,7 @@ from batchscope.study import tasks
 from batchscope.study.example_kinds import ROWS
 from batchscope.study.model import UNIQUE, FilePath
 
-_MOST_WORDS = 100  # largest number of different words in a column
+_MAX_WORDS = 100  # largest number of different words in a column
 _UNIQUE = 0.9  # share of different words from which a column identifies the rows
 _FEWEST = 10  # smallest number of rows that show an identifier
 _SAMPLE = 1000  # lines that show the separator and the names
@@ -336,7 +336,7 @@ def _refusal(cells: Any) -> str:
     if distinct.str.fullmatch(_DATE).all():
         return f"dates, such as {first!r}"
     are_unique = len(present) >= _FEWEST and len(distinct) > _UNIQUE * len(present)
-    if are_unique or len(distinct) > _MOST_WORDS:
+    if are_unique or len(distinct) > _MAX_WORDS:
         return f"{len(distinct)} different words, such as {first!r}"
     return ""
 

@@ -22,15 +22,15 @@ from batchscope.core import display
 from batchscope.figures import FigureTables, canvas, deciding_outcome, rows
 from batchscope.store import records
 from batchscope.study import specifications, tasks
-from batchscope.study.budget_kinds import TAKEN
-from batchscope.study.outcomes import LEAST_WITH_INTERVAL
+from batchscope.study.budget_kinds import COSTS
+from batchscope.study.outcomes import MIN_SEEDS_FOR_INTERVAL
 from batchscope.study.specifications import Panel, Scale
 from batchscope.study.tables import clipped, possible
 from batchscope.tables import published
 
 _SLOT = 0.62  # share of the distance between two batch sizes for all series together
-_MOST_SERIES = 5  # in a panel; more series are divided by a factor
-_MOST_PARTS, _MOST_PANELS = 6, 24
+_MAX_SERIES = 5  # in a panel; more series are divided by a factor
+_MAX_PARTS, _MAX_PANELS = 6, 24
 _FACETS = ("optimizer", "method", "augmentation", "model", "dataset", "learning_rate", "epochs")
 _ALL = "all runs"  # label of a line that a factor does not change
 _TIMES = "training_times"  # table with a row per timing job
@@ -127,15 +127,15 @@ def draw(
     if spec.table == _OUTCOME:
         frame = _with_drawn_ends(frame)
     cells, columns = _cells(frame, spec)
-    cells, note = canvas.first(cells, _MOST_PANELS, "panels")
+    cells, note = canvas.first(cells, _MAX_PANELS, "panels")
     cells = [with_published(cell, numbers) for cell in cells]
     labels = list(dict.fromkeys(line.label for cell in cells for line in cell.lines))
-    looks = dict(zip(labels, canvas.series_styles(len(labels)), strict=True))
+    styles = dict(zip(labels, canvas.series_styles(len(labels)), strict=True))
     size = {"width": 2.6, "height": 2.2} if columns > 3 else {"width": 4.8} if columns == 1 else {}
     figure, grid = canvas.panels(len(cells), columns, **size)
     _share_axes(grid, cells, bool(spec.facet))
     for axes, cell in zip(grid, cells, strict=True):
-        draw_cell(axes, cell, looks)
+        draw_cell(axes, cell, styles)
     for axes, cell in zip(grid, cells, strict=True):
         if cell.panel.scale == Scale.ZERO:
             axes.set_ylim(bottom=0)  # so that heights can be compared
@@ -144,12 +144,14 @@ def draw(
             axes.set_ylabel("")
             axes.tick_params(labelleft=not axes.get_shared_y_axes().joined(axes, grid[0]))
     _draw_references(grid, cells, frame, spec)
-    entries = [(looks[label], label or _ALL) for label in labels] if len(labels) > 1 else []
+    entries = [(styles[label], label or _ALL) for label in labels] if len(labels) > 1 else []
     entries += published_entries(numbers) if any(cell.published for cell in cells) else []
     canvas.legend(figure, entries)
     bars = " with a 95 % interval (Student's t)"
     seeds = frame["seed"].nunique()
-    means = f"Means over seeds{bars if seeds >= LEAST_WITH_INTERVAL else ''}; small: single runs."
+    means = (
+        f"Means over seeds{bars if seeds >= MIN_SEEDS_FOR_INTERVAL else ''}; small: single runs."
+    )
     canvas.notes(figure, rows.runs(frame), note, means if seeds > 1 else "")
     return figure
 
@@ -165,8 +167,8 @@ def _draw_references(
             axes.axhline(0.0, linewidth=0.8, **_REFERENCE)
         elif spec.table == _TIMES:
             fewest = cell.frame.sort_values(["at_epoch", "batch_size"]).iloc[0]
-            look = {"linewidth": 1.0, "linestyle": canvas.LINES[2], **_REFERENCE}
-            axes.axhline(float(fewest[cell.panel.column]), **look)
+            props = {"linewidth": 1.0, "linestyle": canvas.LINES[2], **_REFERENCE}
+            axes.axhline(float(fewest[cell.panel.column]), **props)
         elif spec.table == _OUTCOME:
             inside = cell.frame.loc[cell.frame["recommended"].eq(1), "batch_size"]
             half = canvas.spacing(cell.frame["batch_size"].tolist()) / 2
@@ -180,7 +182,7 @@ def _with_drawn_ends(frame: pandas.DataFrame) -> pandas.DataFrame:
 
     A mean without values of seeds has a point of its own.
     """
-    few, ends = frame["seeds"] < LEAST_WITH_INTERVAL, {}
+    few, ends = frame["seeds"] < MIN_SEEDS_FOR_INTERVAL, {}
     least, largest = np.array([possible(outcome) for outcome in frame["outcome"]]).T
     for name in deciding_outcome.ENDS:
         ends[name] = frame[name].clip(least, largest).mask(few)
@@ -193,7 +195,7 @@ def _outcome_cell(group: Series) -> Cell:
     outcome = row["outcome"]
     title = label = tasks.column_words(outcome)
     scale = Scale.AUTO
-    if outcome in TAKEN:
+    if outcome in COSTS:
         title, label = "To the target", f"{outcome} to {deciding_outcome.target_words(row)}"
         scale = Scale.LOG
     heading = display.titled(display.capital(title), group.label)
@@ -205,7 +207,7 @@ def _cells(frame: pandas.DataFrame, spec: specifications.Figure) -> tuple[list[C
     """Return the cells in order, and their number in a row."""
     groups = canvas.present(frame)
     if spec.table == _OUTCOME:
-        cells = [_outcome_cell(group) for group in groups[: canvas.MOST_SERIES]]
+        cells = [_outcome_cell(group) for group in groups[: canvas.MAX_SERIES]]
         return cells, min(2, len(cells))
     panels = rows.panels(frame, spec)
     if spec.facet:
@@ -270,8 +272,8 @@ def facets(groups: list[Series]) -> list[tuple[str, list[Series]]]:
     """
     common = [name for name in _FACETS if all(name in group.factors for group in groups)]
     choices = itertools.chain.from_iterable(itertools.combinations(common, n) for n in range(3))
-    divided = [parts for names in choices if len(parts := _parts(groups, names)) <= _MOST_PARTS]
-    return min(divided, key=lambda parts: max([_MOST_SERIES, *(len(part) for _, part in parts)]))
+    divided = [parts for names in choices if len(parts := _parts(groups, names)) <= _MAX_PARTS]
+    return min(divided, key=lambda parts: max([_MAX_SERIES, *(len(part) for _, part in parts)]))
 
 
 def _parts(groups: list[Series], names: Sequence[str]) -> list[tuple[str, list[Series]]]:
@@ -308,7 +310,7 @@ def with_published(cell: Cell, numbers: pandas.DataFrame | None) -> Cell:
     """Return a cell with the published values of its column, if a series has their factors."""
     if numbers is None:
         return cell
-    columns = [published.OF_MACHINE.get(name, (name,)) for name in numbers["column"]]
+    columns = [published.MACHINE_COLUMNS.get(name, (name,)) for name in numbers["column"]]
     numbers = numbers[[cell.panel.column in names for names in columns]]
     lines = []
     for _, line in numbers.groupby("series", sort=False, dropna=False):
@@ -329,7 +331,7 @@ def published_entries(numbers: pandas.DataFrame | None) -> list[tuple[dict[str, 
     return [] if numbers is None else [(_STAR, f"document, {numbers['document'].iloc[0]}")]
 
 
-def draw_cell(axes: Axes, cell: Cell, looks: dict[str, dict[str, Any]]) -> None:
+def draw_cell(axes: Axes, cell: Cell, styles: dict[str, dict[str, Any]]) -> None:
     """Draw the series side by side at every batch size."""
     panel, frame, count = cell.panel, cell.frame, len(cell.lines)
     sizes = set(frame["batch_size"].tolist()).union(*(line.sizes for line in cell.published))
@@ -339,14 +341,14 @@ def draw_cell(axes: Axes, cell: Cell, looks: dict[str, dict[str, Any]]) -> None:
     if panel.scale == Scale.LOG:
         axes.set_yscale("log")
     ends = [
-        _draw_line(axes, line.frame, panel, looks[line.label], offset, count)
+        _draw_line(axes, line.frame, panel, styles[line.label], offset, count)
         for line, offset in zip(cell.lines, offsets, strict=True)
     ]
     for index, at, values in cell.published:
         offset, style = 0.0 if index is None else offsets[index], {}
         if index is not None and len(values) > 2:
-            look = looks[cell.lines[index].label]
-            style = {"color": look["color"], "linestyle": look["linestyle"]}
+            props = styles[cell.lines[index].label]
+            style = {"color": props["color"], "linestyle": props["linestyle"]}
         axes.plot(np.log2(at.astype(float)) + offset, values, **{**_STAR, **style})
     if np.isfinite(cell.values).any():
         canvas.value_axis(axes, cell.values, np.concatenate(ends), panel.scale)
@@ -361,7 +363,7 @@ def _draw_line(
     axes: Axes,
     runs: pandas.DataFrame,
     panel: Panel,
-    look: dict[str, Any],
+    props: dict[str, Any],
     offset: float,
     count: int,
 ) -> np.ndarray:
@@ -375,10 +377,10 @@ def _draw_line(
     if seed.max() > 0:
         room = 0.3 * min(canvas.spacing(runs["batch_size"].tolist()), 1.0) / count
         at += room * (seed / seed.max() - 0.5)
-        point = {"color": look["color"], "marker": look["marker"], "linestyle": "none"}
+        point = {"color": props["color"], "marker": props["marker"], "linestyle": "none"}
         axes.plot(at, runs[panel.column], markersize=2.6, markeredgewidth=0, alpha=0.4, **point)
     if panel.counted_on in runs:
-        _draw_binomial(axes, runs, panel.column, look["color"], offset, count)
+        _draw_binomial(axes, runs, panel.column, props["color"], offset, count)
     table = runs.pivot_table(panel.column, "batch_size", "seed")
     mean, low, high, n = canvas.mean_intervals(axes, table.to_numpy(float))
     by_size = runs.groupby("batch_size")
@@ -390,14 +392,14 @@ def _draw_line(
     if panel.ends:
         low, high = by_size[list(panel.ends)].mean().to_numpy(float).T
     bar = {"markersize": 5.5 if len(table) < 17 else 3.5, "elinewidth": 1.2, "linewidth": 1.1}
-    bar |= {"zorder": 3, **canvas.line_look(look, len(table))}
+    bar |= {"zorder": 3, **canvas.line_props(props, len(table))}
     canvas.error_bars(axes, np.log2(table.index.to_numpy(float)) + offset, mean, low, high, **bar)
     if panel.bounds and {"epochs", "epochs_run"} <= {*runs}:
         ran = run_series.unstopped(runs)  # to the last epoch: the value is a lower bound
         # Outside the layout, so that panels keep their size.
-        mark = {"linestyle": "none", "color": look["color"], "markeredgewidth": 0.7}
+        mark = {"linestyle": "none", "color": props["color"], "markeredgewidth": 0.7}
         mark |= {"zorder": 2.5, "clip_on": False, "in_layout": False}
-        hollow = {"marker": look["marker"], "markersize": 3.5, "markerfacecolor": canvas.PAPER}
+        hollow = {"marker": props["marker"], "markersize": 3.5, "markerfacecolor": canvas.PAPER}
         for style in ({"marker": _ARROW, "markersize": 24, "fillstyle": "none"}, hollow):
             axes.plot(at[ran], runs.loc[ran, panel.column], **style, **mark)
     return np.concatenate([low, high])
@@ -407,9 +409,9 @@ def _draw_binomial(
     axes: Axes, runs: pandas.DataFrame, column: str, colour: str, offset: float, count: int
 ) -> None:
     """Draw the 95 % error of a share of counted examples as a broad pale bar."""
-    look = {"color": colour, "alpha": 0.15, "solid_capstyle": "butt", "zorder": 1}
-    look["linewidth"] = float(np.clip(9 / count, 2.0, 7.0))
+    props = {"color": colour, "alpha": 0.15, "solid_capstyle": "butt", "zorder": 1}
+    props["linewidth"] = float(np.clip(9 / count, 2.0, 7.0))
     errors = intervals.binomial(runs, column, ["batch_size"]).dropna()
     for size, mean, half in errors.itertuples(name=None):
         ends = clipped(column, (mean - half, mean + half))
-        axes.plot([np.log2(size) + offset] * 2, ends, **look)
+        axes.plot([np.log2(size) + offset] * 2, ends, **props)

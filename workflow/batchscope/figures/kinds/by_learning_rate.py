@@ -19,7 +19,7 @@ from batchscope.study import specifications
 _RATE, _OF_SEED, _BEST = "effective_learning_rate", "rate_of_seed", "best_rate"
 _EXPONENT = ["exponent", "exponent_low", "exponent_high", "factor"]
 _ROOM = 0.09  # share of an axis between two labelled rates
-# Exponent of the batch size -> look.
+# Exponent of the batch size -> props.
 _RULE = {"color": canvas.GRID, "linewidth": 1.4, "zorder": 1}
 _RULES = {1.0: {**_RULE, "linestyle": "-"}, 0.5: {**_RULE, "linestyle": "--"}}
 _ARROWS = {best_learning_rates.LOW: "v", best_learning_rates.HIGH: "^"}
@@ -60,7 +60,7 @@ def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
 
 
 def _draw_losses(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
-    (panel,), groups = spec.panels, best_learning_rates.series(frame)[: canvas.MOST_SERIES]
+    (panel,), groups = spec.panels, best_learning_rates.series(frame)[: canvas.MAX_SERIES]
     width = 4.8 if len(groups) == 1 else 3.5
     figure, grid = canvas.panels(len(groups), 0, width, 3.0, sharey=True)
     styles = canvas.size_styles(frame["batch_size"].unique())
@@ -87,8 +87,8 @@ def _draw_line(axes: Axes, rows: pandas.DataFrame, loss: str, style: dict[str, A
     table = finished.pivot_table(loss, _RATE, "seed")
     mean, low, high, _ = canvas.mean_intervals(axes, table.to_numpy(float))
     at = np.log2(table.index.to_numpy(float))
-    look = {"marker": "o", "elinewidth": 0.9, **canvas.line_look(style, len(table))}
-    canvas.error_bars(axes, at, mean, low, high, **look)
+    props = {"marker": "o", "elinewidth": 0.9, **canvas.line_props(style, len(table))}
+    canvas.error_bars(axes, at, mean, low, high, **props)
     if rows[_RATE].nunique() > 1:
         for place in np.flatnonzero(table.index.isin(rows[_BEST]))[:1]:
             axes.plot(at[place], mean[place], markeredgecolor=style["color"], zorder=4, **_RING)
@@ -105,8 +105,8 @@ def _draw_best(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
     figure, (axes,) = canvas.panels(1, width=5.0, height=3.4)
     styles, sizes = canvas.series_styles(len(groups)), sorted(frame["batch_size"].unique().tolist())
     doublings, middle = np.log2(sizes), np.log2(frame[_BEST].dropna()).mean()
-    for exponent, look in _RULES.items():
-        axes.plot(doublings, middle + exponent * (doublings - doublings.mean()), **look)
+    for exponent, props in _RULES.items():
+        axes.plot(doublings, middle + exponent * (doublings - doublings.mean()), **props)
     for index, (group, style) in enumerate(zip(groups, styles, strict=True)):
         _draw_choices(axes, group.frame, style, 0.12 * (index - (len(groups) - 1) / 2))
     _rate_axis(axes.yaxis, frame[_RATE])
@@ -117,8 +117,8 @@ def _draw_best(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
     marks = [(style, group.label) for style, group in zip(styles, groups, strict=True)]
     marks = marks if len(groups) > 1 else []
     labels = {".": "a seed's own", **{_ARROWS[edge]: f"the {edge} tried" for edge in _ARROWS}}
-    look = {"linestyle": "none", "color": canvas.MUTED}
-    marks += [({**look, "marker": marker}, label) for marker, label in labels.items()]
+    props = {"linestyle": "none", "color": canvas.MUTED}
+    marks += [({**props, "marker": marker}, label) for marker, label in labels.items()]
     marks += zip(_RULES.values(), ("linear rule", "square root rule"), strict=True)
     canvas.legend(figure, marks)
     return figure
@@ -129,8 +129,8 @@ def _draw_choices(axes: Axes, rows: pandas.DataFrame, style: dict[str, Any], off
     seeds = rows.drop_duplicates(["batch_size", "seed"]).dropna(subset=_OF_SEED)
     order = seeds["seed"].rank(method="dense") / max(seeds["seed"].nunique(), 1)
     at = np.log2(seeds["batch_size"].astype(float)) + offset + 0.08 + 0.2 * order
-    look = {**_POINT, "color": style["color"], "alpha": 0.6}
-    axes.plot(at, np.log2(seeds[_OF_SEED].astype(float)), **look)
+    props = {**_POINT, "color": style["color"], "alpha": 0.6}
+    axes.plot(at, np.log2(seeds[_OF_SEED].astype(float)), **props)
     best = rows.drop_duplicates("batch_size").dropna(subset=_BEST)
     for size, rate, edge in best[["batch_size", _BEST, "edge"]].itertuples(index=False):
         mark = {**style, "marker": _ARROWS.get(edge, style["marker"]), "markersize": 7}
@@ -138,8 +138,8 @@ def _draw_choices(axes: Axes, rows: pandas.DataFrame, style: dict[str, Any], off
     slope, _, _, factor = rows[_EXPONENT].astype(float).iloc[0]
     if np.isfinite(slope) and len(best) > 2:
         ends = np.log2([best["batch_size"].min(), best["batch_size"].max()])
-        look = {"color": style["color"], "linestyle": style["linestyle"], "zorder": 3}
-        axes.plot(ends, np.log2(factor) + slope * ends, **look)
+        props = {"color": style["color"], "linestyle": style["linestyle"], "zorder": 3}
+        axes.plot(ends, np.log2(factor) + slope * ends, **props)
 
 
 def _rate_axis(axis: Axis, rates: pandas.Series) -> None:

@@ -21,8 +21,8 @@ from batchscope.study import specifications
 from batchscope.study.budget_kinds import SECONDS, TARGET
 from batchscope.study.specifications import OVER, Scale
 
-_MOST_POINTS = 60  # of a line
-_MOST_SERIES = 8
+_MAX_POINTS = 60  # of a line
+_MAX_SERIES = 8
 _MEANS = "Means over the runs that still train, with a 95 % interval (Student's t)."
 
 
@@ -60,7 +60,7 @@ def _with_target(
 
 def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
     """Return a row of panels for each series, one for each axis and outcome."""
-    groups, note = canvas.first(canvas.present(frame), _MOST_SERIES)
+    groups, note = canvas.first(canvas.present(frame), _MAX_SERIES)
     panels = rows.panels(frame, spec)
     columns = list(itertools.product(_axes_of(frame, spec), panels))
     width = {1: 6.5, 2: 4.2}.get(len(columns), canvas.PANEL_WIDTH)
@@ -68,7 +68,7 @@ def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
     shared = {"sharex": "col", "sharey": "col" if len(panels) > 1 else True}
     figure, grid = canvas.panels(len(groups) * len(columns), len(columns), width, height, **shared)
     grid = grid.reshape(len(groups), len(columns))
-    looks = canvas.size_styles(frame["batch_size"].unique())
+    styles = canvas.size_styles(frame["batch_size"].unique())
     # Diverged runs set the scale only if no run finished.
     runs = rows.finished(frame)
     values = [
@@ -80,7 +80,7 @@ def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
     canvas.value_scale(grid[0], values)
     for line, group in zip(grid, groups, strict=True):
         for axes, (axis, panel) in zip(line, columns, strict=True):
-            _draw_panel(axes, group.frame, axis, panel.column, looks)
+            _draw_panel(axes, group.frame, axis, panel.column, styles)
             by = f"by {OVER[axis]}" if len(spec.over) > 1 else ""
             heading = ", ".join(filter(None, [panel.title, by, group.label]))
             canvas.title(axes, display.capital(heading) or spec.title)
@@ -89,7 +89,7 @@ def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
         _label_horizontal_axis(axes, frame[axis], axis)
         canvas.value_axis(axes, panel_values, scale=panel.scale)
         canvas.around(axes, panel_values, 0.05)
-    canvas.size_legend(figure, looks)
+    canvas.size_legend(figure, styles)
     notes = [note, _MEANS] if frame["seed"].nunique() > 1 else [note]
     notes += ["×: diverged."] if (frame["status"] == records.DIVERGED).any() else []
     targets = frame["target"].dropna().unique() if "target" in frame else ()
@@ -99,7 +99,7 @@ def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
 
 
 def _draw_panel(
-    axes: Axes, frame: pandas.DataFrame, axis: str, column: str, looks: dict[int, dict[str, Any]]
+    axes: Axes, frame: pandas.DataFrame, axis: str, column: str, styles: dict[int, dict[str, Any]]
 ) -> None:
     """Draw the mean of each batch size, thin lines of unfinished runs, and the target."""
     points = frame[frame[axis].notna() & np.isfinite(frame[column].astype(float))]
@@ -107,20 +107,20 @@ def _draw_panel(
         untimed = axis == SECONDS and frame[column].notna().any()
         canvas.empty(axes, "not timed" if untimed else "no run")
     for size, of_size in points.groupby("batch_size"):
-        look, finished = looks[int(size)], rows.finished(of_size)
+        props, finished = styles[int(size)], rows.finished(of_size)
         if len(finished):
-            _draw_mean(axes, finished, axis, column, look)
+            _draw_mean(axes, finished, axis, column, props)
         for _, run in of_size[of_size["status"] != records.FINISHED].groupby("seed"):
-            axes.plot(run[axis], run[column], linewidth=0.6, alpha=0.6, **look)
+            axes.plot(run[axis], run[column], linewidth=0.6, alpha=0.6, **props)
             if run["status"].iloc[0] == records.DIVERGED:  # its loss has left the panel
-                at_edge = {"transform": axes.get_xaxis_transform(), "color": look["color"]}
+                at_edge = {"transform": axes.get_xaxis_transform(), "color": props["color"]}
                 axes.plot(run[axis].iloc[-1], 0.97, marker="x", **at_edge)
     if "target" in frame and np.isfinite(target := float(frame["target"].iloc[0])):
         axes.axhline(target, color=canvas.MUTED, linewidth=0.9, linestyle=canvas.LINES[2])
 
 
 def _draw_mean(
-    axes: Axes, runs: pandas.DataFrame, axis: str, column: str, look: dict[str, Any]
+    axes: Axes, runs: pandas.DataFrame, axis: str, column: str, props: dict[str, Any]
 ) -> None:
     """Draw the mean over the runs that still train, with its interval as a band.
 
@@ -135,17 +135,17 @@ def _draw_mean(
     at = runs.groupby(index)[axis].mean()[table.index].to_numpy(float)
     if len(at) < 3:
         mean, low, high, _ = canvas.mean_intervals(axes, table.to_numpy(float))
-        canvas.error_bars(axes, at, mean, low, high, marker="o", linestyle="none", **look)
+        canvas.error_bars(axes, at, mean, low, high, marker="o", linestyle="none", **props)
     else:
-        canvas.curve(axes, table, look, at)
+        canvas.curve(axes, table, props, at)
 
 
 def thinned(length: int, ratios: bool) -> np.ndarray:
     """Return at most 60 indices with the first and the last, evenly spread or by ratios."""
-    if length <= _MOST_POINTS:
+    if length <= _MAX_POINTS:
         return np.arange(length)
-    indices = np.linspace(0, length - 1, _MOST_POINTS)
-    indices = np.geomspace(1, length, _MOST_POINTS) - 1 if ratios else indices
+    indices = np.linspace(0, length - 1, _MAX_POINTS)
+    indices = np.geomspace(1, length, _MAX_POINTS) - 1 if ratios else indices
     return np.unique(indices.round().astype(int))
 
 

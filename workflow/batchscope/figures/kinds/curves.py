@@ -56,31 +56,31 @@ def _draw_losses(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure
     """Return a row of panels for each series, and on a line between minimisers each batch size."""
     (over,), by = spec.over, spec.lines or "batch_size"
     if spec.lines:
-        parts = rows.parts(frame, "batch_size")[: canvas.MOST_SERIES]
+        parts = rows.parts(frame, "batch_size")[: canvas.MAX_SERIES]
     else:
         parts = [(group.label, group.frame) for group in run_series.series(frame)]
-        parts = parts[: canvas.MOST_SERIES]
+        parts = parts[: canvas.MAX_SERIES]
     count = len(parts) * len(spec.panels)
     columns = len(spec.panels) if len(spec.panels) > 1 else count
     figure, grid = canvas.panels(count, columns, 4.2 if len(parts) < 3 else 3.4, 2.9, sharex=True)
     if spec.lines:
         splits = [split for split in _SPLITS if (frame[by] == split).any()]
-        looks = dict(zip(splits, canvas.series_styles(len(splits)), strict=True))
-        looks = {split: {**look, "marker": ""} for split, look in looks.items()}
-        canvas.legend(figure, [(look, _SPLITS[split]) for split, look in looks.items()])
+        styles = dict(zip(splits, canvas.series_styles(len(splits)), strict=True))
+        styles = {split: {**props, "marker": ""} for split, props in styles.items()}
+        canvas.legend(figure, [(props, _SPLITS[split]) for split, props in styles.items()])
     else:
-        looks = canvas.size_styles(frame[by].unique())
-        canvas.size_legend(figure, looks)
+        styles = canvas.size_styles(frame[by].unique())
+        canvas.size_legend(figure, styles)
     for line, (label, part) in zip(grid.reshape(len(parts), -1), parts, strict=True):
         for axes, panel in zip(line, spec.panels, strict=True):
-            for value, look in looks.items():
+            for value, props in styles.items():
                 table = part[part[by] == value].astype({panel.column: float})
                 table = table.pivot_table(panel.column, over, "seed", dropna=False)
                 if table.size:
                     table = table.where(np.isfinite)
-                    canvas.curve(axes, table, look)
+                    canvas.curve(axes, table, props)
                     if table.notna().sum(axis=1).max() > 1:
-                        thin = {"color": look["color"], "linewidth": 0.5, "alpha": 0.5}
+                        thin = {"color": props["color"], "linewidth": 0.5, "alpha": 0.5}
                         axes.plot(table.index, table, **thin)
             canvas.linear_ticks(axes.yaxis)
             axes.xaxis.set_major_locator(MaxNLocator(nbins=5, steps=(1, 2, 5, 10)))
@@ -96,21 +96,21 @@ def _draw_losses(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure
 
 def _mark_minimisers(axes: Axes, row: pandas.Series) -> None:
     """Mark both minimisers with their values of the factor that differs."""
-    look = {"xycoords": axes.get_xaxis_transform(), "fontsize": 7.5, "color": canvas.INK}
+    props = {"xycoords": axes.get_xaxis_transform(), "fontsize": 7.5, "color": canvas.INK}
     for column, at in _ENDS.items():
         value = row[column]
         value = int(value) if isinstance(value, float) and value.is_integer() else value
         name = run_series.describe({row["factor"]: value})
         axes.axvline(at, color=canvas.MUTED, linewidth=0.8, zorder=1)
-        canvas.annotate(axes, name, (at, 1.0), (0, 3), ha="center", annotation_clip=False, **look)
+        canvas.annotate(axes, name, (at, 1.0), (0, 3), ha="center", annotation_clip=False, **props)
 
 
 def _draw_alignment(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
     """Return a row per series and a panel per place, with the smallest and largest batch size."""
     (panel,), finished = rows.panels(frame, spec), rows.finished(frame)
     groups, note = canvas.first(canvas.present(frame))
-    looks = canvas.size_styles(finished["batch_size"].unique())
-    looks = {size: looks[size] for size in (min(looks), max(looks))}
+    styles = canvas.size_styles(finished["batch_size"].unique())
+    styles = {size: styles[size] for size in (min(styles), max(styles))}
     places = [place for place in _PLACES if (finished["place"] == place).any()]
     shape = len(groups), len(places)
     figure, grid = canvas.panels(math.prod(shape), len(places), sharex=True, sharey=True)
@@ -121,11 +121,13 @@ def _draw_alignment(frame: pandas.DataFrame, spec: specifications.Figure) -> Fig
         for axes, place in zip(line, places, strict=True):
             at_place = rows.finished(group.frame)
             at_place = at_place[at_place["place"] == place]
-            for size, of_size in at_place[at_place["batch_size"].isin(looks)].groupby("batch_size"):
+            for size, of_size in at_place[at_place["batch_size"].isin(styles)].groupby(
+                "batch_size"
+            ):
                 table = of_size.pivot_table(panel.column, "examples", "seed")
-                canvas.curve(axes, table, {**_DOTS, **looks[size]})
+                canvas.curve(axes, table, {**_DOTS, **styles[size]})
                 random = of_size.groupby("examples")["independent"].mean()
-                axes.plot(random, linewidth=0.7, **{**looks[size], "zorder": 1})
+                axes.plot(random, linewidth=0.7, **{**styles[size], "zorder": 1})
             canvas.title(axes, display.titled(_PLACES[place], group.label))
             axes.set(xlabel="examples b in a mean gradient", ylabel=panel.label)
             axes.label_outer()
@@ -136,7 +138,7 @@ def _draw_alignment(frame: pandas.DataFrame, spec: specifications.Figure) -> Fig
     low = np.nanmin(values[values > 0])
     first.set_ylim(low / 1.15, 1.3)
     canvas.few_log_labels(first.yaxis, 1 / low)
-    lines = [({"color": look["color"]}, f"batch size {size}") for size, look in looks.items()]
+    lines = [({"color": props["color"]}, f"batch size {size}") for size, props in styles.items()]
     canvas.legend(figure, [*lines, _RANDOM])
     canvas.notes(figure, rows.runs(frame), note)
     return figure

@@ -31,23 +31,23 @@ def draw(
     """Return a row per series with the distributions and the medians by batch size."""
     (panel,), (ink,) = rows.panels(frame, spec), canvas.series_styles(1)
     groups, note = canvas.first(canvas.present(frame))
-    looks = canvas.size_styles(frame["batch_size"].unique())
+    styles = canvas.size_styles(frame["batch_size"].unique())
     figure, grid = canvas.panels(2 * len(groups), 2, width=4.2)
     for left, right, group in zip(grid[::2], grid[1::2], groups, strict=True):
-        _draw_distributions(left, group.frame, looks, panel.column)
+        _draw_distributions(left, group.frame, styles, panel.column)
         canvas.title(left, display.titled("Distribution", group.label))
         title = display.titled(panel.title, group.label)
         runs = replace(group, label="", frame=rows.runs(group.frame))
         draw_cell(right, with_published(Cell(panel, title, [runs]), numbers), {"": ink})
         canvas.keep_possible(right, panel.column)
-    canvas.size_legend(figure, looks)
+    canvas.size_legend(figure, styles)
     stars = [f"Stars: {text}." for _, text in published_entries(numbers)]
     canvas.notes(figure, rows.runs(frame), note, "Triangles: medians.", *stars)
     return figure
 
 
 def _draw_distributions(
-    axes: Axes, frame: pandas.DataFrame, looks: dict[int, dict[str, Any]], median: str
+    axes: Axes, frame: pandas.DataFrame, styles: dict[int, dict[str, Any]], median: str
 ) -> None:
     """Draw an outline per batch size: the mean share of the updates in each bin."""
     binned = rows.finished(frame).dropna(subset="low")
@@ -58,12 +58,12 @@ def _draw_distributions(
         index = np.round(low / width).astype(int)
         totals = np.bincount(index - index.min(), weights=chosen["share"].to_numpy(float))
         edges = 10 ** (width * np.arange(index.min(), index.max() + 2))
-        shares, look = totals / chosen["seed"].nunique(), looks[int(size)]
-        axes.stairs(shares, edges, linewidth=1.2, **look)
+        shares, props = totals / chosen["seed"].nunique(), styles[int(size)]
+        axes.stairs(shares, edges, linewidth=1.2, **props)
         middle = chosen.drop_duplicates("seed")[median].mean()
         if edges[0] <= middle < edges[-1]:
             height = shares[np.searchsorted(edges, middle, side="right") - 1]
-            axes.plot(middle, height, marker="v", **{**canvas.EDGED, **look, "zorder": 4})
+            axes.plot(middle, height, marker="v", **{**canvas.EDGED, **props, "zorder": 4})
     axes.set_xscale("log")
     low, high = axes.get_xlim()
     canvas.few_log_labels(axes.xaxis, high / low)

@@ -14,16 +14,16 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
 from batchscope.analysis.targets import Target
-from batchscope.analysis.trainings import CHOSEN_ON, Trainings, of_experiment
+from batchscope.analysis.trainings import CHOSEN_ON, Trainings, for_experiment
 from batchscope.core import display
 from batchscope.figures import FigureTables, canvas, deciding_outcome
 from batchscope.figures.deciding_outcome import TARGET_COLUMNS
 from batchscope.study import factor_words, specifications
-from batchscope.study.budget_kinds import TAKEN, TARGET
+from batchscope.study.budget_kinds import COSTS, TARGET
 
 _COLUMNS = ["outcome", *TARGET_COLUMNS, "batch_size", "learning_rate"]
 _COLUMNS += ["seeds", "finite", "failed", "mean", "chosen", "recommended"]
-_MOST_WRITTEN, _ROOMY = 9, 6  # batch sizes with room for two digits in a cell, and for three
+_MAX_WRITTEN, _ROOMY = 9, 6  # batch sizes with room for two digits in a cell, and for three
 _LIGHTEST = 4.0  # ratio to the best mean at the light end of the colours
 # Cells are light with dark text on a dark page too: canvas.INK would change there.
 _BEST_TO_WORST = LinearSegmentedColormap.from_list("cost", ["#5ba3d0", "#f3f8fc"])
@@ -37,7 +37,7 @@ def select(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFram
     cells = [
         {**factors, **cell}
         for factors, part in deciding_outcome.by_advice(tables)
-        for series in of_experiment(part.runs, part.trajectories, part.metrics)
+        for series in for_experiment(part.runs, part.trajectories, part.metrics)
         if series.tuned
         for cell in _cells(series, part)
     ]
@@ -59,7 +59,7 @@ def _cells(series: Trainings, tables: FigureTables) -> Iterator[dict[str, Any]]:
     advice = tables.advice.set_index("item")
     rates = advice.loc[["size"]].set_index("batch_size")["learning_rate"]
     recommended = advice["batch_size"].get("recommendation")
-    for cell in series.cells(values, geometric=shared["outcome"] in TAKEN):
+    for cell in series.cells(values, geometric=shared["outcome"] in COSTS):
         chosen = rates.get(cell["batch_size"]) == cell["learning_rate"]
         is_recommended = chosen and cell["batch_size"] == recommended
         yield {**shared, **cell, "chosen": int(chosen), "recommended": int(is_recommended)}
@@ -69,13 +69,13 @@ def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
     """Return a panel for each of the first series."""
     factors = [name for name in frame if name not in _COLUMNS]
     groups = list(frame.groupby(factors, sort=False, dropna=False)) if factors else [((), frame)]
-    groups = groups[: canvas.MOST_SERIES]
+    groups = groups[: canvas.MAX_SERIES]
     most = max(cells["learning_rate"].nunique() for _, cells in groups)
     columns = min(len(groups), 2)
     figure, grid = canvas.panels(len(groups), columns, width=5.0, height=1.1 + 0.3 * most)
     for axes, (key, cells) in zip(grid, groups, strict=True):
         row, heading = cells.iloc[0], "Lowest validation loss"
-        if row["outcome"] in TAKEN:
+        if row["outcome"] in COSTS:
             heading = f"{row['outcome']} to {deciding_outcome.target_words(row)}"
         series = factor_words.describe(dict(zip(factors, key, strict=True)))
         canvas.title(axes, display.titled(display.capital(heading), series))
@@ -94,10 +94,10 @@ def _draw_panel(axes: Axes, cells: pandas.DataFrame) -> None:
             if cell[name]:
                 inside = (x + 0.06, y + 0.1), 0.88, 0.8
                 axes.add_patch(Rectangle(*inside, fill=False, edgecolor=colour, linewidth=width))
-        if len(sizes) <= _MOST_WRITTEN:
+        if len(sizes) <= _MAX_WRITTEN:
             text = _text(cell, 3 if len(sizes) <= _ROOMY else 2)
-            look = {"color": canvas.FAILED_COLOUR if text == "failed" else _TEXT, "fontsize": 8}
-            axes.text(x + 0.5, y + 0.5, text, ha="center", va="center", **look)
+            props = {"color": canvas.FAILED_COLOUR if text == "failed" else _TEXT, "fontsize": 8}
+            axes.text(x + 0.5, y + 0.5, text, ha="center", va="center", **props)
     axes.set(xlim=(0, len(sizes)), ylim=(0, len(rates)))
     axes.set(xlabel="batch size", ylabel="learning rate")
     axes.set_xticks(np.arange(len(sizes)) + 0.5, [f"{size:.0f}" for size in sizes])
@@ -137,7 +137,7 @@ def _legend_entries(frame: pandas.DataFrame) -> list[tuple[Any, str]]:
     ]
     partly = frame["finite"].lt(frame["seeds"]) & frame["failed"].lt(frame["seeds"])
     if partly.any():
-        reached = "reached" if frame["outcome"].isin(TAKEN).any() else "ended"
+        reached = "reached" if frame["outcome"].isin(COSTS).any() else "ended"
         entries.append((Patch(facecolor=_WITHOUT), f"{_text(frame[partly].iloc[0], 2)} {reached}"))
     middle = _BEST_TO_WORST(0.5)
     entries += [

@@ -92,14 +92,14 @@ def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
     """Return the figure: one panel per series."""
     is_local = spec.table != "runs"
     groups, note = canvas.first(run_series.series(frame) if is_local else canvas.present(frame))
-    looks = canvas.size_styles(frame["batch_size"].unique())
+    styles = canvas.size_styles(frame["batch_size"].unique())
     shared = {"sharex": True, "sharey": True, "width": 5.6 if len(groups) == 1 else 4.4}
     figure, grid = canvas.panels(len(groups), min(len(groups), 2), height=3.2, **shared)
     of_sizes = _local_estimates if is_local else _noise_estimates
-    lines: list[Lines] = [list(of_sizes(group.frame, looks)) for group in groups]
+    lines: list[Lines] = [list(of_sizes(group.frame, styles)) for group in groups]
     estimates = [estimate for sizes in lines for _, line in sizes for estimate in line]
     whole_runs = frame[_WHOLE].iloc[0].to_numpy(float) if is_local else np.array([])
-    low, high = _limits(estimates, [*looks, *whole_runs])
+    low, high = _limits(estimates, [*styles, *whole_runs])
     grid[0].set(yscale="log", ylim=(low, high))
     canvas.few_log_labels(grid[0].yaxis, high / low)
     for axes, group, sizes in zip(grid, groups, lines, strict=True):
@@ -107,7 +107,7 @@ def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
             ends = np.where(np.isnan(whole_runs), [math.nan, low, high], whole_runs)
             axes.axhspan(ends[1], ends[2], color=canvas.MUTED, alpha=0.15, linewidth=0)
             axes.axhline(ends[0], color=canvas.MUTED, linewidth=1.2)
-        _draw_panel(axes, sizes, looks, (low, high))
+        _draw_panel(axes, sizes, styles, (low, high))
         canvas.title(axes, display.capital(group.label) or spec.title)
         if axes.get_subplotspec().is_first_col():
             axes.set_ylabel(spec.panels[0].label)
@@ -115,7 +115,7 @@ def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
             axes.set_xlabel("examples used")
         else:
             _label_epochs(axes, sorted({estimate.at for estimate in estimates}))
-    canvas.size_legend(figure, looks)
+    canvas.size_legend(figure, styles)
     if is_local:
         used = frame["examples_used"].astype(float)
         grid[0].set(xscale="log", xlim=(used.min() / 1.4, used.max() * 1.4))
@@ -191,24 +191,24 @@ def _label_epochs(axes: Axes, epochs: list[float]) -> None:
 
 
 def _draw_panel(
-    axes: Axes, lines: Lines, looks: dict[int, dict[str, Any]], edges: tuple[float, float]
+    axes: Axes, lines: Lines, styles: dict[int, dict[str, Any]], edges: tuple[float, float]
 ) -> None:
     """Draw the lines of estimates side by side; an open interval reaches the edge."""
     if not lines:
         canvas.empty(axes)
     step = min(_STEP, _WIDEST / max(len(lines), 1))
     for index, (size, estimates) in enumerate(lines):
-        look = looks[size]
-        axes.axhline(size, **{**look, "linestyle": canvas.LINES[2], "linewidth": 1, "zorder": 1})
+        props = styles[size]
+        axes.axhline(size, **{**props, "linestyle": canvas.LINES[2], "linewidth": 1, "zorder": 1})
         shift = step * (index - (len(lines) - 1) / 2) / 72
         shifted = axes.transData + ScaledTranslation(shift, 0, axes.figure.dpi_scale_trans)
-        place = {"transform": shifted, **look}
+        place = {"transform": shifted, **props}
         dots = [estimate for estimate in estimates if estimate.marker == "o"]
         if len(dots) > 2:  # with a gap at lower bounds
             values = [math.nan if estimate.is_bound else estimate.value for estimate in dots]
             axes.plot([estimate.at for estimate in dots], values, linewidth=1, **place)
         for at, value, low, high, marker, is_bound in estimates:
-            hollow = {"markerfacecolor": canvas.PAPER, "markeredgecolor": look["color"]}
+            hollow = {"markerfacecolor": canvas.PAPER, "markeredgecolor": props["color"]}
             edge = hollow if marker == "D" or is_bound else {}
             axes.plot([at] * 2, np.clip([low, high], *edges), linewidth=1, **place)
             axes.plot(at, value, **{**canvas.EDGED, "marker": marker, **edge, **place})

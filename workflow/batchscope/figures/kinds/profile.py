@@ -15,7 +15,7 @@ from batchscope.analysis import run_series
 from batchscope.core import display
 from batchscope.figures import FigureTables, canvas
 from batchscope.figures.kinds.sweep import value_axis
-from batchscope.figures.rows import of_timings, sweeps, timing_factors
+from batchscope.figures.rows import sweeps, timing_factors, timing_rows
 from batchscope.study import specifications
 
 # Column -> words and colour of its bars, which also differ in grey.
@@ -28,15 +28,15 @@ _ALWAYS = ("loop", "input_pipeline")  # in all headings
 # Columns of numbers at the right of the bars -> their headings.
 _NUMBERS = {"steps_per_second": "steps/s", "process_percent": "CPU %", "gpu_percent": "GPU %"}
 _BAR, _ROW, _WIDTH = 0.78, 0.22, 7.6  # height of a bar in rows, of a row and the figure in inches
-_LEAST_WRITTEN = 0.055  # share of a bar with room for its percentage
-_MOST_BARS, _MOST_SERIES = 60, 4
+_MIN_WRITTEN = 0.055  # share of a bar with room for its percentage
+_MAX_BARS, _MAX_SERIES = 60, 4
 _COLUMN = 44  # width of a column of numbers in points
 _SAMPLES = "samples"
 _HEIGHTS = (2.0, 1.25)  # inches, of the two panels of a series of samples
 _LETTER, _POINTS = 6.0, 560.0  # approximate widths of a digit and of the time axis in points
 _PROCESS: dict[str, Any] = {"color": canvas.INK, "linewidth": 1.0}
 _GPU: dict[str, Any] = {**_PROCESS, "linestyle": (0, (4, 1.2))}
-# Column -> look of its line.
+# Column -> props of its line.
 _UTILISATION: dict[str, dict[str, Any]] = {
     "machine_percent": {"color": canvas.MUTED, "linewidth": 0.6},
     "process_percent": _PROCESS,
@@ -59,7 +59,7 @@ def select(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFram
 
     Speed and utilisation of a configuration are those without the profiler.
     """
-    rows = of_timings(getattr(tables, spec.table))
+    rows = timing_rows(getattr(tables, spec.table))
     if rows.empty:
         return rows
     columns = ["batch_size", "phase", "seconds", *_UTILISATION, *_MEMORY]
@@ -82,7 +82,7 @@ def _draw_bars(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
         common = [name for name in factors if group.frame[name].nunique() == 1]
         heading = run_series.describe({name: group.frame[name].iloc[0] for name in common})
         lines += [display.capital(heading), *(row for _, row in group.frame.iterrows())]
-    lines, sizes = lines[:_MOST_BARS], {}
+    lines, sizes = lines[:_MAX_BARS], {}
     figure, (axes,) = canvas.panels(1, 1, _WIDTH, 0.75 + _ROW * max(len(lines), 4))
     for at, line in enumerate(lines):
         if isinstance(line, str):
@@ -108,30 +108,30 @@ def _draw_bars(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
 def _draw_bar(axes: Axes, at: float, row: pandas.Series, numbers: list[str]) -> None:
     shares = np.array([row[name] for name in _PARTS], float)
     if not np.isfinite(shares).all():
-        look = {"va": "center", "fontsize": 8, "color": canvas.FAILED_COLOUR}
-        axes.text(0.01, at, str(row["status"]).replace("_", " "), **look)
+        props = {"va": "center", "fontsize": 8, "color": canvas.FAILED_COLOUR}
+        axes.text(0.01, at, str(row["status"]).replace("_", " "), **props)
         return
     starts = np.cumsum(shares) - shares
     for (_, colour), start, share in zip(_PARTS.values(), starts, shares, strict=True):
         bars = axes.barh(
             at, share, _BAR, left=start, color=colour, edgecolor=canvas.PAPER, zorder=2
         )
-        if share >= _LEAST_WRITTEN:
-            look = {"fontsize": 7.5, "color": canvas.PAPER if start == 0 else "#000000"}
-            axes.bar_label(bars, [display.percent(share, 0)], label_type="center", **look)
+        if share >= _MIN_WRITTEN:
+            props = {"fontsize": 7.5, "color": canvas.PAPER if start == 0 else "#000000"}
+            axes.bar_label(bars, [display.percent(share, 0)], label_type="center", **props)
     for column, name in enumerate(numbers, 1):
         if math.isfinite(value := float(row[name])):
             _write(axes, column, at, display.grouped(value))
 
 
 def _write(axes: Axes, column: int, at: float, text: str) -> None:
-    look = {"ha": "right", "va": "center", "fontsize": 8.5, "annotation_clip": False}
-    canvas.annotate(axes, text, (1.0, at), (_COLUMN * column, 0), **look)
+    props = {"ha": "right", "va": "center", "fontsize": 8.5, "annotation_clip": False}
+    canvas.annotate(axes, text, (1.0, at), (_COLUMN * column, 0), **props)
 
 
 def _draw_samples(frame: pandas.DataFrame) -> Figure:
     """Return the utilisation over the memory of each series, through consecutive trainings."""
-    groups = sweeps(frame)[:_MOST_SERIES]
+    groups = sweeps(frame)[:_MAX_SERIES]
     figure = canvas.new_figure(8.8, 0.4 + sum(_HEIGHTS) * len(groups))
     ratios = _HEIGHTS * len(groups)
     grid = figure.subplots(2 * len(groups), 1, squeeze=False, height_ratios=ratios)[:, 0]
@@ -156,7 +156,7 @@ def _draw_samples(frame: pandas.DataFrame) -> Figure:
     grid[-1].set_xlabel("time (s)")
     entries = zip(_UTILISATION.items(), _LABELS, strict=True)
     has_values = frame.notna().any()
-    canvas.legend(figure, [(look, label) for (name, look), label in entries if has_values[name]])
+    canvas.legend(figure, [(props, label) for (name, props), label in entries if has_values[name]])
     return figure
 
 
@@ -176,13 +176,13 @@ def phases(rows: pandas.DataFrame) -> list[TracePhase]:
 
 def _label_trainings(axes: Axes, trainings: list[TracePhase], seconds: float) -> None:
     """Write the batch sizes above their trainings if there is room."""
-    look = {"xycoords": axes.get_xaxis_transform(), "ha": "center", "fontsize": 8}
+    props = {"xycoords": axes.get_xaxis_transform(), "ha": "center", "fontsize": 8}
     end = -math.inf
     for phase in trainings:
         middle = (phase.start + phase.stop) / 2
         room = _LETTER * len(str(phase.batch_size)) / 2 * seconds / _POINTS
         if middle - room > end:
             end = middle + room
-            canvas.annotate(axes, str(phase.batch_size), (middle, 1.0), (0, 3), **look)
+            canvas.annotate(axes, str(phase.batch_size), (middle, 1.0), (0, 3), **props)
     left = {"xycoords": "axes fraction", "ha": "right", "fontsize": 8}
     canvas.annotate(axes, "batch size", (0.0, 1.0), (-4, 3), **left)

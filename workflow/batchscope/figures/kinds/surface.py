@@ -19,8 +19,8 @@ from batchscope.core import display
 from batchscope.figures import FigureTables, canvas, rows
 from batchscope.study import specifications
 
-_MOST_COLUMNS = 4  # batch sizes; of more, the smallest and the largest are shown
-_MOST_ROWS = 3  # series and seeds
+_MAX_COLUMNS = 4  # batch sizes; of more, the smallest and the largest are shown
+_MAX_ROWS = 3  # series and seeds
 _BAR_WIDTH = 0.7  # of the colour bar with its label, in inches
 _LEVELS = 11
 _SUBS = ((1.0, 1.5, 2.0, 3.0, 5.0, 7.0), (1.0, 2.0, 5.0), (1.0, 3.0), (1.0,))
@@ -39,9 +39,9 @@ def select(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFram
         return surfaces.iloc[:0]
     surfaces = surfaces[surfaces["index"] == surfaces["index"].min()]
     sizes = sorted(surfaces["batch_size"].unique().tolist())
-    if len(sizes) > _MOST_COLUMNS:
+    if len(sizes) > _MAX_COLUMNS:
         surfaces = surfaces[surfaces["batch_size"].isin([sizes[0], sizes[-1]])]
-    if len(rows.parts(surfaces, "seed")) > _MOST_ROWS:
+    if len(rows.parts(surfaces, "seed")) > _MAX_ROWS:
         surfaces = surfaces[surfaces["seed"] == surfaces["seed"].min()]
     columns = [*run_series.varying(surfaces), "batch_size", "seed", "index", "a", "b", "loss"]
     return surfaces[columns].reset_index(drop=True)
@@ -50,21 +50,21 @@ def select(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFram
 def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
     """Return one row per series and seed, one panel per batch size."""
     sizes = sorted(frame["batch_size"].unique().tolist())
-    parts = rows.parts(frame, "seed")[:_MOST_ROWS]
+    parts = rows.parts(frame, "seed")[:_MAX_ROWS]
     count, shared = len(parts) * len(sizes), {"sharex": True, "sharey": True}
     figure, grid = canvas.panels(count, len(sizes), 2.55, 2.6, **shared)
     figure.set_figwidth(figure.get_figwidth() + _BAR_WIDTH)
     levels = contour_levels(frame["loss"].to_numpy(float))
     # Every step between levels is an equal step of colour.
     colours = ListedColormap(matplotlib.colormaps["viridis"](np.linspace(0.35, 1.0, 256)))
-    look = {"cmap": colours, "norm": BoundaryNorm(levels, 256)}
+    props = {"cmap": colours, "norm": BoundaryNorm(levels, 256)}
     for axes, ((label, part), size) in zip(grid, itertools.product(parts, sizes), strict=True):
         heading = label if size == sizes[0] else ""
         canvas.title(axes, ", ".join(filter(None, [heading, f"batch size {size}"])))
-        _draw_surface(axes, part[part["batch_size"] == size], levels, look)
+        _draw_surface(axes, part[part["batch_size"] == size], levels, props)
         axes.set(xlabel="a", ylabel="b")
         axes.label_outer()
-    bar = figure.colorbar(ScalarMappable(**look), ax=grid, shrink=0.9, pad=0.02)
+    bar = figure.colorbar(ScalarMappable(**props), ax=grid, shrink=0.9, pad=0.02)
     bar.set_label(spec.panels[0].label)
     bar.ax.set_title("Loss")
     bar.ax.set_yticks(levels, map(display.tick, levels))
@@ -90,7 +90,7 @@ def contour_levels(losses: np.ndarray) -> np.ndarray:
 
 
 def _draw_surface(
-    axes: Axes, points: pandas.DataFrame, levels: np.ndarray, look: dict[str, Any]
+    axes: Axes, points: pandas.DataFrame, levels: np.ndarray, props: dict[str, Any]
 ) -> None:
     axes.set_aspect("equal")
     axes.grid(visible=False)
@@ -100,7 +100,7 @@ def _draw_surface(
     table = points.pivot_table("loss", "b", "a", dropna=False)
     plane = (table.columns.to_numpy(float), table.index.to_numpy(float))
     loss = np.ma.masked_invalid(table.to_numpy(float))
-    axes.contourf(*plane, loss, levels, **look)
+    axes.contourf(*plane, loss, levels, **props)
     axes.contour(*plane, loss, levels, colors="#000000", linewidths=0.4)
     for colour, size, width in ((canvas.PAPER, 9, 2.6), ("#000000", 8, 1.1)):
         cross = {"color": colour, "markersize": size, "markeredgewidth": width}

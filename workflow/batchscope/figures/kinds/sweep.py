@@ -20,15 +20,15 @@ from batchscope.analysis import run_series, step_cost
 from batchscope.analysis.intervals import ENDS
 from batchscope.core import display
 from batchscope.figures import FigureTables, canvas
-from batchscope.figures.rows import constant, of_timings, sweeps, timing_factors
+from batchscope.figures.rows import constant, sweeps, timing_factors, timing_rows
 from batchscope.store import records
 from batchscope.study import run_factors, specifications
 from batchscope.study.common_settings import QUARTILES
 from batchscope.study.specifications import Panel, Scale
 from batchscope.study.tables import TABLES, clipped
 
-Lines = Sequence[tuple[run_series.Series, dict[str, Any]]]  # with their looks
-Entries = dict[str, dict[str, Any]]  # entries of the legend: label -> look
+Lines = Sequence[tuple[run_series.Series, dict[str, Any]]]  # with their styles
+Entries = dict[str, dict[str, Any]]  # entries of the legend: label -> props
 Position = Callable[[Any], np.ndarray]  # batch sizes -> places on the horizontal axis
 _STEP, _EXAMPLES = "seconds_per_step", "examples_per_second"
 _FIXED, _PER_EXAMPLE = "fixed_seconds", "seconds_per_image"  # a and b of a + b B
@@ -62,7 +62,7 @@ def select(tables: FigureTables, spec: specifications.Figure) -> pandas.DataFram
     """Return one row per series and batch size, with the columns of its sweep."""
     if spec.table == _SEARCHES:
         return _select_searches(tables, spec)
-    rows = of_timings(getattr(tables, spec.table))
+    rows = timing_rows(getattr(tables, spec.table))
     if rows.empty:
         return rows
     names = [*timing_factors(rows), "batch_size", "status"]
@@ -131,7 +131,7 @@ def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
         else:
             at = batch_axis(axes, frame["batch_size"])
             entries |= _draw_lines(axes, at, frame, panel, lines)
-    canvas.legend(figure, [(look, label) for label, look in entries.items()])
+    canvas.legend(figure, [(props, label) for label, props in entries.items()])
     return figure
 
 
@@ -172,10 +172,10 @@ def _draw_lines(
         rows = _timed(group.frame, panel.column)
         ends = (f"{panel.column}{end}" for end in QUARTILES)
         values = rows[[name if name in rows else panel.column for name in ends]].to_numpy(float).T
-        look = {"linewidth": 1.2, "elinewidth": 1.0, "markersize": 3 if len(rows) > 16 else 5}
-        look |= {"zorder": 3, **canvas.line_look(style | fitted, len(rows))}
+        props = {"linewidth": 1.2, "elinewidth": 1.0, "markersize": 3 if len(rows) > 16 else 5}
+        props |= {"zorder": 3, **canvas.line_props(style | fitted, len(rows))}
         place = at(rows["batch_size"])
-        canvas.error_bars(axes, place, *values, **look)
+        canvas.error_bars(axes, place, *values, **props)
         if flag in rows and (disturbed := rows[flag].to_numpy(float, na_value=0.0) > 0).any():
             axes.plot(place[disturbed], values[0][disturbed], zorder=4, **_DISTURBED)
             entries["disturbed"] = _DISTURBED
@@ -215,16 +215,16 @@ def _draw_limits(axes: Axes, at: Position, lines: Lines) -> Entries:
     entries: Entries = {}
     room = _ROOM[axes.get_yscale()] * max(group.frame[_EXAMPLES].max() for group, _ in lines)
     for group, style in lines:
-        look = {"color": style["color"]}
+        props = {"color": style["color"]}
         share = step_cost.PLATEAU_SHARE * constant(group.frame, "plateau_examples_per_second")
         if step_cost.too_noisy(constant(group.frame, "noise_floor")) or not share <= room:
             continue
-        axes.axhline(share, zorder=1.5, **{**_PLATEAU, **look})
+        axes.axhline(share, zorder=1.5, **{**_PLATEAU, **props})
         axes.set_ylim(top=max(axes.get_ylim()[1], 1.06 * share))
         entries["90 % of the plateau"] = _PLATEAU
         knees = [knee for name in _KNEES if (knee := constant(group.frame, name)) > 0]
         if knees:
-            axes.plot(at(knees[:1]), [share], zorder=4, **{**_KNEE, **look})
+            axes.plot(at(knees[:1]), [share], zorder=4, **{**_KNEE, **props})
             entries["knee"] = _KNEE
     return entries
 
@@ -237,8 +237,8 @@ def _draw_fits(axes: Axes, at: Position, lines: Lines) -> None:
         fixed, slope = (constant(group.frame, name) for name in (_FIXED, _PER_EXAMPLE))
         if len(sizes) > 2:
             grid = np.geomspace(sizes.min(), sizes.max(), 60)
-            look = {"color": style["color"], "linestyle": style["linestyle"], "linewidth": 1.0}
-            axes.plot(at(grid), fixed + slope * grid, zorder=2, **look)
+            props = {"color": style["color"], "linestyle": style["linestyle"], "linewidth": 1.0}
+            axes.plot(at(grid), fixed + slope * grid, zorder=2, **props)
     axes.set_ylim(ends)
 
 
@@ -249,8 +249,8 @@ def _draw_rows(axes: Axes, panel: Panel, lines: Lines) -> None:
         ends = (constant(group.frame, f"{panel.column}{end}") for end in ENDS)
         value, low, high = clipped(panel.column, ends)
         bars = np.nan_to_num([[value - low], [high - value]])
-        look = {**style, "linestyle": "none", "zorder": 3}
-        axes.errorbar(value, row, xerr=bars, elinewidth=1.4, **look)
+        props = {**style, "linestyle": "none", "zorder": 3}
+        axes.errorbar(value, row, xerr=bars, elinewidth=1.4, **props)
         drawn += [end for end in (value, low, high) if np.isfinite(end)]
     axes.set_ylim(len(lines) - 0.5, -0.5)
     axes.set_xlabel(panel.label)
@@ -265,14 +265,14 @@ def _draw_rows(axes: Axes, panel: Panel, lines: Lines) -> None:
 
 
 def _draw_searches(frame: pandas.DataFrame) -> Figure:
-    groups = sweeps(frame)[: canvas.MOST_SERIES]
+    groups = sweeps(frame)[: canvas.MAX_SERIES]
     figure, grid = canvas.panels(len(groups), 0, 5.2 if len(groups) == 1 else 4.0, 3.1)
     for axes, group in zip(grid, groups, strict=True):
         canvas.title(axes, display.capital(group.label) or "Batch sizes tried")
         _draw_search(axes, group.frame)
     entries = [
-        ({"linestyle": "none", **look}, outcome.replace("_", " "))
-        for outcome, look in _OUTCOMES.items()
+        ({"linestyle": "none", **props}, outcome.replace("_", " "))
+        for outcome, props in _OUTCOMES.items()
         if frame["outcome"].eq(outcome).any()
     ]
     entries.append((_LARGEST, "largest that fits"))
@@ -297,15 +297,15 @@ def _draw_search(axes: Axes, rows: pandas.DataFrame) -> None:
     axes.set_ylim(ends)
     rows = rows.assign(at=np.log2(rows["batch_size"].astype(float)))
     rows = rows.assign(height=rows["peak_mb"].fillna(ends[1]))
-    for outcome, look in _OUTCOMES.items():
+    for outcome, props in _OUTCOMES.items():
         tries = rows[rows["outcome"] == outcome]
-        look = {**canvas.EDGED, "linestyle": "none", "markersize": 5.5, "clip_on": False, **look}
-        axes.plot(tries["at"], tries["height"], zorder=4, **look)
+        props = {**canvas.EDGED, "linestyle": "none", "markersize": 5.5, "clip_on": False, **props}
+        axes.plot(tries["at"], tries["height"], zorder=4, **props)
     largest = rows[rows["batch_size"].eq(constant(rows, "max_batch_size"))]
     for _, row in largest[largest["outcome"].eq(records.FITS)][:1].iterrows():
         axes.plot(row["at"], row["height"], zorder=5, **_LARGEST)
         # The search ended at the largest size that it may try.
-        suffix = " or more" if row["max_batch_size_bound"] == "most_fits" else ""
-        look = {"ha": "right", "fontsize": 8.5, "fontweight": "bold"}
+        suffix = " or more" if row["max_batch_size_bound"] == "max_fits" else ""
+        props = {"ha": "right", "fontsize": 8.5, "fontweight": "bold"}
         text = f"{row['batch_size']}{suffix}"
-        canvas.annotate(axes, text, (row["at"], row["height"]), (5, -18), **look)
+        canvas.annotate(axes, text, (row["at"], row["height"]), (5, -18), **props)

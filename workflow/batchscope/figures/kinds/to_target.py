@@ -47,7 +47,7 @@ _MARKS = {
         ("half_batch", "half of a step is fixed cost", _HALF, "^"),
     ),
 }
-Entries = dict[str, Any]  # entries of the legend: label -> look or artist
+Entries = dict[str, Any]  # entries of the legend: label -> props or artist
 
 
 class ScalingRows(NamedTuple):
@@ -112,8 +112,8 @@ def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
     for scaling in scalings:
         if scaling.label not in last or scaling.value("points"):
             last[scaling.label] = scaling
-    if len(scalings) > canvas.MOST_SERIES:
-        scalings = list(last.values())[: canvas.MOST_SERIES]
+    if len(scalings) > canvas.MAX_SERIES:
+        scalings = list(last.values())[: canvas.MAX_SERIES]
     count, columns = len(scalings) * len(spec.panels), len(spec.panels)
     width = 3.6 if len(scalings) + columns > 2 else 5.2
     figure, grid = canvas.panels(count, columns if columns > 1 else count, width, 2.9)
@@ -124,7 +124,7 @@ def draw(frame: pandas.DataFrame, spec: specifications.Figure) -> Figure:
             entries |= _draw_panel(axes, scaling, panel.column)
             axes.set_ylabel(panel.label)
             canvas.title(axes, ", ".join(filter(None, [panel.title, scaling.label, target])))
-    canvas.legend(figure, [(look, label) for label, look in entries.items()])
+    canvas.legend(figure, [(props, label) for label, props in entries.items()])
     return figure
 
 
@@ -145,14 +145,14 @@ def _draw_panel(axes: Axes, scaling: ScalingRows, axis: str) -> Entries:
     means = scaling.means(axis)
     for size, (mean, low, high, _) in zip(scaling.batch_sizes, means, strict=True):
         if math.isfinite(mean):
-            look = {"elinewidth": 1.2, "zorder": 4, **_MEAN}
-            canvas.error_bars(axes, math.log2(size), mean, low, high, **look)
+            props = {"elinewidth": 1.2, "zorder": 4, **_MEAN}
+            canvas.error_bars(axes, math.log2(size), mean, low, high, **props)
             entries["geometric mean"] = _MEAN
-    look = {"ha": "center", "va": "top", "rotation": 90, "fontsize": 7}
-    look |= {"xycoords": axes.get_xaxis_transform(), "color": canvas.FAILED_COLOUR}
+    props = {"ha": "center", "va": "top", "rotation": 90, "fontsize": 7}
+    props |= {"xycoords": axes.get_xaxis_transform(), "color": canvas.FAILED_COLOUR}
     missed = scaling.rows[scaling.rows["reached"] == 0].groupby("batch_size").size()
     for size, count in missed.items():
-        canvas.annotate(axes, f"{count} never", (math.log2(size), 1.0), (0, -2), **look)
+        canvas.annotate(axes, f"{count} never", (math.log2(size), 1.0), (0, -2), **props)
     if scaling.value("points") and (values := _curve(scaling, axis)):
         axes.plot(*values, zorder=2, **_CURVE)
         entries["fit"] = _CURVE
@@ -215,16 +215,16 @@ def _draw_marks(axes: Axes, scaling: ScalingRows, axis: str) -> Entries:
     left, right = left + margin, right - margin
     for row, (_, colour, marker, value, low, high) in enumerate(marks):
         height = math.exp(bottom - step * (row + 0.5))
-        look = {"color": colour, "zorder": 5, "markersize": 5}
+        props = {"color": colour, "zorder": 5, "markersize": 5}
         ends = np.log2([low if low > 0 else _NARROWEST, high if high > 0 else _WIDEST])
         at = math.log2(value) if value > 0 else math.nan
-        axes.plot(np.clip(ends, left, right), [height] * 2, lw=1.6, **look)
+        axes.plot(np.clip(ends, left, right), [height] * 2, lw=1.6, **props)
         if np.nanmin([at, ends[0]]) < left:
-            axes.plot(left, height, marker="<", **look)
+            axes.plot(left, height, marker="<", **props)
         if np.nanmax([at, ends[1]]) > right:
-            axes.plot(right, height, marker=">", **look)
+            axes.plot(right, height, marker=">", **props)
         if left <= at <= right:
-            axes.plot(at, height, marker=marker, **look)
+            axes.plot(at, height, marker=marker, **props)
     return {
         label: {"color": colour, "marker": marker, "markersize": 5}
         for label, colour, marker, *_ in marks

@@ -18,34 +18,34 @@ LOSSES = tuple(f"{split}_loss" for split in _SPLITS)
 METRICS = {f"{split}_{name}": metric for name, metric in tasks.METRICS.items() for split in _SPLITS}
 OUTCOMES = (*LOSSES, *METRICS)
 # Column of our tables -> the columns of a log that it is made of.
-MADE_OF = {
+SOURCE_COLUMNS = {
     "best_train_loss": {"train_loss"},
     "best_validation_loss": {"validation_loss"},
     "generalisation_gap": {"train_loss", "test_loss"},
     **{gap: {f"train_{metric.name}", f"test_{metric.name}"} for gap, metric in tasks.GAPS.items()},
 }
-LEAST_SIZES = 3  # batch sizes of a series: two leave the two constants of a fit no residual
+MIN_SIZES = 3  # batch sizes of a series: two leave the two constants of a fit no residual
 # Begins the name of a column that no factor of ours has: it can be no other column of a table.
-OWN = "own_"
-NOTHING = "none"  # value of an empty cell in such a column
+PREFIX = "own_"
+EMPTY = "none"  # value of an empty cell in such a column
 AT_TARGET, AT_END = "target", "end"  # why a run with a single row stopped
-ELSEWHERE = "elsewhere"  # the machine of external runs
+EXTERNAL_MACHINE = "elsewhere"  # the machine of external runs
 
 
-def of_metrics(metrics: tasks.Metrics) -> tuple[str, ...]:
+def metric_columns(metrics: tasks.Metrics) -> tuple[str, ...]:
     return tuple(f"{split}_{metric.name}" for metric in metrics for split in _SPLITS)
 
 
 def outcomes(metrics: tasks.Metrics) -> tuple[str, ...]:
-    return (*OUTCOMES, *of_metrics(metrics))
+    return (*OUTCOMES, *metric_columns(metrics))
 
 
-def is_own(column: Any) -> bool:
-    return isinstance(column, str) and column.startswith(OWN)
+def is_user_defined(column: Any) -> bool:
+    return isinstance(column, str) and column.startswith(PREFIX)
 
 
-def named(column: str) -> str:
-    return column if column in FACTORS else f"{OWN}{column}"
+def prefixed_name(column: str) -> str:
+    return column if column in FACTORS else f"{PREFIX}{column}"
 
 
 def factor(column: str, texts: Iterable[str]) -> tuple[str, list[Any]]:
@@ -60,8 +60,8 @@ def factor(column: str, texts: Iterable[str]) -> tuple[str, list[Any]]:
             return column, [_as_kind(FACTORS[column].kind, text) for text in texts]
     for convert in (int, _finite):
         with contextlib.suppress(ValueError):
-            return f"{OWN}{column}", [convert(text) for text in texts]
-    return f"{OWN}{column}", texts
+            return f"{PREFIX}{column}", [convert(text) for text in texts]
+    return f"{PREFIX}{column}", texts
 
 
 def _as_kind(kind: str, text: str) -> Any:

@@ -7,8 +7,8 @@ import numpy as np
 import pandas
 import pytest
 
-from batchscope.analysis import readings
-from batchscope.analysis.readings import Budget
+from batchscope.analysis import budget_comparisons
+from batchscope.analysis.budget_comparisons import Budget
 
 NAN, INF = float("nan"), float("inf")
 STEPS = 8  # evaluations of a training, one per epoch of 32 examples
@@ -56,7 +56,7 @@ def of_numbers(**more):
 
 def read(tables, stated=(), margins=(), budget=None, **more):
     """Returns budget and outcome -> reading of one series; of one budget outcome -> reading."""
-    found = readings.of_experiment(*tables, dict(stated), dict(margins), **more)
+    found = budget_comparisons.for_experiment(*tables, dict(stated), dict(margins), **more)
     if budget is None:
         return {(each.budget.kind, each.outcome): each for each in found}
     return {each.outcome: each for each in found if each.budget.kind == budget}
@@ -68,15 +68,15 @@ def target(tables, stated=()):
 
 def test_the_default_budgets_are_the_largest_that_every_finished_run_reached():
     _, rows = frames(steps={8: 8, 16: 10, 32: 12})
-    found = {budget.kind: budget for budget in readings.budgets(rows, {"updates": 5})}
+    found = {budget.kind: budget for budget in budget_comparisons.budgets(rows, {"updates": 5})}
     assert list(found) == ["epochs", "updates", "seconds", "convergence"]
     assert found["epochs"] == Budget("epochs", 8.0)
     assert found["updates"] == Budget("updates", 5.0)
     # 12 * 32 examples at 4 ms, less than 8 * 32 at 10 ms and 10 * 32 at 6 ms.
     assert found["seconds"].value == pytest.approx(12 * 32 * 0.004)
     _, rows = frames(failed={(16, 0.4)})  # what did not finish bounds nothing
-    assert readings.budgets(rows, {})[0].value == STEPS
-    assert readings.budgets(rows[rows["status"] == "diverged"], {}) == []
+    assert budget_comparisons.budgets(rows, {})[0].value == STEPS
+    assert budget_comparisons.budgets(rows[rows["status"] == "diverged"], {}) == []
 
 
 def test_what_is_not_known_is_no_budget():
@@ -99,10 +99,10 @@ def test_before_its_end_a_training_whose_rate_falls_is_no_shorter_one():
     _, rows = tables
     constant = rows["batch_size"] > 8
     mixed = rows.assign(schedule=rows["schedule"].mask(constant, "constant"))
-    assert readings.budgets(mixed, {}) == readings.budgets(rows, {})
+    assert budget_comparisons.budgets(mixed, {}) == budget_comparisons.budgets(rows, {})
     _, rows = frames(steps={8: 8, 16: 8, 32: 12})
     longer = rows.assign(schedule="linear", epochs=rows["batch_size"].map({8: 8, 16: 8, 32: 12}))
-    assert [each.kind for each in readings.budgets(longer, {})] == ["convergence"]
+    assert [each.kind for each in budget_comparisons.budgets(longer, {})] == ["convergence"]
 
 
 def test_each_size_is_read_on_test_data_at_the_rate_that_is_best_at_the_budget():
@@ -248,7 +248,7 @@ def test_a_regression_is_compared_by_r2_by_its_loss_and_by_errors_with_a_margin(
     found = read(tables, {"epochs": 5}, {"test_mae": 2.0, "train_mse": 1.0}, "epochs")
     assert list(found) == ["test_r2", "test_mae", "test_loss"]
     r2, error, _ = found.values()
-    assert error.margin == 2 and (r2.rises, error.rises) == (True, False)
+    assert error.margin == 2 and (r2.higher_is_better, error.higher_is_better) == (True, False)
     losses = np.array([[loss_of(size, 0.2, seed, 5) for seed in range(3)] for size in (8, 16)])
     assert r2.values[:2] == pytest.approx(1 - losses / 2)
     assert error.values[:2] == pytest.approx(10 * (4 * losses) ** 0.5)
@@ -262,7 +262,7 @@ def test_each_series_is_read_by_what_it_learns():
             frame["dataset"] = name
             frame["run"] = f"{name}-" + frame["run"]
     tables = [pandas.concat(both, ignore_index=True) for both in zip(*parts, strict=True)]
-    found = readings.of_experiment(*tables, {}, {})
+    found = budget_comparisons.for_experiment(*tables, {}, {})
     found = [each for each in found if each.budget.kind == "epochs"]
     datasets = [each.trainings.factors["dataset"] for each in found]
     assert datasets == ["diabetes"] * 2 + ["digits"] * 2
@@ -273,9 +273,9 @@ def test_each_series_is_read_by_what_it_learns():
 
 def test_at_each_look_its_seeds_alone_choose_the_rates_and_the_budgets_are_those_of_all():
     """As the trainings of these seeds are read at the budgets that all of them have."""
-    looks = (2, 3, 5)
+    analyses = (2, 3, 5)
     tables, stated = frames(seeds=range(5)), {}
-    found = read(tables, looks=looks)
+    found = read(tables, analyses=analyses)
     kinds = {key: each for key, each in found.items() if key[0] != "target"}
     of_target = found["target", "updates"].budget
     assert {len(each.earlier) for each in found.values()} == {2}
@@ -283,7 +283,7 @@ def test_at_each_look_its_seeds_alone_choose_the_rates_and_the_budgets_are_those
     assert found["epochs", "test_accuracy"].share == pytest.approx(0.4)
     stated = {each.budget.kind: each.budget.value for each in kinds.values()}
     stated |= {"target": {of_target.column: of_target.value}}
-    for at, seeds in enumerate(looks[:-1]):
+    for at, seeds in enumerate(analyses[:-1]):
         runs, rows = (each[each["seed"] < seeds] for each in tables)
         alone = read((runs, rows), stated)
         for key, each in found.items():
@@ -294,6 +294,6 @@ def test_at_each_look_its_seeds_alone_choose_the_rates_and_the_budgets_are_those
 
 
 def test_in_the_middle_of_a_stage_the_seeds_there_are_have_its_share():
-    found = read(frames(seeds=range(4)), looks=(2, 6, 8))["epochs", "test_accuracy"]
+    found = read(frames(seeds=range(4)), analyses=(2, 6, 8))["epochs", "test_accuracy"]
     assert (found.share, len(found.earlier)) == (0.5, 1)
-    assert read(frames(seeds=range(2)), looks=(6, 8))["epochs", "test_accuracy"].share == 0.75
+    assert read(frames(seeds=range(2)), analyses=(6, 8))["epochs", "test_accuracy"].share == 0.75

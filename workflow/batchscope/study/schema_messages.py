@@ -17,7 +17,7 @@ from pydantic.fields import FieldInfo
 from batchscope.core import display
 from batchscope.core.problems import Place, Problem, hint, missing_blank, nearest, show
 
-_MOST_LISTED = 24
+_MAX_LISTED = 24
 # Replaces wording that names Python's types and our classes.
 _MAP = "Input should be a map of keys"
 _PLAIN = dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), _MAP)
@@ -71,8 +71,8 @@ def problems(error: ValidationError, model: type[BaseModel]) -> Iterator[Problem
         # pydantic counts the valid items of a list, and reports the invalid ones as well.
         elif kind != "too_short" or context["actual_length"] == _length(value):
             choices = re.findall("'([^']*)'", message)
-            if len(choices) > _MOST_LISTED:
-                message = f"Input should be one of {', '.join(choices[:_MOST_LISTED])}, ..."
+            if len(choices) > _MAX_LISTED:
+                message = f"Input should be one of {', '.join(choices[:_MAX_LISTED])}, ..."
             fix = hint(value, choices) if isinstance(value, str) else ""
             if value is None and message == _MAP:
                 fix = " Indent its keys, or remove it."
@@ -98,8 +98,8 @@ def _unknown(key: Any, home: Map) -> tuple[str, str | None]:
         return f"Unknown key.{missing_blank(str(key)) or f' Did you mean {match!r}?'}", match
     if match := nearest(name, _keys(home.outer)):
         return f"Unknown key. Did you mean '{match}', one level up?", match
-    end = ", ..." if len(fields) > _MOST_LISTED else "."
-    return f"Unknown key. Known keys: {', '.join([*fields][:_MOST_LISTED])}{end}", None
+    end = ", ..." if len(fields) > _MAX_LISTED else "."
+    return f"Unknown key. Known keys: {', '.join([*fields][:_MAX_LISTED])}{end}", None
 
 
 def _located(loc: tuple[str | int, ...], model: Any) -> tuple[Place, Map]:

@@ -1,6 +1,6 @@
 """The recommendation of every series: a card of the page, and an answer in the terminal.
 
-Both take their sentences from `decision.txt.j2`.
+Both take their sentences from `recommendation.txt.j2`.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def text(study: Study, results: Path | str, config: str, seeds: bool = False) ->
     advice = page.render(
         "advice.txt.j2",
         cards=cards(study, tables, config, chance_levels(study, results)),
-        schedules={name: batch_schedules.of_experiment(tables[name]) for name in trained},
+        schedules={name: batch_schedules.for_experiment(tables[name]) for name in trained},
         guess=study.file.guess,
         seeds=seeds,
     )

@@ -29,23 +29,23 @@ from batchscope.analysis.intervals import Interval
 from batchscope.analysis.targets import Target
 from batchscope.analysis.trainings import CHOSEN_ON, Chosen, Evaluated, Trainings
 from batchscope.store.records import FINISHED, UNSUCCESSFUL
-from batchscope.study import budget_kinds, own_columns, stages, tasks
+from batchscope.study import budget_kinds, external_columns, stages, tasks
 from batchscope.study.budget_kinds import (
     AXES,
     CONVERGENCE,
+    COSTS,
     END,
     EPOCHS,
     SECONDS,
-    TAKEN,
     TARGET,
     UPDATES,
 )
 
-LEAST_SIZES = 2
+MIN_SIZES = 2
 _TIMED = "seconds_per_epoch"  # of a timing job, which ran whatever became of the training
 CHOSEN_BY = "validation_loss"  # of an evaluation; of a run `CHOSEN_ON`
 DefaultTarget = Callable[[Trainings], Target | None]
-MARGIN_OF_TAKEN = 0.1  # default margin of a cost to a target
+COST_MARGIN = 0.1  # default margin of a cost to a target
 
 
 class Budget(NamedTuple):
@@ -63,7 +63,7 @@ class Budget(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Reading:
+class BudgetComparison:
     """One outcome of one series at one budget.
 
     Attributes:
@@ -76,7 +76,7 @@ class Reading:
         ended: Whether a run of the size finished before the budget.
         rate_left: Whether a rate with fewer seeds may be better than the chosen one.
         share: Share of the level that an analysis of these seeds may spend.
-        earlier: The reading at each earlier interim analysis.
+        earlier: The comparison at each earlier interim analysis.
     """
 
     trainings: Trainings
@@ -89,7 +89,7 @@ class Reading:
     ended: np.ndarray
     rate_left: np.ndarray
     share: float = 1.0
-    earlier: tuple[Reading, ...] = ()
+    earlier: tuple[BudgetComparison, ...] = ()
 
     @property
     def batch_sizes(self) -> list[int]:
@@ -106,7 +106,7 @@ class Reading:
 
     @property
     def is_cost(self) -> bool:
-        return self.outcome in TAKEN
+        return self.outcome in COSTS
 
     @functools.cached_property
     def not_reached(self) -> np.ndarray:
@@ -117,11 +117,11 @@ class Reading:
         return (self.budget.kind == TARGET) & never & completed.any(axis=1)
 
     @property
-    def rises(self) -> bool:
+    def higher_is_better(self) -> bool:
         return tasks.higher_is_better(self.outcome, self.trainings.metrics)
 
     @property
-    def held_equal(self) -> dict[str, Any]:
+    def budget_columns(self) -> dict[str, Any]:
         kind, value, column = self.budget
         of_budget = {"budget": kind, "budget_value": value, "budget_column": column}
         return {**of_budget, "outcome": self.outcome}
@@ -137,58 +137,61 @@ class Reading:
         return intervals.means(self.values[:, seeds], self.chosen.tuned, self.is_cost)
 
 
-def of_experiment(
+def for_experiment(
     runs: pandas.DataFrame,
     evaluations: pandas.DataFrame,
     stated_budgets: Mapping[str, Any],
     margins: Mapping[str, float],
-    looks: Sequence[int] = (),
+    analyses: Sequence[int] = (),
     default_target: DefaultTarget = Trainings.default_target,
     metrics: tasks.Metrics = (),
-) -> Iterator[Reading]:
+) -> Iterator[BudgetComparison]:
     """Yield every outcome of every series with two batch sizes or more, at every budget.
 
     Args:
         stated_budgets: Budgets of the experiment: kind -> value; for a target, column -> value.
         margins: Outcome -> largest negligible deterioration. Columns of runs.csv among them are
             also read at the end of the runs.
-        looks: Numbers of seeds at the interim analyses, all of which use the budgets of all seeds.
+        analyses: Numbers of seeds at the interim analyses, which use the budgets of all seeds.
         default_target: Returns the target of a series if the experiment states none.
         metrics: User-defined metrics.
     """
     shared = budgets(evaluations, stated_budgets)
-    for series in trainings.of_experiment(runs, evaluations, metrics):
-        if len(series.axes[0]) < LEAST_SIZES:
+    for series in trainings.for_experiment(runs, evaluations, metrics):
+        if len(series.axes[0]) < MIN_SIZES:
             continue
         budget = target(series, stated_budgets, default_target)
-        read = functools.partial(_of_series, shared=shared, target=budget, margins=margins)
-        yield from _staged(series, looks, read)
+        read = functools.partial(_compare_series, shared=shared, target=budget, margins=margins)
+        yield from _staged(series, analyses, read)
 
 
 def _staged(
     trainings: Trainings,
     planned: Sequence[int],
-    read: Callable[[Trainings], Iterable[Reading]],
-) -> Iterator[Reading]:
-    """Yield the readings of trainings, each with those of the same sizes at earlier analyses."""
-    *before, (_, share) = stages.seen(len(trainings.axes[2]), planned)
+    read: Callable[[Trainings], Iterable[BudgetComparison]],
+) -> Iterator[BudgetComparison]:
+    """Yield the comparisons of trainings, each with those of the same sizes at earlier analyses."""
+    *before, (_, share) = stages.analyses_so_far(len(trainings.axes[2]), planned)
     earlier = [
-        {_key(reading): replace(reading, share=used) for reading in read(trainings.first(seeds))}
+        {
+            _key(comparison): replace(comparison, share=used)
+            for comparison in read(trainings.first(seeds))
+        }
         for seeds, used in before
     ]
-    for reading in read(trainings):
-        same = (analysis.get(_key(reading)) for analysis in earlier)
-        same = (match for match in same if match and match.batch_sizes == reading.batch_sizes)
-        yield replace(reading, share=share, earlier=tuple(same))
+    for comparison in read(trainings):
+        same = (analysis.get(_key(comparison)) for analysis in earlier)
+        same = (match for match in same if match and match.batch_sizes == comparison.batch_sizes)
+        yield replace(comparison, share=share, earlier=tuple(same))
 
 
-def _key(reading: Reading) -> tuple[str, str]:
-    return reading.budget.kind, reading.outcome
+def _key(comparison: BudgetComparison) -> tuple[str, str]:
+    return comparison.budget.kind, comparison.outcome
 
 
-def _of_series(
+def _compare_series(
     series: Trainings, shared: list[Budget], target: Budget | None, margins: Mapping[str, float]
-) -> Iterator[Reading]:
+) -> Iterator[BudgetComparison]:
     """Yield every outcome of a series at every budget.
 
     To the target, at convergence and at the end a batch size has one rate, as recommended.
@@ -203,7 +206,7 @@ def _of_series(
         costs = np.full_like(losses, math.nan)
         if target:
             costs = series.cost_to(Target(target.column, target.value), UPDATES)
-        advised = series.chosen_for_all(losses, costs, margins.get(SECONDS, MARGIN_OF_TAKEN))
+        advised = series.chosen_for_all(losses, costs, margins.get(SECONDS, COST_MARGIN))
         for budget in shared:
             if budget.kind == CONVERGENCE:
                 yield from _to_target(series, target, margins, advised)
@@ -235,23 +238,23 @@ def budgets(evaluations: pandas.DataFrame, values: Mapping[str, Any]) -> list[Bu
     return [*equal, Budget(CONVERGENCE)]
 
 
-def _reading(
+def _comparison(
     series: Trainings,
     budget: Budget,
     outcome: str,
     margin: float,
     chosen: Chosen,
     **marks: np.ndarray,
-) -> Reading:
-    """Return the reading of an outcome; a mark that is left out is false for all sizes."""
+) -> BudgetComparison:
+    """Return the comparison of an outcome; a mark that is left out is false for all sizes."""
     none = np.zeros(len(series.axes[0]), bool)
     marks = dict.fromkeys(("at_first", "falling", "ended", "rate_left"), none) | marks
-    return Reading(series, budget, outcome, margin, chosen, **marks)
+    return BudgetComparison(series, budget, outcome, margin, chosen, **marks)
 
 
 def _at_budget(
     series: Trainings, budget: Budget, margins: Mapping[str, float], advised: Chosen | None
-) -> Iterator[Reading]:
+) -> Iterator[BudgetComparison]:
     """Yield every outcome of a series at a budget, on test data or else on validation data.
 
     At convergence `advised` has the rates. Otherwise the rate has the lowest mean validation loss
@@ -284,10 +287,10 @@ def _at_budget(
         if margin is not None:
             cube, by_others = cubes[name], name == validation
             chosen = advised.apply(cube) if advised else series.chosen_by(losses, cube, by_others)
-            yield _reading(series, budget, name, margin, chosen, **marks)
+            yield _comparison(series, budget, name, margin, chosen, **marks)
 
 
-def _at_equal_budget(series: Trainings, margins: Mapping[str, float]) -> Iterator[Reading]:
+def _at_equal_budget(series: Trainings, margins: Mapping[str, float]) -> Iterator[BudgetComparison]:
     """Yield every outcome and the seconds of a series with equal ends, known there alone.
 
     The other seeds choose the rate of each seed, by the first known loss or metric.
@@ -298,7 +301,9 @@ def _at_equal_budget(series: Trainings, margins: Mapping[str, float]) -> Iterato
         return series.outcome(read, tasks.higher_is_better(name, series.metrics))
 
     equal = budget_kinds.equal_budget(series.finished)
-    outcomes = [name for name in own_columns.outcomes(series.metrics) if series.is_complete(name)]
+    outcomes = [
+        name for name in external_columns.outcomes(series.metrics) if series.is_complete(name)
+    ]
     if equal is None or not outcomes:
         return
     budget, losses = Budget(*equal), only(outcomes[0])
@@ -308,10 +313,12 @@ def _at_equal_budget(series: Trainings, margins: Mapping[str, float]) -> Iterato
         name = next(filter(outcomes.__contains__, names), None)
         margin = margins.get(name, default)
         if name and margin is not None:
-            yield _reading(series, budget, name, margin, series.chosen_by(losses, only(name), True))
+            yield _comparison(
+                series, budget, name, margin, series.chosen_by(losses, only(name), True)
+            )
     if series.is_complete(SECONDS):
-        margin, seconds = margins.get(SECONDS, MARGIN_OF_TAKEN), only(SECONDS)
-        yield _reading(series, budget, SECONDS, margin, series.chosen_by(losses, seconds, True))
+        margin, seconds = margins.get(SECONDS, COST_MARGIN), only(SECONDS)
+        yield _comparison(series, budget, SECONDS, margin, series.chosen_by(losses, seconds, True))
 
 
 def _compared(series: Trainings) -> dict[str, float | None]:
@@ -319,38 +326,44 @@ def _compared(series: Trainings) -> dict[str, float | None]:
 
     None if the margin depends on the unit: it is compared only with a stated margin.
     """
-    learned = tasks.of_columns(series.finished.columns[series.finished.notna().any()])
+    learned = tasks.from_columns(series.finished.columns[series.finished.notna().any()])
     names = [name for task in learned for name in tasks.TASKS[task]]
     margins = {name: tasks.METRICS[name].margin for name in names}
     user_metrics = dict.fromkeys(metric.name for metric in series.metrics)
     return {**margins, "loss": tasks.loss_margin(learned), **user_metrics}
 
 
-def _at_own_end(series: Trainings, outcome: str, margin: float, advised: Chosen | None) -> Reading:
+def _at_own_end(
+    series: Trainings, outcome: str, margin: float, advised: Chosen | None
+) -> BudgetComparison:
     """Return a column of runs.csv at the rates of `advised`, or at those with the lowest losses.
 
     Without losses the outcome itself chooses, each seed at the rate that the others choose.
     """
     losses, cube = series.column(CHOSEN_ON), series.column(outcome)
     if advised:
-        return _reading(series, Budget(END), outcome, margin, advised.apply(cube))
+        return _comparison(series, Budget(END), outcome, margin, advised.apply(cube))
     by_others = outcome.startswith("validation")
     if not np.isfinite(losses).any():
         losses, by_others = -cube if tasks.higher_is_better(outcome, series.metrics) else cube, True
-    return _reading(series, Budget(END), outcome, margin, series.chosen_by(losses, cube, by_others))
+    return _comparison(
+        series, Budget(END), outcome, margin, series.chosen_by(losses, cube, by_others)
+    )
 
 
-def of_column(rows: pandas.DataFrame, column: str, looks: Sequence[int] = ()) -> Reading:
+def from_column(
+    rows: pandas.DataFrame, column: str, analyses: Sequence[int] = ()
+) -> BudgetComparison:
     """Return a column of runs.csv of one series at the end of its runs, without tuned rates.
 
     A seed has no value if its run failed. A batch size without any value has failed if a run did.
     """
     trainings = Trainings({}, rows, rows.iloc[:0])
-    (reading,) = _staged(trainings, looks, lambda first: [_of_column(first, column)])
-    return reading
+    (comparison,) = _staged(trainings, analyses, lambda first: [_column_values(first, column)])
+    return comparison
 
 
-def _of_column(series: Trainings, column: str) -> Reading:
+def _column_values(series: Trainings, column: str) -> BudgetComparison:
     rows = series.runs
     finished, failed = (rows["status"] == FINISHED), rows["status"].isin(UNSUCCESSFUL)
     numbers = rows[column].astype(float)
@@ -361,7 +374,7 @@ def _of_column(series: Trainings, column: str) -> Reading:
     values[np.isnan(values).all(axis=1) & (failures == 1).any(axis=1)] = math.inf
     no = np.zeros(len(values), bool)
     chosen = Chosen(values, np.full(len(values), math.nan), no, np.zeros(values.shape, int), no)
-    return _reading(series, Budget(END), column, math.nan, chosen)
+    return _comparison(series, Budget(END), column, math.nan, chosen)
 
 
 def target(
@@ -385,7 +398,7 @@ def target(
 
 def _to_target(
     series: Trainings, budget: Budget | None, margins: Mapping[str, float], advised: Chosen | None
-) -> Iterator[Reading]:
+) -> Iterator[BudgetComparison]:
     """Yield the updates, examples and seconds that each size takes to a target.
 
     `advised` has the rates; without it each seed is read at the rate that the others choose.
@@ -394,12 +407,12 @@ def _to_target(
         return
     target = Target(budget.column, budget.value)
     first = series.at_first(target)
-    for axis in own_columns.AXES:
+    for axis in external_columns.AXES:
         if series.is_complete(axis):
-            costs, margin = series.cost_to(target, axis), margins.get(axis, MARGIN_OF_TAKEN)
+            costs, margin = series.cost_to(target, axis), margins.get(axis, COST_MARGIN)
             chosen = advised.apply(costs) if advised else series.chosen_by_itself(costs)
             at_first = chosen_rates.at(first, np.maximum(chosen.read, 0)).any(axis=1)
-            yield _reading(series, budget, axis, margin, chosen, at_first=at_first)
+            yield _comparison(series, budget, axis, margin, chosen, at_first=at_first)
 
 
 def _falling(series: Trainings, advised: Chosen) -> np.ndarray:
@@ -429,4 +442,4 @@ def at_budget(series: Trainings, budget: Budget, name: str) -> np.ndarray:
             return float(rows[name][0]) if len(losses) == 1 else math.nan
         return float(rows[name][np.argmin(np.where(finite, losses, math.inf))])
 
-    return series.outcome(series.by_run(read), rises=not loss)
+    return series.outcome(series.by_run(read), higher_is_better=not loss)
