@@ -17,7 +17,7 @@ rule all:
     default_target: True
     input:
         # A function, which other targets do not call.
-        lambda wildcards: targets.of_all(STUDY),
+        lambda wildcards: targets.all_targets(STUDY),
 
 
 rule data:

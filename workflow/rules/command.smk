@@ -8,18 +8,18 @@ rule run_command:
         trajectory="results/runs/{command}/trajectory.csv",
     log:
         "logs/run_command/{command}.log",
-    priority: resources.of_command(STUDY, lambda command: int(command.alone))
+    priority: resources.command_resources(STUDY, lambda command: int(command.alone))
     conda:
         ENVIRONMENT
-    threads: resources.of_command(STUDY, resources.command_threads)
+    threads: resources.command_resources(STUDY, resources.command_threads)
     resources:
         mem_mb=resources.command_memory(STUDY),
         runtime=240,
-        gpu=resources.of_command(STUDY, lambda command: command.gpus),
-        cpus_per_task=resources.of_command(STUDY, lambda command: command.threads),
-        alone=resources.of_command(STUDY, lambda command: int(command.alone)),
+        gpu=resources.command_resources(STUDY, lambda command: command.gpus),
+        cpus_per_task=resources.command_resources(STUDY, lambda command: command.threads),
+        alone=resources.command_resources(STUDY, lambda command: int(command.alone)),
         # Replaces the profile's default, so it repeats the signal.
-        slurm_extra=resources.of_command(STUDY, resources.slurm_options),
+        slurm_extra=resources.command_resources(STUDY, resources.slurm_options),
     params:
         VERSIONS["run_command"],
     # `exec`, as for a training.

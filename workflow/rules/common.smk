@@ -80,7 +80,7 @@ onsuccess:
 
 
 onerror:
-    if remedy := session.remedy_for_future_dates(STUDY):
+    if remedy := session.future_dates_hint(STUDY):
         logger.error(remedy)
 
 
