@@ -80,7 +80,7 @@ def test_memory_excludes_and_is_a_limit():
     assert one(found, "limit", "knee")["estimate"] == 70
     sizes = found[found["item"] == "size"].set_index("batch_size")
     assert sizes.loc[128, ["name", "verdict"]].tolist() == ["memory", "beyond"]
-    open_ = advised(limits=limits.assign(max_batch_size_bound="max_fits"))
+    open_ = advised(limits=limits.assign(max_batch_size_bound="most_fits"))
     assert recommended(open_)[2] == "32 64 128"
     assert one(open_, "limit", "memory")["reason"] == "lower_bound"
 

@@ -55,7 +55,7 @@ def test_the_machine_was_timed(finished):
     assert [row["batch_size"] for row in speeds] == ["4", "16", "64"]
     assert all(float(row["examples_per_second"]) > 0 and row["blocks"] == "4" for row in speeds)
     (sweep,) = rows(finished, "sweeps")
-    assert (sweep["max_batch_size"], sweep["max_batch_size_bound"]) == ("2", "max_fits")
+    assert (sweep["max_batch_size"], sweep["max_batch_size_bound"]) == ("2", "most_fits")
     assert [row["outcome"] for row in rows(finished, "largest")] == ["fits"] * 2
     assert {row["batch_size"] for row in rows(finished, "samples")} == {"", "4", "16", "64"}
     for row in rows(finished, "profiles"):

@@ -27,7 +27,7 @@ from batchscope.study.run_factors import TIMING_FACTORS
 MAX_DISTURBED = 0.25  # share of disturbed blocks above which sizes are not ranked by seconds
 CRITICAL, RATE = "critical_batch_size", "learning_rate"
 _MACHINE_COLUMNS = {"machine", "dataset", "dataset_digest", "model", "model_digest", "device"}
-MAX_FITS = "max_fits"  # no larger batch was tried than the largest that fits
+MAX_FITS = "most_fits"  # no larger batch was tried than the largest that fits
 Row = dict[str, Any]
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 # Reasons for the end of a search, besides a failed try.
 RESOLVED = "resolved"
-MAX_FITS = "max_fits"  # the largest that may be tried
+MAX_FITS = "most_fits"  # the largest that may be tried
 NOTHING_FITS = "nothing_fits"
 
 

@@ -114,7 +114,7 @@ _SWEEPS = {
     "still_rising": Column("Whether 90 % of the plateau needs more than the largest batch size."),
     "max_batch_size": Column("Largest batch size that fitted into memory."),
     "max_batch_size_bound": TextColumn(
-        "resolved, max_fits (the largest size to try fits) or nothing_fits."
+        "resolved, most_fits (the largest size to try fits) or nothing_fits."
     ),
     "memory_limit_mb": Column("Memory limit of the search.", "MB"),
     "memory_fixed_mb": Column("Memory without the batch, by a fit over all tried sizes.", "MB"),

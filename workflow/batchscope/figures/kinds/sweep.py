@@ -305,7 +305,7 @@ def _draw_search(axes: Axes, rows: pandas.DataFrame) -> None:
     for _, row in largest[largest["outcome"].eq(records.FITS)][:1].iterrows():
         axes.plot(row["at"], row["height"], zorder=5, **_LARGEST)
         # The search ended at the largest size that it may try.
-        suffix = " or more" if row["max_batch_size_bound"] == "max_fits" else ""
+        suffix = " or more" if row["max_batch_size_bound"] == "most_fits" else ""
         props = {"ha": "right", "fontsize": 8.5, "fontweight": "bold"}
         text = f"{row['batch_size']}{suffix}"
         canvas.annotate(axes, text, (row["at"], row["height"]), (5, -18), **props)
