@@ -168,7 +168,7 @@ class AdviceSeries:
 
     @property
     def baseline(self) -> float:
-        """The first metric of the best prediction that analyses at no example; NaN if unknown."""
+        """The first metric of the best prediction that ignores the inputs; NaN if unknown."""
         baselines = self.request.baselines.get(str(self.factors.get("dataset")), {})
         return float(baselines.get(next(iter(self.metric_rows["outcome"]), ""), math.nan))
 

@@ -40,7 +40,7 @@ def open_claims(
     Args:
         claims: Rows of claims.csv.
         runs: Rows of the experiment's runs.csv.
-        analyses: Numbers of seeds after which one analyses.
+        analyses: Numbers of seeds at the interim analyses.
     """
     judged, runs = claims.set_index("id"), run_series.local(runs)
     factors = {*run_series.factor_columns(runs), "batch_size"} - {RATE}

@@ -54,7 +54,7 @@ class Contrast:
     Attributes:
         numbers: Shape (replicates,); those that are not finite are left out.
         tuned: Whether replicates are read at different rates (see `intervals.correction`).
-        open_low: Reason why the mean may be lower than it analyses: the interval has no lower end.
+        open_low: Reason why the mean may be lower than the estimate: the interval has no lower end.
         open_high: Reason why it may be higher.
         cells: Factor or column -> value, of the compared cells.
         share: Share of the level that this analysis may spend.
